@@ -1,0 +1,214 @@
+"""One call's arguments: JSON text, read as it arrives, forwarded as it stands.
+
+`Arguments.read` consumes characters up to the end of the value and gives back the part of them that
+a client may see. Nothing is ever repaired and numbers keep their spelling. What is held is a token
+of a few characters, except for arguments that were encoded twice, which are held whole.
+
+The scan is a pushdown automaton over a handful of regular expressions, so that a long string costs
+one match a chunk, and a marker of a native format inside a string is plain data.
+"""
+
+import json
+import re
+from enum import Enum
+
+from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits
+
+
+class Status(Enum):
+    EMPTY = "nothing but white space so far"
+    OPEN = "inside the value"
+    COMPLETE = "one whole object"
+    INVALID = "not JSON"
+    NON_OBJECT = "whole, but not an object"
+
+
+class _Expect(Enum):
+    VALUE = "value"
+    FIRST_KEY = "key or }"
+    KEY = "key"
+    COLON = ":"
+    FIRST_ITEM = "value or ]"
+    NEXT = ", or the closer"
+    STRING = "rest of a string"
+    SCALAR = "rest of a number or literal"
+    END = "nothing"
+
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+# A whole run of string characters and escapes; it stops at a quote, at a control character and at
+# an escape that the chunk cuts.
+_STRING = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_SCALAR = re.compile(r"[-+.0-9A-Za-z]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_LITERALS = frozenset({"true", "false", "null"})
+_VALUES = frozenset({_Expect.VALUE, _Expect.FIRST_ITEM})
+_KEYS = frozenset({_Expect.KEY, _Expect.FIRST_KEY})
+_STRINGS = _VALUES | _KEYS
+_FIRST = {"}": _Expect.FIRST_KEY, "]": _Expect.FIRST_ITEM}
+# Python's own parser refuses integers of more digits than 4,300; nobody means them.
+_SCALAR_CHARS = 1024
+
+
+class Arguments:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.status = Status.EMPTY
+        self.decoded_twice = False
+        self.string_start: int | None = None
+        """Where in the text of the last read a string was opened, if one was."""
+        self._limits = limits
+        self._expect = _Expect.VALUE
+        self._stack: list[str] = []  # the closers that are due
+        self._is_key = False
+        self._scalar = ""  # a number or literal that may go on
+        self._escape = ""  # an escape that the last chunk cut; forwarded with its rest
+        self._first = "{"  # the character that opened the value
+        self._held: list[str] = []  # the whole value, where it is a string
+        self._held_chars = 0
+
+    @property
+    def in_string(self) -> bool:
+        return self._expect is _Expect.STRING
+
+    def read(self, text: str, pos: int = 0) -> tuple[str, int]:
+        """The text to forward, and the place in `text` where reading stopped.
+
+        It stops at the end of `text`, behind a finished value, or at the character that makes the
+        value impossible; `status` tells which.
+        """
+        if self.status is Status.EMPTY:
+            pos = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+            if pos == len(text):
+                return "", pos
+            self._first = text[pos]
+            self.status = Status.OPEN
+        start, carried = pos, self._escape
+        self.string_start = None
+        if self.status is Status.OPEN:
+            pos = self._scan(text, pos)
+        if self._first == "{":
+            return self._without_cut(carried + text[start:pos]), pos
+        if self._first == '"':
+            return self._hold(text[start:pos]), pos
+        return "", pos
+
+    def finish(self) -> None:
+        """Settle a number or literal that only the end of input could end."""
+        if self.status is Status.OPEN and self._expect is _Expect.SCALAR:
+            self._end_scalar()
+
+    def _without_cut(self, forward: str) -> str:
+        """`forward` less the escape at its end that may still prove impossible."""
+        return forward.removesuffix(self._escape) if self._escape else forward
+
+    def _hold(self, text: str) -> str:
+        """Keep a part of a string; once it is whole, the object that was encoded in it."""
+        self._held.append(text)
+        self._held_chars += len(text)
+        if self._held_chars > self._limits.held_chars:
+            raise LimitExceeded("held_chars", self._limits.held_chars)
+        if self.status is not Status.NON_OBJECT:
+            return ""
+        inner = Arguments(self._limits)
+        encoded = json.loads("".join(self._held))
+        forward, end = inner.read(encoded)
+        if inner.status is Status.EMPTY:
+            self.status = Status.COMPLETE
+        elif inner.status is Status.COMPLETE and not encoded[end:].strip():
+            self.status = Status.COMPLETE
+            self.decoded_twice = True
+            return forward
+        return ""
+
+    def _scan(self, text: str, pos: int) -> int:
+        while self.status is Status.OPEN and pos < len(text):
+            if self._expect is _Expect.STRING:
+                pos = self._scan_string(text, pos)
+            elif self._expect is _Expect.SCALAR:
+                pos = self._scan_scalar(text, pos)
+            else:
+                pos = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+                if pos < len(text):
+                    pos = self._scan_token(text, pos)
+        return pos
+
+    def _scan_token(self, text: str, pos: int) -> int:
+        char, expect = text[pos], self._expect
+        if char == '"' and expect in _STRINGS:
+            self._is_key = expect in _KEYS
+            self.string_start = pos
+            self._expect = _Expect.STRING
+        elif char in "{[" and expect in _VALUES and len(self._stack) < self._limits.json_depth:
+            self._stack.append("}" if char == "{" else "]")
+            self._expect = _Expect.FIRST_KEY if char == "{" else _Expect.FIRST_ITEM
+        elif char in "}]" and (expect is _Expect.NEXT or expect is _FIRST[char]):
+            if self._stack[-1] != char:
+                self.status = Status.INVALID
+                return pos
+            self._stack.pop()
+            self._end_value()
+        elif char == "," and expect is _Expect.NEXT:
+            self._expect = _Expect.KEY if self._stack[-1] == "}" else _Expect.VALUE
+        elif char == ":" and expect is _Expect.COLON:
+            self._expect = _Expect.VALUE
+        elif expect in _VALUES and _SCALAR.fullmatch(char):
+            self._expect = _Expect.SCALAR
+            return pos
+        else:
+            self.status = Status.INVALID
+            return pos
+        return pos + 1
+
+    def _scan_string(self, text: str, pos: int) -> int:
+        while self._escape and pos < len(text):
+            escape = self._escape + text[pos]
+            if _ESCAPE.fullmatch(escape):
+                self._escape = ""
+            elif _CUT_ESCAPE.fullmatch(escape):
+                self._escape = escape
+            else:
+                self.status = Status.INVALID
+                return pos
+            pos += 1
+        pos = _STRING.match(text, pos).end()  # type: ignore[union-attr]
+        if pos == len(text):
+            return pos
+        if text[pos] == '"':
+            if self._is_key:
+                self._expect = _Expect.COLON
+            else:
+                self._end_value()
+            return pos + 1
+        if cut := _CUT_ESCAPE.match(text, pos):
+            self._escape = cut[0]
+            return len(text)
+        self.status = Status.INVALID
+        return pos
+
+    def _scan_scalar(self, text: str, pos: int) -> int:
+        end = _SCALAR.match(text, pos).end()  # type: ignore[union-attr]
+        self._scalar += text[pos:end]
+        if len(self._scalar) > _SCALAR_CHARS:
+            self.status = Status.INVALID
+            return end - (len(self._scalar) - _SCALAR_CHARS)
+        if end < len(text):
+            self._end_scalar()
+        return end
+
+    def _end_scalar(self) -> None:
+        token, self._scalar = self._scalar, ""
+        if token not in _LITERALS and not _NUMBER.fullmatch(token):
+            self.status = Status.INVALID
+            return
+        self._end_value()
+        if token == "null" and self.status is Status.NON_OBJECT:
+            self.status = Status.COMPLETE  # no arguments, as every client reads it
+
+    def _end_value(self) -> None:
+        if self._stack:
+            self._expect = _Expect.NEXT
+        else:
+            self._expect = _Expect.END
+            self.status = Status.COMPLETE if self._first == "{" else Status.NON_OBJECT

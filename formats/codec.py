@@ -1,0 +1,45 @@
+"""JSON text as the wire carries it: strict and fast, with lone surrogates kept.
+
+Some upstreams cut an emoji between two chunks, so that each carries half a surrogate pair as an
+escape. msgspec refuses such text; the standard library reads and writes it unchanged.
+"""
+
+import json
+from typing import TypeVar
+
+import msgspec
+
+_T = TypeVar("_T")
+
+_encode = msgspec.json.encode
+
+
+def decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
+    """`data` as the decoder's type; raises msgspec.DecodeError or UnicodeDecodeError."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        if b"\\ud" not in data and b"\\uD" not in data:
+            raise
+        try:
+            value = json.loads(data)
+        except ValueError:
+            value = None
+        if value is None:
+            raise
+        return msgspec.convert(value, decoder.type)
+
+
+def encode_string(text: str) -> bytes:
+    """`text` as a JSON string, quotes included."""
+    try:
+        return _encode(text)
+    except UnicodeEncodeError:
+        return json.dumps(text).encode()
+
+
+def escape(text: str) -> str:
+    """`text` as it stands between the quotes of a JSON string."""
+    return encode_string(text)[1:-1].decode()

@@ -1,0 +1,105 @@
+"""Whose fault it is.
+
+    FormatsError
+    ├── ClientError        the request is malformed: 400, and the message names the JSON path
+    ├── UpstreamError      the upstream failed, or sent what cannot be read: 502 unless its kind says more
+    │   └── LimitExceeded  it sent more than a buffer may hold: 502, naming the limit
+    └── EventOrderError    a defect of this library: 500
+
+Each has a `status` and a `kind`; dialects render the bodies. `formats.pipeline` is the only place
+that turns one into a MessageFailed.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """What a failed message tells its reader; STATUS has the HTTP status of each."""
+
+    INVALID_REQUEST = "invalid_request_error"
+    AUTHENTICATION = "authentication_error"
+    PERMISSION = "permission_error"
+    NOT_FOUND = "not_found_error"
+    TOO_LARGE = "request_too_large"
+    RATE_LIMIT = "rate_limit_error"
+    INTERNAL = "internal_error"
+    UPSTREAM = "api_error"
+    TRANSFORMATION = "format_transformation_error"
+    TIMEOUT = "timeout_error"
+    OVERLOADED = "overloaded_error"
+
+
+STATUS: dict[FailureKind, int] = {
+    FailureKind.INVALID_REQUEST: 400,
+    FailureKind.AUTHENTICATION: 401,
+    FailureKind.PERMISSION: 403,
+    FailureKind.NOT_FOUND: 404,
+    FailureKind.TOO_LARGE: 413,
+    FailureKind.RATE_LIMIT: 429,
+    FailureKind.INTERNAL: 500,
+    FailureKind.UPSTREAM: 502,
+    FailureKind.TRANSFORMATION: 502,
+    FailureKind.TIMEOUT: 504,
+    FailureKind.OVERLOADED: 529,
+}
+
+
+class FormatsError(Exception):
+    kind: FailureKind
+
+    @property
+    def status(self) -> int:
+        return STATUS[self.kind]
+
+
+class ClientError(FormatsError):
+    """The request cannot be understood; `path` is the place in its JSON."""
+
+    kind = FailureKind.INVALID_REQUEST
+
+    def __init__(self, message: str, *, path: str = "", error_code: str | None = None) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+        self.error_code = error_code
+        """A machine-readable reason that the client's SDK acts on (`error.details.error_code`)."""
+
+
+class UpstreamError(FormatsError):
+    def __init__(self, message: str, *, kind: FailureKind = FailureKind.UPSTREAM) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class LimitExceeded(UpstreamError):
+    def __init__(self, limit: str, allowed: int) -> None:
+        super().__init__(
+            f"The upstream's answer exceeded the limit {limit} of {allowed}",
+            kind=FailureKind.TRANSFORMATION,
+        )
+        self.limit = limit
+        self.allowed = allowed
+
+
+class EventOrderError(FormatsError):
+    kind = FailureKind.INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one stream may hold; a route fills it from the database."""
+
+    #: One server-sent event, its field names included. Ollama and others send a whole call in one
+    #: event, and arguments of 100 KB are on record.
+    event_bytes: int = 1024 * 1024
+    #: Characters held because they cannot be decided yet. Arguments stream, so that only garbage,
+    #: drafts and interleaved calls come near it; vLLM's 8 KB lost real calls.
+    held_chars: int = 1024 * 1024
+    #: Text between a native format's markers: a call's header, or noise in a section.
+    header_chars: int = 256
+    #: Nesting of a call's arguments. Deeper than any schema in use, shallower than the recursion
+    #: limit of the JSON parsers behind us.
+    json_depth: int = 128
+
+
+DEFAULT_LIMITS = Limits()

@@ -1,0 +1,240 @@
+"""The events of one response: the vocabulary that every dialect and native format shares.
+
+Events carry no indices, and text has no start or end: framing belongs to the encoder that needs it.
+A delta has no identity, so cutting one in two changes nothing; `merge_deltas` is the normal form in
+which two streams are compared.
+
+Legal order is the table ORDER. A call is either closed by ToolCallEnd, and then its arguments are
+one complete JSON object, or given up by ToolCallFailed, and then nobody may run it.
+"""
+
+from collections.abc import Iterable
+from enum import Enum, StrEnum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from formats.errors import EventOrderError, FailureKind
+
+
+class StopReason(StrEnum):
+    END_TURN = "end_turn"
+    MAX_TOKENS = "max_tokens"
+    STOP_SEQUENCE = "stop_sequence"
+    TOOL_USE = "tool_use"
+    REFUSAL = "refusal"
+    PAUSE_TURN = "pause_turn"
+    CONTEXT_EXCEEDED = "model_context_window_exceeded"
+
+
+class CallFault(StrEnum):
+    """Why a call that the model began cannot be delivered."""
+
+    TRUNCATED = "truncated"
+    INVALID_JSON = "invalid_json"
+    BAD_HEADER = "bad_header"
+    MISSING_NAME = "missing_name"
+    NON_OBJECT_ARGS = "non_object_args"
+    MALFORMED = "malformed"
+
+
+class Usage(Struct, frozen=True):
+    """Token counts as the upstream reported them; None is unknown, never zero."""
+
+    input: int | None = None
+    """Input tokens that no cache served."""
+    output: int | None = None
+    cache_read: int | None = None
+    cache_creation: int | None = None
+
+    def updated(self, newer: "Usage") -> "Usage":
+        """These counts, with every count that `newer` knows taken from it."""
+        return Usage(
+            input=self.input if newer.input is None else newer.input,
+            output=self.output if newer.output is None else newer.output,
+            cache_read=self.cache_read if newer.cache_read is None else newer.cache_read,
+            cache_creation=(
+                self.cache_creation if newer.cache_creation is None else newer.cache_creation
+            ),
+        )
+
+
+UNKNOWN_USAGE = Usage()
+
+
+class MessageStart(Struct, frozen=True, gc=False):
+    id: str
+    model: str
+    usage: Usage = UNKNOWN_USAGE
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class ReasoningDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class ReasoningSignature(Struct, frozen=True, gc=False):
+    """Seals the reasoning just before it; opaque."""
+
+    signature: str
+
+
+class ReasoningRedacted(Struct, frozen=True, gc=False):
+    """A whole opaque reasoning block."""
+
+    data: str
+
+
+class ToolCallStart(Struct, frozen=True, gc=False):
+    id: str
+    name: str
+
+
+class ToolCallDelta(Struct, frozen=True, gc=False):
+    """A fragment of the JSON text of the arguments object."""
+
+    json: str
+
+
+class ToolCallEnd(Struct, frozen=True, gc=False):
+    """The call is complete; a call without a delta has the arguments `{}`."""
+
+
+class ToolCallFailed(Struct, frozen=True, gc=False):
+    """The open call, or one that never got as far as a name, is given up."""
+
+    fault: CallFault
+    detail: str = ""
+
+
+class MessageEnd(Struct, frozen=True, gc=False):
+    stop_reason: StopReason
+    stop_sequence: str | None = None
+    usage: Usage = UNKNOWN_USAGE
+
+
+class MessageFailed(Struct, frozen=True, gc=False):
+    kind: FailureKind
+    message: str
+
+
+class NoticeCode(StrEnum):
+    """Everything that may be repaired, dropped or released; an API to the audit's filters.
+
+    docs/notices.md says of each what happened and what to do about it.
+    """
+
+    ARGUMENTS_DECODED_TWICE = "arguments_decoded_twice"
+    ARGUMENTS_REPEATED = "arguments_repeated"
+    BLANK_TEXT_DROPPED = "blank_text_dropped"
+    CALL_RESULT_SYNTHESIZED = "call_result_synthesized"
+    CANDIDATE_RELEASED = "candidate_released"
+    CHOICE_IGNORED = "choice_ignored"
+    CONTENT_UNSUPPORTED = "content_unsupported"
+    EMPTY_ANSWER = "empty_answer"
+    FIELD_DROPPED = "field_dropped"
+    FINISH_REASON_MISSING = "finish_reason_missing"
+    HISTORY_SANITISED = "history_sanitised"
+    ID_REPLACED = "id_replaced"
+    LIMIT_CLAMPED = "limit_clamped"
+    MARKUP_REMOVED = "markup_removed"
+    MESSAGE_MOVED = "message_moved"
+    NAME_RESOLVED = "name_resolved"
+    NAME_SHORTENED = "name_shortened"
+    REASONING_DROPPED = "reasoning_dropped"
+    REASONING_PLACEHOLDER = "reasoning_placeholder"
+    RESCUED = "rescued"
+    SERVER_TOOL_DROPPED = "server_tool_dropped"
+    SHADOW_CALL_REMOVED = "shadow_call_removed"
+    TOOL_DROPPED = "tool_dropped"
+    UNKNOWN_EVENT = "unknown_event"
+
+
+class Notice(Struct, frozen=True, gc=False):
+    """Something was repaired, dropped or released. Encoders skip it, the audit keeps it."""
+
+    code: NoticeCode
+    detail: str = ""
+
+
+Event: TypeAlias = (
+    MessageStart
+    | TextDelta
+    | ReasoningDelta
+    | ReasoningSignature
+    | ReasoningRedacted
+    | ToolCallStart
+    | ToolCallDelta
+    | ToolCallEnd
+    | ToolCallFailed
+    | MessageEnd
+    | MessageFailed
+    | Notice
+)
+
+
+class State(Enum):
+    START = "start"
+    OPEN = "open"
+    REASONING = "reasoning"
+    CALL = "call"
+    DONE = "done"
+
+
+_OPEN: dict[type, State] = {
+    TextDelta: State.OPEN,
+    ReasoningDelta: State.REASONING,
+    ReasoningRedacted: State.OPEN,
+    ToolCallStart: State.CALL,
+    ToolCallFailed: State.OPEN,
+    MessageEnd: State.DONE,
+    MessageFailed: State.DONE,
+    Notice: State.OPEN,
+}
+
+ORDER: dict[State, dict[type, State]] = {
+    State.START: {
+        MessageStart: State.OPEN,
+        MessageFailed: State.DONE,
+        Notice: State.START,
+    },
+    State.OPEN: _OPEN,
+    State.REASONING: {**_OPEN, ReasoningSignature: State.OPEN, Notice: State.REASONING},
+    State.CALL: {
+        ToolCallDelta: State.CALL,
+        ToolCallEnd: State.OPEN,
+        ToolCallFailed: State.OPEN,
+        MessageFailed: State.DONE,
+        Notice: State.CALL,
+    },
+    State.DONE: {},
+}
+
+
+def next_state(state: State, event: Event) -> State:
+    """The state after `event`; raises EventOrderError when the table has no such step."""
+    try:
+        return ORDER[state][type(event)]
+    except KeyError:
+        raise EventOrderError(
+            f"{type(event).__name__} is not allowed in state {state.name}"
+        ) from None
+
+
+def merge_deltas(events: Iterable[Event]) -> list[Event]:
+    """The normal form of a stream: adjacent deltas of one kind become one."""
+    merged: list[Event] = []
+    for event in events:
+        match merged[-1] if merged else None, event:
+            case TextDelta(text=before), TextDelta(text=after):
+                merged[-1] = TextDelta(before + after)
+            case ReasoningDelta(text=before), ReasoningDelta(text=after):
+                merged[-1] = ReasoningDelta(before + after)
+            case ToolCallDelta(json=before), ToolCallDelta(json=after):
+                merged[-1] = ToolCallDelta(before + after)
+            case _:
+                merged.append(event)
+    return merged

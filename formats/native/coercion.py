@@ -1,0 +1,65 @@
+"""Values of tag formats are text; the tool's schema says what they mean.
+
+The first type that fits wins, in the order null, integer, number, boolean, object or array, string.
+What fits nothing stays the string that the model wrote: the client sees it and can say so.
+"""
+
+import ast
+import json
+import re
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,1024}")
+_BOOLEANS = {"true": "true", "1": "true", "false": "false", "0": "false"}
+# A Python literal is parsed by the compiler, whose memory grows with nesting.
+_LITERAL_CHARS = 64 * 1024
+
+
+def coerce(value: str, types: frozenset[str]) -> str:
+    """The JSON text of `value`, read as one of `types`."""
+    word = value.strip()
+    if "null" in types and word.lower() == "null":
+        return "null"
+    if types & {"integer", "number"} and _INTEGER.fullmatch(word):
+        return str(int(word))
+    if "number" in types and (number := _json(word, (int, float))) is not None:
+        return number
+    if "boolean" in types and word.lower() in _BOOLEANS:
+        return _BOOLEANS[word.lower()]
+    containers = tuple(
+        kind for name, kind in (("object", dict), ("array", list)) if name in types
+    )
+    if containers and (container := _json(word, containers) or _literal(word, containers)):
+        return container
+    return json.dumps(value, ensure_ascii=False)
+
+
+def raw_json(value: str) -> str | None:
+    """`value` itself, if it is JSON."""
+    word = value.strip()
+    return word if _json(word, (dict, list, str, int, float, bool, type(None))) else None
+
+
+def _json(word: str, kinds: tuple[type, ...]) -> str | None:
+    try:
+        parsed = json.loads(word, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(parsed, bool) and bool not in kinds:
+        return None
+    return word if isinstance(parsed, kinds) else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)  # NaN and Infinity are Python's, not JSON's
+
+
+def _literal(word: str, kinds: tuple[type, ...]) -> str | None:
+    if len(word) > _LITERAL_CHARS:
+        return None
+    try:
+        parsed = ast.literal_eval(word)
+        if isinstance(parsed, kinds):
+            return json.dumps(parsed, ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        pass
+    return None

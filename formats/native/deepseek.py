@@ -1,0 +1,131 @@
+"""DeepSeek V3, R1, V3.1, V3.2 and V4, where the upstream let the native text through.
+
+V3 and R1, with the name behind the separator and the arguments in a fence:
+
+    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_tide
+    ```json
+    {"harbor": "Moss"}
+    ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+
+V3.1:
+
+    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_tide<｜tool▁sep｜>{"harbor": "Moss"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+
+V3.2 (DSML); V4 calls the block `tool_calls`, and relays spell the bars in several ways:
+
+    <｜DSML｜function_calls>
+    <｜DSML｜invoke name="get_tide">
+    <｜DSML｜parameter name="harbor" string="true">Moss</｜DSML｜parameter>
+    </｜DSML｜invoke>
+    </｜DSML｜function_calls>
+"""
+
+import re
+
+from formats.native.machine import NativeFormat
+from formats.native.markers import Atoms, literal
+from formats.native.tags import (
+    BLOCK,
+    BLOCK_END,
+    FUNCTION,
+    FUNCTION_END,
+    PARAMETER,
+    PARAMETER_END,
+    Function,
+    Parameter,
+    TagGrammar,
+)
+from formats.native.tokens import (
+    ARGUMENTS_BEGIN,
+    CALL_BEGIN,
+    CALL_END,
+    SECTION_BEGIN,
+    SECTION_END,
+    Name,
+    TokenGrammar,
+    Unnamed,
+)
+from formats.toolbox import Toolbox
+
+_FENCED = re.compile(r"\s*([^\s`]+)\s*(?:```(?:json)?)?\s*")
+_USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
+
+
+def _token(words: str) -> Atoms:
+    """A token whose words are joined by ▁; distilled models write `_`, `\\_` or a space instead."""
+    joint = (r"(?:▁|\\?_|[ ])",)
+    atoms: Atoms = literal("<｜")
+    for index, word in enumerate(words.split()):
+        atoms += (joint if index else ()) + literal(word)
+    return atoms + literal("｜>")
+
+
+def _read_header(header: str, toolbox: Toolbox) -> Name:
+    if header == "function" and header not in toolbox:
+        return Unnamed.BEHIND
+    return header if _USABLE.fullmatch(header) else Unnamed.BAD
+
+
+def _read_preamble(preamble: str) -> Name:
+    fenced = _FENCED.fullmatch(preamble)
+    return fenced[1] if fenced else Unnamed.BAD
+
+
+_BARS = "[|｜‖]{1,2}"
+_DSML: Atoms = ("[ ]?", _BARS, "[ ]?", *literal("DSML"), "[ ]?", _BARS, "[ ]?")
+_OPEN: Atoms = ("<", *_DSML)
+_CLOSE: Atoms = ("<", "/", *_DSML)
+_QUOTED: Atoms = ('"', r'[^"<>\n]{1,128}', '"')
+_BLOCK_NAME = "(?!invoke|parameter)[a-z_]{1,24}"
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+
+
+def _attributes(tag: str) -> dict[str, str]:
+    return dict(_ATTRIBUTE.findall(tag))
+
+
+def _read_invoke(tag: str) -> Function:
+    return Function(_attributes(tag)["name"].strip(), is_closed=tag.endswith("/>"))
+
+
+def _read_parameter(tag: str) -> Parameter:
+    attributes = _attributes(tag)
+    said = attributes.get("string")
+    return Parameter(attributes["name"], is_string=None if said is None else said == "true")
+
+
+_NAMED: Atoms = (" +", *literal("name="), *_QUOTED)
+
+DEEPSEEK = NativeFormat(
+    [
+        TokenGrammar(
+            {
+                SECTION_BEGIN: [_token("tool calls begin"), _token("tool calls")],
+                CALL_BEGIN: [_token("tool call begin")],
+                ARGUMENTS_BEGIN: [_token("tool sep")],
+                CALL_END: [_token("tool call end")],
+                SECTION_END: [_token("tool calls end")],
+            },
+            _read_header,
+            _read_preamble,
+        ),
+        TagGrammar(
+            {
+                BLOCK: [(*_OPEN, _BLOCK_NAME, "[ ]?", ">")],
+                FUNCTION: [(*_OPEN, *literal("invoke"), *_NAMED, "[ ]*", "/?", ">")],
+                PARAMETER: [
+                    (*_OPEN, *literal("parameter"), *_NAMED, "[ ]*", ">"),
+                    (*_OPEN, *literal("parameter"), *_NAMED, " +", *literal("string="), *_QUOTED, ">"),
+                ],
+                PARAMETER_END: [(*_CLOSE, *literal("parameter"), "[ ]?", ">")],
+                FUNCTION_END: [(*_CLOSE, *literal("invoke"), "[ ]?", ">")],
+                BLOCK_END: [(*_CLOSE, _BLOCK_NAME, "[ ]?", ">")],
+            },
+            _read_invoke,
+            _read_parameter,
+            line_values=False,
+            bare_needs_declared=False,
+        ),
+    ],
+    strays=["<｜end▁of▁sentence｜>", "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"],
+)

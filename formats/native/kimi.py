@@ -1,0 +1,77 @@
+"""Kimi K2 and its successors up to K2.7.
+
+    <|tool_calls_section_begin|>
+    <|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harbor": "Moss"}<|tool_call_end|>
+    <|tool_calls_section_end|>
+
+The header is `functions.NAME:N`, where N counts the calls of the whole conversation. Models echo what
+a history taught them, so the header also comes without its prefix, without its counter, as a bare
+counter, or with the punctuation lost.
+"""
+
+import re
+
+from formats.native.machine import NativeFormat
+from formats.native.markers import literal
+from formats.native.tokens import (
+    ARGUMENTS_BEGIN,
+    CALL_BEGIN,
+    CALL_END,
+    SECTION_BEGIN,
+    SECTION_END,
+    Name,
+    TokenGrammar,
+    Unnamed,
+)
+from formats.toolbox import Toolbox
+
+_COUNTED = re.compile(r"(.+):\d+", re.DOTALL)
+_USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
+_SQUASHED = re.compile(r"functions[._]?(.+?)_?\d+")
+
+
+def read_header(header: str, toolbox: Toolbox) -> Name:
+    if not header or header.isdigit():  # K2.5 leaves only the counter
+        return Unnamed.COUNTER
+    if not _USABLE.fullmatch(header):
+        return Unnamed.BAD
+    counted = _COUNTED.fullmatch(header)
+    name = (counted[1] if counted else header).removeprefix("functions.")
+    for candidate in (name, name.rpartition(".")[2]):
+        if candidate in toolbox:
+            return candidate
+    if counted:
+        return name
+    # A client that allows no dot or colon in an id turned `functions.f:3` into `functions_f_3`.
+    squashed = _SQUASHED.fullmatch(header)
+    return squashed[1] if squashed and squashed[1] in toolbox else Unnamed.BAD
+
+
+KIMI = NativeFormat(
+    [
+        TokenGrammar(
+            {
+                # The singular is the technical report's, and mixes with the plural.
+                SECTION_BEGIN: [
+                    literal("<|tool_calls_section_begin|>"),
+                    literal("<|tool_call_section_begin|>"),
+                ],
+                CALL_BEGIN: [literal("<|tool_call_begin|>")],
+                ARGUMENTS_BEGIN: [
+                    literal("<|tool_call_argument_begin|>"),
+                    literal("<|tool_arguments_begin|>"),  # the report's spelling
+                ],
+                CALL_END: [
+                    literal("<|tool_call_end|>"),
+                    literal("<|tool_call_argument_end|>"),  # listed by sanitizers, never seen
+                ],
+                SECTION_END: [
+                    literal("<|tool_calls_section_end|>"),
+                    literal("<|tool_call_section_end|>"),
+                ],
+            },
+            read_header,
+        )
+    ],
+    strays=["<|im_end|>", "<|im_assistant|>", "<|im_middle|>"],
+)

@@ -1,0 +1,256 @@
+"""Finds the regions of calls in the text of one response, and has them read.
+
+Text outside regions passes unchanged, except that a stretch of nothing but white space beside a
+region is dropped, and stray tokens are removed. An opening marker makes a candidate, not a call: its
+grammar decides, as soon as it can, whether a region begins or the marker is text after all. Between
+two feeds only what cannot be decided yet is held.
+
+Both channels run through one machine, because a model may leave its reasoning by opening a call.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+
+from formats.errors import LimitExceeded
+from formats.events import CallFault, Event, Notice, NoticeCode, ReasoningDelta, TextDelta
+from formats.native.markers import PARTIAL, Atoms, MarkerSet, literal
+from formats.native.region import Context, Grammar, Opening, Reader, Verdict
+
+_THINK = "THINK"
+_THINK_END = "THINK_END"
+_STRAY = "STRAY"
+_SPACE = " \t\r\n\f\v"
+
+# White space longer than this is meant as such, and is not worth holding.
+_BLANK_CHARS = 4096
+
+
+class Channel(Enum):
+    CONTENT = "content"
+    REASONING = "reasoning"
+
+
+class NativeFormat:
+    """The grammars that a family of models writes, and the tokens it ends its turns with."""
+
+    def __init__(self, grammars: Sequence[Grammar], *, strays: Sequence[str] = ()) -> None:
+        markers: dict[str, Sequence[Atoms]] = {}
+        self.grammar_of: dict[str, Grammar] = {}
+        for grammar in grammars:
+            markers |= grammar.spellings
+            self.grammar_of |= dict.fromkeys(grammar.spellings, grammar)
+        think = {_THINK: [literal("<think>")], _THINK_END: [literal("</think>")]}
+        stray = {_STRAY: [literal(token) for token in strays]} if strays else {}
+        self.markers = MarkerSet(markers | think | stray)
+        self.think_end = MarkerSet({_THINK_END: think[_THINK_END]})
+        spellings = [atoms for group in markers.values() for atoms in group]
+        self.initials = tuple({atoms[0].removeprefix("\\") for atoms in spellings} | {"<"})
+
+
+class Machine:
+    def __init__(self, native: NativeFormat, context: Context) -> None:
+        self.out: list[Event] = []
+        """What has been understood; the owner takes it away after each feed."""
+        self.deferred: list[Event] = []
+        """Calls in the reasoning that may prove to be drafts."""
+        self.suppressed = False
+        """The response has structured calls: a region is a copy of one, and is removed."""
+        self._native = native
+        self._context = context
+        self._channel = Channel.CONTENT
+        self._reader: Reader | None = None
+        self._pending = ""  # text that cannot be decided yet
+        self._text = _Stretch()
+        self._thinking = False
+        self._draft: _Draft | None = None  # a candidate inside an open <think>, and what follows
+        self._saw_region = False
+
+    def accepts(self, text: str, channel: Channel) -> bool:
+        """Whether `text` is plain text amid plain text: it is shown as it is, and noted."""
+        if (
+            channel is not self._channel
+            or self._pending
+            or self._reader is not None
+            or self._draft is not None
+            or self._text.is_blank
+            or any(initial in text for initial in self._native.initials)
+        ):
+            return False
+        self._text.before = text[-1]
+        return True
+
+    def feed(self, text: str, channel: Channel) -> None:
+        if channel is not self._channel:
+            self._switch(channel)
+        self._run(self._pending + text, final=False)
+
+    def close(self) -> None:
+        """No more text comes, or a structured call stands behind it."""
+        self._run(self._pending, final=True)
+        if self._text.blank and not self._saw_region:
+            self.out.append(self._delta(self._text.blank))
+        self._text = _Stretch()
+
+    def abandon(self) -> None:
+        """The message failed: show the text that is held, and leave a region as it is."""
+        if self._reader is None:
+            self.suppressed = True
+            self.close()
+
+    def _switch(self, channel: Channel) -> None:
+        """A marker does not reach from one channel into the other, but a candidate may."""
+        opener = self._native.markers.match(self._pending) if self._pending else None
+        if self._reader is None and self._draft is None:
+            if opener is None or opener.lastgroup == PARTIAL:
+                self._emit(self._pending)
+                self._pending = ""
+            if self._text.blank and not self._saw_region:
+                self.out.append(self._delta(self._text.blank))
+        self._text = _Stretch()
+        self._channel = channel
+
+    def _run(self, text: str, final: bool) -> None:
+        pos: int | None = 0
+        done = 0
+        while pos is not None:
+            done = pos
+            if self._reader is not None:
+                pos = self._reader.step(text, pos, final)
+                if self._reader.rewind and pos is not None:
+                    text, pos = self._reader.rewind + text[pos:], 0
+                    self._reader.rewind = ""
+                if self._reader.closed:
+                    self._end_region()
+            elif done == len(text) and not (final and self._draft):
+                break
+            elif self._draft is not None:
+                pos = self._hold_draft(self._draft, text, pos, final)
+            else:
+                pos = self._read_text(text, pos, final)
+        self._pending = text[done:]
+
+    def _read_text(self, text: str, pos: int, final: bool) -> int | None:
+        marker = self._native.markers.search(text, pos)
+        if marker is None:
+            self._emit(text[pos:])
+            return len(text)
+        if marker.start() > pos:
+            self._emit(text[pos : marker.start()])
+            return marker.start()
+        role = marker.lastgroup or PARTIAL
+        if role == PARTIAL and not final:
+            return None
+        grammar = self._native.grammar_of.get(role)
+        if grammar is None or self._text.before == "`":
+            return self._read_other(role, marker[0], pos)
+        if self._thinking:
+            self._draft = _Draft(self._context.limits.held_chars)
+            return pos
+        match grammar.open(text, marker, final, self._context):
+            case Verdict.UNDECIDED:
+                return None
+            case Verdict.RELEASED:
+                self._emit(marker[0])
+                return marker.end()
+            case Verdict.REMOVED:
+                self.out.append(Notice(NoticeCode.MARKUP_REMOVED, marker[0]))
+                return marker.end()
+            case Verdict.TRUNCATED:
+                self._begin_region(grammar)
+                self._context.output.fail(CallFault.TRUNCATED, text[pos:])
+                self._end_region()
+                return len(text)
+            case Opening(reader=reader, pos=start):
+                self._begin_region(grammar)
+                self._reader = reader
+                return start
+
+    def _read_other(self, role: str, marker: str, pos: int) -> int:
+        """A marker that opens nothing: a tag of thinking, a turn's end, or a quoted one."""
+        if role == _STRAY and self._text.before != "`":
+            self.out.append(Notice(NoticeCode.MARKUP_REMOVED, marker))
+        else:
+            if role in (_THINK, _THINK_END) and self._channel is Channel.CONTENT:
+                self._thinking = role == _THINK
+            self._emit(marker)
+        return pos + len(marker)
+
+    def _hold_draft(self, draft: "_Draft", text: str, pos: int, final: bool) -> int | None:
+        """A call inside an open <think> is a draft if </think> follows, and else a call."""
+        marker = self._native.think_end.search(text, pos)
+        if marker and marker.lastgroup != PARTIAL:
+            draft.add(text[pos : marker.end()])
+            self._draft, self._thinking = None, False
+            self._emit(draft.text())
+            return marker.end()
+        if final:
+            draft.add(text[pos:])
+            self._draft, self._thinking = None, False
+            self._run(draft.text(), final=True)
+            return len(text)
+        end = marker.start() if marker else len(text)
+        draft.add(text[pos:end])
+        return end if end > pos else None
+
+    def _begin_region(self, grammar: Grammar) -> None:
+        self._saw_region = True
+        if self.suppressed:
+            self.out.append(Notice(NoticeCode.SHADOW_CALL_REMOVED))
+            self._context.output.events = []
+        elif self._channel is Channel.REASONING and grammar.holds_in_reasoning:
+            self._context.output.events = self.deferred
+        else:
+            self._context.output.events = self.out
+
+    def _end_region(self) -> None:
+        self._reader = None
+        self._text = _Stretch()
+
+    def _emit(self, text: str) -> None:
+        if text := self._text.add(text):
+            self.out.append(self._delta(text))
+
+    def _delta(self, text: str) -> Event:
+        return TextDelta(text) if self._channel is Channel.CONTENT else ReasoningDelta(text)
+
+
+class _Stretch:
+    """The text between two regions. One of nothing but white space is dropped, so that is held."""
+
+    def __init__(self) -> None:
+        self.blank = ""
+        self.is_blank = True
+        self.before = ""
+        """The last character; a backtick makes the marker behind it literal."""
+
+    def add(self, text: str) -> str:
+        """The text that may be shown now."""
+        if not text:
+            return ""
+        self.before = text[-1]
+        if not self.is_blank:
+            return text
+        text = self.blank + text
+        if len(text) <= _BLANK_CHARS and not text.strip(_SPACE):
+            self.blank = text
+            return ""
+        self.blank, self.is_blank = "", False
+        return text
+
+
+class _Draft:
+    """Text that is held until it is known whether it was meant."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[str] = []
+        self._chars = 0
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+        self._chars += len(text)
+        if self._chars > self._limit:
+            raise LimitExceeded("held_chars", self._limit)
+
+    def text(self) -> str:
+        return "".join(self._parts)

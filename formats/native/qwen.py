@@ -1,0 +1,94 @@
+"""Qwen 2.5, Qwen 3, QwQ, Qwen3-Coder, and the Qwen-Agent prompts.
+
+Hermes JSON, of Qwen 2.5 and Qwen 3:
+
+    <tool_call>
+    {"name": "get_tide", "arguments": {"harbor": "Moss"}}
+    </tool_call>
+
+Tags, of Qwen3-Coder and Qwen 3.5 on, whose values the schema types:
+
+    <tool_call>
+    <function=get_tide>
+    <parameter=harbor>
+    Moss
+    </parameter>
+    </function>
+    </tool_call>
+
+Flowers, of the older Qwen-Agent:
+
+    ✿FUNCTION✿: get_tide
+    ✿ARGS✿: {"harbor": "Moss"}
+    ✿RESULT✿
+"""
+
+from formats.native.envelope import open_envelope
+from formats.native.machine import NativeFormat
+from formats.native.markers import MarkerSet, literal
+from formats.native.region import Context, Opening, Verdict
+from formats.native.tags import (
+    BLOCK,
+    BLOCK_END,
+    FUNCTION,
+    FUNCTION_END,
+    PARAMETER,
+    PARAMETER_END,
+    Function,
+    Parameter,
+    TagGrammar,
+)
+from formats.native.tokens import (
+    ARGUMENTS_BEGIN,
+    CALL_BEGIN,
+    SECTION_END,
+    Name,
+    TokenGrammar,
+    Unnamed,
+)
+from formats.toolbox import Toolbox
+
+_NAME = (r"[^<>\n]{1,128}", ">")
+_TAGS = {
+    BLOCK: [literal("<tool_call>")],
+    FUNCTION: [literal("<function=") + _NAME],
+    PARAMETER: [literal("<parameter=") + _NAME],
+    PARAMETER_END: [literal("</parameter>")],
+    FUNCTION_END: [literal("</function>")],
+    BLOCK_END: [literal("</tool_call>")],
+}
+_BLOCKS = MarkerSet({role: _TAGS[role] for role in (BLOCK, BLOCK_END)})
+_COLON = ("[ ]?", "[:：]")
+
+
+def _open_json(text: str, pos: int, final: bool, context: Context) -> Opening | Verdict:
+    return open_envelope(text, pos, final, context, _BLOCKS)
+
+
+def _read_flower_header(header: str, toolbox: Toolbox) -> Name:
+    return toolbox.resolve(header) if header and len(header.split()) == 1 else Unnamed.BAD
+
+
+QWEN = NativeFormat(
+    [
+        TagGrammar(
+            _TAGS,
+            read_function=lambda tag: Function(tag[len("<function=") : -1].strip()),
+            read_parameter=lambda tag: Parameter(tag[len("<parameter=") : -1].strip()),
+            line_values=True,
+            bare_needs_declared=True,
+            open_json=_open_json,
+        ),
+        TokenGrammar(
+            {
+                CALL_BEGIN: [literal("✿FUNCTION✿") + _COLON],
+                ARGUMENTS_BEGIN: [literal("✿ARGS✿") + _COLON],
+                SECTION_END: [literal("✿RESULT✿"), literal("✿RETURN✿")],
+            },
+            _read_flower_header,
+            repeats_name=True,
+            holds_in_reasoning=True,
+        ),
+    ],
+    strays=["<|im_end|>", "<|endoftext|>"],
+)

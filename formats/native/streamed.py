@@ -1,0 +1,83 @@
+"""JSON arguments inside a region: forwarded as they arrive, with a way back.
+
+Markers inside a JSON string are data. A string that the model never closed would therefore swallow
+the rest of the response, so the text from the first end marker of the open string on is kept: when
+the JSON proves impossible, or the response ends inside the string, reading resumes at that marker.
+"""
+
+from enum import Enum
+
+from formats.arguments import Arguments, Status
+from formats.events import CallFault, NoticeCode
+from formats.native.markers import PARTIAL, MarkerSet
+from formats.native.region import Context
+
+
+class Outcome(Enum):
+    MORE = "the value goes on"
+    COMPLETE = "the value is a whole object"
+    FAILED = "the call is given up; resume at the next marker"
+
+
+
+class StreamedArguments:
+    def __init__(self, context: Context, *, ends: MarkerSet, muted: bool = False) -> None:
+        self.rewind = ""
+        self._context = context
+        self._ends = ends
+        self._muted = muted  # read a call that was given up, to know where it ends
+        self._arguments = Arguments(context.limits)
+        self._string = ""  # the newest string from its first end marker on, or from its beginning
+        self._marked = False
+
+    @property
+    def empty(self) -> bool:
+        return self._arguments.status is Status.EMPTY
+
+    def read(self, text: str, pos: int, final: bool) -> tuple[Outcome, int]:
+        """How it goes, and the place in `text` up to which it was read."""
+        forward, end = self._arguments.read(text, pos)
+        if not self._muted:
+            self._context.output.arguments(forward)
+        if final and end == len(text):
+            self._arguments.finish()
+        match self._arguments.status:
+            case Status.COMPLETE:
+                if self._arguments.decoded_twice:
+                    self._context.output.notice(NoticeCode.ARGUMENTS_DECODED_TWICE)
+                return Outcome.COMPLETE, end
+            case Status.NON_OBJECT:
+                return self._fail(CallFault.NON_OBJECT_ARGS), end
+            case Status.INVALID:
+                self._look_back(text, pos, end)
+                return self._resume_at_marker(CallFault.INVALID_JSON), end
+        self._look_back(text, pos, end)
+        if not final:
+            return Outcome.MORE, end
+        fault = CallFault.INVALID_JSON if self._marked else CallFault.TRUNCATED
+        return self._resume_at_marker(fault), end
+
+    def _look_back(self, text: str, pos: int, end: int) -> None:
+        """Keep the newest string from its first end marker on, or from what may become one."""
+        if self._arguments.string_start is not None:
+            pos = self._arguments.string_start
+            self._string, self._marked = "", False
+        if not self._string and text.find("<", pos, end) < 0 and text.find("✿", pos, end) < 0:
+            return
+        self._string += text[pos:end]
+        if not self._marked:
+            marker = self._ends.search(self._string)
+            self._string = self._string[marker.start() :] if marker else ""
+            self._marked = marker is not None and marker.lastgroup != PARTIAL
+        elif len(self._string) > self._context.limits.held_chars:
+            self._string, self._marked = "", False
+
+    def _resume_at_marker(self, fault: CallFault) -> Outcome:
+        if self._marked:
+            self.rewind = self._string
+        return self._fail(fault)
+
+    def _fail(self, fault: CallFault) -> Outcome:
+        if not self._muted:
+            self._context.output.fail(fault)
+        return Outcome.FAILED

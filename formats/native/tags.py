@@ -1,0 +1,334 @@
+"""Calls in tags: a block of functions, each with parameters whose values are text.
+
+    BLOCK { FUNCTION { PARAMETER value PARAMETER_END } FUNCTION_END } BLOCK_END
+
+A value may contain anything, so a closing tag counts only if another tag of the structure, or the end
+of the text, follows it. A parameter that the schema calls a string streams as it arrives; any other
+is converted once it is complete. Only BLOCK_END may be missing at the end of the text, and only
+after FUNCTION_END: anything less is truncated.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from re import Match
+from typing import NamedTuple
+
+from formats.codec import encode_string, escape
+from formats.errors import LimitExceeded
+from formats.events import CallFault, NoticeCode
+from formats.native.coercion import coerce, raw_json
+from formats.native.markers import PARTIAL, Atoms, MarkerSet
+from formats.native.region import Context, Opening, Verdict
+from formats.native.streamed import Outcome, StreamedArguments
+
+BLOCK = "BLOCK"
+FUNCTION = "FUNCTION"
+PARAMETER = "PARAMETER"
+PARAMETER_END = "PARAMETER_END"
+FUNCTION_END = "FUNCTION_END"
+BLOCK_END = "BLOCK_END"
+
+_SPACE = re.compile(r"\s*")
+_STRING = frozenset({"string"})
+
+
+class Function(NamedTuple):
+    name: str
+    is_closed: bool = False
+    """The tag closes itself: a call without arguments."""
+
+
+class Parameter(NamedTuple):
+    key: str
+    is_string: bool | None = None
+    """What the tag itself says of the type; None leaves it to the schema."""
+
+
+class TagGrammar:
+    holds_in_reasoning = True
+
+    def __init__(
+        self,
+        tags: Mapping[str, Sequence[Atoms]],
+        read_function: Callable[[str], Function],
+        read_parameter: Callable[[str], Parameter],
+        *,
+        line_values: bool,
+        bare_needs_declared: bool,
+        open_json: Callable[[str, int, bool, Context], Opening | Verdict] | None = None,
+    ) -> None:
+        """`line_values`: one line end on each side of a value is markup. `bare_needs_declared`: a
+        function outside a block counts only if the tool is declared. `open_json` decides a block
+        that holds JSON instead of functions.
+        """
+        self.spellings = tags
+        self.read_function = read_function
+        self.read_parameter = read_parameter
+        self.line_values = line_values
+        self.bare_needs_declared = bare_needs_declared
+        self.open_json = open_json
+        self.markers = MarkerSet(tags)
+        self.ends = self.markers.only(FUNCTION_END, BLOCK_END)
+        self.after_function = self.markers.only(BLOCK, FUNCTION, BLOCK_END)
+
+    def open(
+        self, text: str, opener: Match[str], final: bool, context: Context
+    ) -> Opening | Verdict:
+        match opener.lastgroup:
+            case "FUNCTION":
+                name = self.read_function(opener[0]).name
+                if self.bare_needs_declared and name not in context.toolbox:
+                    return Verdict.RELEASED
+                return Opening(TagReader(self, context), opener.start())
+            case "BLOCK":
+                return self._open_block(text, opener.end(), final, context)
+        return Verdict.RELEASED
+
+    def _open_block(
+        self, text: str, pos: int, final: bool, context: Context
+    ) -> Opening | Verdict:
+        start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        if start - pos > context.limits.header_chars:
+            return Verdict.RELEASED
+        marker = self.markers.match(text, start)
+        if start == len(text) or (marker and marker.lastgroup == PARTIAL):
+            return Verdict.TRUNCATED if final else Verdict.UNDECIDED
+        if marker and marker.lastgroup == FUNCTION:
+            return Opening(TagReader(self, context), start)
+        if self.open_json and not marker:
+            return self.open_json(text, start, final, context)
+        return Verdict.RELEASED
+
+
+class TagReader:
+    def __init__(self, grammar: TagGrammar, context: Context) -> None:
+        self.closed = False
+        self.rewind = ""
+        self._grammar = grammar
+        self._context = context
+        self._function = ""
+        self._separator = "{"  # what comes before the next parameter
+        self._value: _Value
+        self._json: StreamedArguments
+        self._state = self._between
+
+    def step(self, text: str, pos: int, final: bool) -> int | None:
+        return self._state(text, pos, final)
+
+    def _between(self, text: str, pos: int, final: bool) -> int | None:
+        """Outside a function: another one, the end of the block, or the end of the region."""
+        start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        marker = self._grammar.markers.match(text, start)
+        if start == len(text) or (marker and marker.lastgroup == PARTIAL):
+            if not final:
+                return None
+            self.closed = True
+            if marker and not self._grammar.ends.may_be(marker[0]):
+                self._context.output.fail(CallFault.TRUNCATED, marker[0])
+            return len(text)
+        match marker.lastgroup if marker else None:
+            case "FUNCTION":
+                return self._start(marker)  # type: ignore[arg-type]
+            case "BLOCK_END":
+                self._state = self._after_block
+                return marker.end()  # type: ignore[union-attr]
+        self.closed = True
+        return pos
+
+    def _after_block(self, text: str, pos: int, final: bool) -> int | None:
+        """A closing tag that stands there twice is dropped."""
+        start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        marker = self._grammar.ends.match(text, start)
+        if not final and (start == len(text) or (marker and marker.lastgroup == PARTIAL)):
+            return None
+        if marker and marker.lastgroup == BLOCK_END:
+            return marker.end()
+        self.closed = True
+        return pos
+
+    def _start(self, marker: Match[str]) -> int:
+        function = self._grammar.read_function(marker[0])
+        self._function = self._context.toolbox.resolve(function.name)
+        self._separator = "{"
+        self._context.output.start(self._function)
+        if function.is_closed:
+            self._end()
+        else:
+            self._state = self._inside
+        return marker.end()
+
+    def _end(self) -> None:
+        self._context.output.arguments("{}" if self._separator == "{" else "}")
+        self._context.output.end()
+        self._state = self._between
+
+    def _inside(self, text: str, pos: int, final: bool) -> int | None:
+        """Inside a function: a parameter, a JSON object, or its end; noise is dropped."""
+        start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        if text[start : start + 1] == "{" and self._separator == "{":
+            self._json = StreamedArguments(self._context, ends=self._grammar.ends)
+            self._state = self._read_json
+            return start
+        marker = self._grammar.markers.search(text, start)
+        if (marker.start() if marker else len(text)) - pos > self._context.limits.header_chars:
+            self._context.output.fail(CallFault.MALFORMED, text[pos:])
+            self._state = self._skip
+            return pos
+        if marker is None or marker.lastgroup == PARTIAL:
+            return self._cut_short(text, pos, final)
+        if noise := text[start : marker.start()]:
+            self._context.output.notice(NoticeCode.MARKUP_REMOVED, noise)
+        match marker.lastgroup:
+            case "PARAMETER":
+                self._start_value(marker)
+                return marker.end()
+            case "FUNCTION_END":
+                self._end()
+                return marker.end()
+            case "BLOCK_END" | "BLOCK" | "FUNCTION":  # the model closed the block around it
+                self._end()
+                return marker.start()
+        return marker.end()
+
+    def _cut_short(self, text: str, pos: int, final: bool) -> int | None:
+        if not final:
+            return None
+        self._context.output.fail(CallFault.TRUNCATED, text[pos:])
+        self.closed = True
+        return len(text)
+
+    def _read_json(self, text: str, pos: int, final: bool) -> int | None:
+        if pos == len(text) and not final:
+            return None
+        outcome, end = self._json.read(text, pos, final)
+        if outcome is Outcome.COMPLETE:
+            self._separator = ""
+            self._state = self._after_json
+        elif outcome is Outcome.FAILED:
+            self.rewind = self._json.rewind
+            self._state = self._skip
+        return end
+
+    def _after_json(self, text: str, pos: int, final: bool) -> int | None:
+        marker = self._grammar.ends.search(text, pos)
+        if marker and marker.lastgroup != PARTIAL:
+            self._context.output.end()
+            self._state = self._between
+            return marker.end() if marker.lastgroup == FUNCTION_END else marker.start()
+        if len(text) - pos > self._context.limits.header_chars:
+            self._context.output.fail(CallFault.MALFORMED, text[pos:])
+            self._state = self._skip
+            return pos
+        return self._cut_short(text, pos, final)
+
+    def _skip(self, text: str, pos: int, final: bool) -> int | None:
+        """Drop what is left of a broken call: up to the end of its function or block."""
+        marker = self._grammar.after_function.search(text, pos)
+        closer = self._grammar.ends.search(text, pos)
+        if closer and closer.lastgroup == FUNCTION_END:
+            if not marker or closer.start() < marker.start():
+                self._state = self._between
+                return closer.end()
+        if marker and marker.lastgroup != PARTIAL:
+            self._state = self._between
+            return marker.start()
+        if final:
+            self.closed = True
+            return len(text)
+        ends = [found.start() for found in (marker, closer) if found]
+        end = min(ends, default=len(text))
+        return end if end > pos else None
+
+    def _start_value(self, marker: Match[str]) -> None:
+        parameter = self._grammar.read_parameter(marker[0])
+        types = self._context.toolbox.types(self._function, parameter.key)
+        if parameter.is_string:
+            types = _STRING
+        key = self._separator + encode_string(parameter.key).decode() + ": "
+        self._separator = ", "
+        self._value = _Value(
+            self._context,
+            key,
+            types,
+            is_json=parameter.is_string is False,
+            strips=self._grammar.line_values,
+        )
+        self._state = self._read_value
+
+    def _read_value(self, text: str, pos: int, final: bool) -> int | None:
+        marker = self._grammar.markers.search(text, pos)
+        whole = marker is not None and marker.lastgroup != PARTIAL
+        closes = self._closes(text, marker, final) if marker and whole else None
+        if marker and whole and closes is False:
+            self._value.add(text[pos : marker.end()])
+            return marker.end()
+        end = marker.start() if marker else len(text)
+        if final and not whole:
+            end = len(text)
+        elif self._grammar.line_values and text.endswith("\n", pos, end):
+            end -= 1  # the line end before a closing tag is markup: not data until it is certain
+        if end > pos:
+            self._value.add(text[pos:end])
+            return end
+        if marker and closes:
+            self._value.end()
+            self._state = self._inside
+            return marker.end() if marker.lastgroup == PARAMETER_END else marker.start()
+        return self._cut_short(text, pos, final)
+
+    def _closes(self, text: str, marker: Match[str], final: bool) -> bool | None:
+        """Whether a tag inside a value ends it; None until what follows is known."""
+        match marker.lastgroup:
+            case "PARAMETER_END":
+                followers, at_end = self._grammar.markers, True
+            case "FUNCTION_END":  # the value's own closer is missing
+                followers, at_end = self._grammar.after_function, False
+            case "PARAMETER" if self._grammar.line_values:
+                key = self._grammar.read_parameter(marker[0]).key
+                declared = self._context.toolbox.declares(self._function, key)
+                return declared or text[: marker.start()].endswith("\n")
+            case _:
+                return False
+        start = _SPACE.match(text, marker.end()).end()  # type: ignore[union-attr]
+        if start - marker.end() > self._context.limits.header_chars:
+            return at_end
+        follower = followers.match(text, start)
+        if start == len(text) or (follower and follower.lastgroup == PARTIAL):
+            return at_end if final else None
+        return follower is not None
+
+
+class _Value:
+    """A parameter's value: a string streams as it arrives, any other type waits for its end."""
+
+    def __init__(
+        self, context: Context, key: str, types: frozenset[str], *, is_json: bool, strips: bool
+    ) -> None:
+        self._context = context
+        self._types = types
+        self._is_json = is_json
+        self._strips = strips  # the line end before the first character
+        self._streams = types == _STRING and not is_json
+        self._held: list[str] = []
+        self._held_chars = 0
+        context.output.arguments(key + '"' if self._streams else key)
+
+    def add(self, text: str) -> None:
+        if self._strips:
+            self._strips = False
+            text = text.removeprefix("\n")
+        if self._streams:
+            self._context.output.arguments(escape(text))
+            return
+        self._held.append(text)
+        self._held_chars += len(text)
+        if self._held_chars > self._context.limits.held_chars:
+            raise LimitExceeded("held_chars", self._context.limits.held_chars)
+
+    def end(self) -> None:
+        if self._streams:
+            self._context.output.arguments('"')
+            return
+        value = "".join(self._held)
+        json = raw_json(value) if self._is_json else None
+        self._context.output.arguments(json or coerce(value, self._types))

@@ -1,0 +1,97 @@
+"""The tools that a request declared, as the readers of its response need them.
+
+Schemas are parsed when a native format first asks for one: a structured call never does.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from formats.conversation import Tool
+
+_STRING = frozenset({"string"})
+_COMBINER_DEPTH = 8
+_JSON_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+
+class Toolbox:
+    def __init__(
+        self, tools: Iterable[Tool] = (), *, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        """`aliases` maps a name as the upstream was told it to the name that the client declared."""
+        self._schemas = {tool.name: tool.schema for tool in tools}
+        self._aliases = aliases or {}
+        self._folded: dict[str, str | None] = {}
+        for name in self._schemas:  # None marks names that differ by case alone
+            self._folded[name.lower()] = None if name.lower() in self._folded else name
+        self._properties: dict[str, dict[str, Any]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._schemas or name in self._aliases
+
+    def resolve(self, name: str) -> str:
+        """The declared tool that `name` means, or the name itself without known clutter."""
+        if name in self._schemas:
+            return name
+        # Harmony and GLM leave markup behind the name: `f<|channel|>commentary`, `f</arg_value>`.
+        bare = name.partition("<")[0].strip().removeprefix("functions.") or name
+        bare = self._aliases.get(bare, bare)
+        if bare in self._schemas:
+            return bare
+        return self._folded.get(bare.lower()) or bare
+
+    def infer(self, keys: Iterable[str]) -> str | None:
+        """The tool whose schema fits these argument names best; None when that is not clear."""
+        if len(self._schemas) == 1:
+            return next(iter(self._schemas))
+        given = set(keys)
+        scores: dict[str, int] = {}
+        for name in self._schemas:
+            known = given & self._properties_of(name).keys()
+            scores[name] = len(known) - len(given - known)
+        best = max(scores.values(), default=-1)
+        winners = [name for name, score in scores.items() if score == best]
+        return winners[0] if best > -1 and len(winners) == 1 else None
+
+    def declares(self, name: str, key: str) -> bool:
+        """Whether the tool's schema knows the parameter."""
+        return key in self._properties_of(name)
+
+    def types(self, name: str, key: str) -> frozenset[str]:
+        """The JSON types that the schema allows for a parameter; `string` when it does not say."""
+        return _types(self._properties_of(name).get(key)) or _STRING
+
+    def _properties_of(self, name: str) -> dict[str, Any]:
+        name = self._aliases.get(name, name)
+        if name not in self._properties:
+            schema = msgspec.json.decode(self._schemas.get(name, b"{}"))
+            properties = schema.get("properties")
+            self._properties[name] = properties if isinstance(properties, dict) else {}
+        return self._properties[name]
+
+
+def _types(schema: Any, depth: int = 0) -> frozenset[str]:
+    """The union of `type`, of the types of `enum` values, and of every combined branch."""
+    if not isinstance(schema, dict) or depth > _COMBINER_DEPTH:
+        return frozenset()
+    declared = schema.get("type")
+    names = [declared] if isinstance(declared, str) else declared
+    types = {name for name in _list(names) if isinstance(name, str)}
+    types |= {_JSON_TYPES[type(value)] for value in _list(schema.get("enum"))}
+    for combiner in ("anyOf", "oneOf", "allOf"):
+        for branch in _list(schema.get(combiner)):
+            types |= _types(branch, depth + 1)
+    return frozenset(types)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
