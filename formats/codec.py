@@ -40,6 +40,16 @@ def encode_string(text: str) -> bytes:
         return json.dumps(text).encode()
 
 
+def raw_string(text: str) -> msgspec.Raw:
+    """`text` as a JSON string that a larger document may contain."""
+    return msgspec.Raw(encode_string(text))
+
+
+def to_bytes(json_text: str) -> bytes:
+    """JSON text as bytes; a lone surrogate in one of its strings becomes an escape."""
+    return json_text.encode("utf-8", "backslashreplace")
+
+
 def escape(text: str) -> str:
     """`text` as it stands between the quotes of a JSON string."""
     return encode_string(text)[1:-1].decode()

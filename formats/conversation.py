@@ -5,11 +5,12 @@ JSON that only passes through (schemas, arguments) stays the bytes that the clie
 numbers keep their spelling and equal prefixes render to equal bytes.
 """
 
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct
+
+from formats.events import Notice
 
 
 class Text(Struct, frozen=True):
@@ -105,12 +106,20 @@ class ReasoningMode(Struct, frozen=True):
     effort: str | None = None
 
 
+class ServerTool(Struct, frozen=True):
+    """A tool that only the client's own vendor can run, `web_search_20250305` for one."""
+
+    type: str
+    name: str
+
+
 class Conversation(Struct, frozen=True):
     model: str
     messages: tuple[Message, ...]
     system: tuple[Text, ...] = ()
     tools: tuple[Tool, ...] = ()
-    tool_choice: ToolChoice | None = None
+    server_tools: tuple[ServerTool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
     sampling: Sampling = Sampling()
     reasoning: ReasoningMode = ReasoningMode()
     output_schema: bytes | None = None
@@ -119,12 +128,48 @@ class Conversation(Struct, frozen=True):
     include_usage: bool = True
     """An OpenAI client gets its usage chunk only when it asked for one."""
     dialect: str = ""
-    extra: dict[str, Raw] = {}
-    """Top-level fields that this model has no place for; they go on to an upstream of `dialect`."""
+    source: dict[str, Raw] = {}
+    """The client's own top-level fields, for an upstream of the same dialect."""
+    unsupported: tuple[str, ...] = ()
+    """The fields and blocks that this model has no place for, named for the notices."""
 
-    def calls(self) -> Iterator[ToolCall]:
-        """Every call of the history, in order."""
-        for message in self.messages:
-            for part in message.parts:
-                if isinstance(part, ToolCall):
-                    yield part
+    def call_ids(self) -> frozenset[str]:
+        """The ids of every call in the history."""
+        return frozenset(
+            part.id
+            for message in self.messages
+            for part in message.parts
+            if isinstance(part, ToolCall)
+        )
+
+    def max_calls(self) -> int | None:
+        """How many calls the client allows in the answer; None is any number."""
+        if self.tool_choice.mode == "none":
+            return 0
+        return None if self.tool_choice.parallel else 1
+
+
+class Rendered(Struct, frozen=True):
+    """A request as the upstream gets it."""
+
+    body: bytes
+    notices: tuple[Notice, ...] = ()
+    aliases: dict[str, str] = {}
+    """Tool names that the upstream was told, where they are not the client's."""
+
+
+class Target(Struct, frozen=True):
+    """What the upstream and the model behind it can take; a route fills it from the database."""
+
+    model: str | None = None
+    """The upstream's name for the model; None keeps the client's."""
+    native_ids: bool = False
+    """Whether calls are named `functions.NAME:N`, as Kimi was trained to see them."""
+    reasoning_field: str | None = None
+    """Where the assistant's earlier reasoning goes (`reasoning_content`); None leaves it out."""
+    reasoning_request: Literal["openrouter", "effort"] | None = None
+    """How the upstream is asked to think; None does not ask."""
+    max_tokens: int | None = None
+    max_tools: int | None = None
+    images: bool = True
+    files: bool = True

@@ -10,6 +10,7 @@ Each has a `status` and a `kind`; dialects render the bodies. `formats.pipeline`
 that turns one into a MessageFailed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,6 +46,24 @@ STATUS: dict[FailureKind, int] = {
 }
 
 
+_KIND_OF_STATUS: dict[int, FailureKind] = {
+    400: FailureKind.INVALID_REQUEST,
+    404: FailureKind.NOT_FOUND,
+    408: FailureKind.TIMEOUT,
+    413: FailureKind.TOO_LARGE,
+    422: FailureKind.INVALID_REQUEST,
+    429: FailureKind.RATE_LIMIT,
+    503: FailureKind.OVERLOADED,
+    504: FailureKind.TIMEOUT,
+    529: FailureKind.OVERLOADED,
+}
+
+
+def kind_of_status(status: int) -> FailureKind:
+    """What an upstream's status means for the client; 401 and 403 are the gateway's own trouble."""
+    return _KIND_OF_STATUS.get(status, FailureKind.UPSTREAM)
+
+
 class FormatsError(Exception):
     kind: FailureKind
 
@@ -58,11 +77,13 @@ class ClientError(FormatsError):
 
     kind = FailureKind.INVALID_REQUEST
 
-    def __init__(self, message: str, *, path: str = "", error_code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, path: str = "", details: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
-        self.error_code = error_code
-        """A machine-readable reason that the client's SDK acts on (`error.details.error_code`)."""
+        self.details = details
+        """What the client's SDK acts on, in Anthropic's `error.details`."""
 
 
 class UpstreamError(FormatsError):

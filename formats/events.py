@@ -77,7 +77,7 @@ class ReasoningDelta(Struct, frozen=True, gc=False):
 
 
 class ReasoningSignature(Struct, frozen=True, gc=False):
-    """Seals the reasoning just before it; opaque."""
+    """Seals the reasoning just before it, or one whose text was withheld; opaque."""
 
     signature: str
 
@@ -149,6 +149,7 @@ class NoticeCode(StrEnum):
     RESCUED = "rescued"
     SERVER_TOOL_DROPPED = "server_tool_dropped"
     SHADOW_CALL_REMOVED = "shadow_call_removed"
+    SURPLUS_CALL_DROPPED = "surplus_call_dropped"
     TOOL_DROPPED = "tool_dropped"
     UNKNOWN_EVENT = "unknown_event"
 
@@ -179,14 +180,14 @@ Event: TypeAlias = (
 class State(Enum):
     START = "start"
     OPEN = "open"
-    REASONING = "reasoning"
     CALL = "call"
     DONE = "done"
 
 
 _OPEN: dict[type, State] = {
     TextDelta: State.OPEN,
-    ReasoningDelta: State.REASONING,
+    ReasoningDelta: State.OPEN,
+    ReasoningSignature: State.OPEN,
     ReasoningRedacted: State.OPEN,
     ToolCallStart: State.CALL,
     ToolCallFailed: State.OPEN,
@@ -202,7 +203,6 @@ ORDER: dict[State, dict[type, State]] = {
         Notice: State.START,
     },
     State.OPEN: _OPEN,
-    State.REASONING: {**_OPEN, ReasoningSignature: State.OPEN, Notice: State.REASONING},
     State.CALL: {
         ToolCallDelta: State.CALL,
         ToolCallEnd: State.OPEN,

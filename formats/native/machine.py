@@ -94,7 +94,7 @@ class Machine:
     def abandon(self) -> None:
         """The message failed: show the text that is held, and leave a region as it is."""
         if self._reader is None:
-            self.suppressed = True
+            self._draft, self.suppressed = None, True
             self.close()
 
     def _switch(self, channel: Channel) -> None:

@@ -1,0 +1,212 @@
+"""Events → Anthropic Messages: a stream, or one whole message. The only code that frames blocks.
+
+Claude Code runs a tool as soon as its block is closed, with `{}` if no argument came. Therefore a
+call's block is opened with the first byte of its arguments (or at its end), and the block of a call
+that failed stays open, unless the message ends by itself: then the client sees a stop reason that is
+not `tool_use`, beside arguments that are not JSON, as Anthropic itself would send them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from formats.codec import encode_string, raw_string
+from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
+from formats.errors import FailureKind
+from formats.events import (
+    Event,
+    MessageEnd,
+    MessageFailed,
+    MessageStart,
+    Notice,
+    ReasoningDelta,
+    ReasoningRedacted,
+    ReasoningSignature,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallFailed,
+    ToolCallStart,
+    Usage,
+)
+from formats.reply import Reply
+from formats.sse import encode_event
+
+_encode = msgspec.json.encode
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+_EMPTY_TEXT = b'{"type":"text","text":""}'
+_EMPTY_THINKING = b'{"type":"thinking","thinking":"","signature":""}'
+
+
+class AnthropicEncoder:
+    def __init__(self, *, input_estimate: int = 1) -> None:
+        """`input_estimate` fills `message_start` until the upstream has counted: clients take a
+        zero there for an empty context, and never compact theirs."""
+        self._input_estimate = max(input_estimate, 1)
+        self._block: type[Event] | None = None  # what the open block takes
+        self._index = -1
+        self._call: ToolCallStart | None = None  # one whose block has not been opened
+        self._left_open: list[int] = []  # the blocks of calls that failed
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        return b"".join([self._encode(event) for event in events])
+
+    def _encode(self, event: Event) -> bytes:
+        match event:
+            case TextDelta(text=text):
+                opening = b"" if self._block is TextDelta else self._open(TextDelta, _EMPTY_TEXT)
+                return opening + self._delta(b"text_delta", b"text", text)
+            case ToolCallDelta(json=json):
+                return self._open_call() + self._delta(b"input_json_delta", b"partial_json", json)
+            case ReasoningDelta(text=text):
+                return self._open_thinking() + self._delta(b"thinking_delta", b"thinking", text)
+            case ReasoningSignature(signature=signature):
+                opening = self._open_thinking()
+                return opening + self._delta(b"signature_delta", b"signature", signature) + self._close()
+            case ReasoningRedacted(data=data):
+                block = b'{"type":"redacted_thinking","data":%b}' % encode_string(data)
+                return self._open(ReasoningRedacted, block) + self._close()
+            case MessageStart():
+                return self._start(event)
+            case ToolCallStart():
+                self._call = event
+                return self._close()
+            case ToolCallEnd():
+                return (self._encode(ToolCallDelta("{}")) if self._call else b"") + self._close()
+            case ToolCallFailed():
+                self._fail_call()
+            case MessageEnd():
+                return self._end(event)
+            case MessageFailed(kind=kind, message=message):
+                closing = b"" if self._block is ToolCallDelta else self._close()
+                return closing + encode_event("error", encode_error(kind, message)) + _STOP
+            case Notice():
+                pass
+        return b""
+
+    def _start(self, event: MessageStart) -> bytes:
+        usage = _usage(event.usage)
+        usage.setdefault("input_tokens", self._input_estimate)
+        return encode_event(
+            "message_start",
+            b'{"type":"message_start","message":{"id":%b,"type":"message","role":"assistant",'
+            b'"model":%b,"content":[],"stop_reason":null,"stop_sequence":null,"usage":%b}}'
+            % (encode_string(event.id), encode_string(event.model), _encode(usage)),
+        )
+
+    def _open(self, takes: type[Event], block: bytes) -> bytes:
+        closing = self._close()
+        self._block = takes
+        self._index += 1
+        return closing + encode_event(
+            "content_block_start",
+            b'{"type":"content_block_start","index":%d,"content_block":%b}' % (self._index, block),
+        )
+
+    def _open_thinking(self) -> bytes:
+        if self._block is ReasoningDelta:
+            return b""
+        return self._open(ReasoningDelta, _EMPTY_THINKING)
+
+    def _open_call(self) -> bytes:
+        if self._call is None:
+            return b""
+        call, self._call = self._call, None
+        return self._open(
+            ToolCallDelta,
+            b'{"type":"tool_use","id":%b,"name":%b,"input":{}}'
+            % (encode_string(call.id), encode_string(call.name)),
+        )
+
+    def _fail_call(self) -> None:
+        if self._block is ToolCallDelta:
+            self._left_open.append(self._index)
+            self._block = None
+        self._call = None
+
+    def _delta(self, kind: bytes, field: bytes, value: str) -> bytes:
+        return (
+            b"event: content_block_delta\ndata: "
+            b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":%b}}\n\n'
+            % (self._index, kind, field, encode_string(value))
+        )
+
+    def _close(self) -> bytes:
+        if self._block is None:
+            return b""
+        self._block = None
+        return self._stop_block(self._index)
+
+    def _stop_block(self, index: int) -> bytes:
+        return encode_event(
+            "content_block_stop", b'{"type":"content_block_stop","index":%d}' % index
+        )
+
+    def _end(self, event: MessageEnd) -> bytes:
+        closing = self._close()
+        if self._index < 0:  # a truly empty answer: some SDKs read content[0]
+            closing = self._open(TextDelta, _EMPTY_TEXT) + self._close()
+        closing += b"".join(map(self._stop_block, self._left_open))
+        delta = {"stop_reason": event.stop_reason, "stop_sequence": event.stop_sequence}
+        body = {"type": "message_delta", "delta": delta, "usage": _usage(event.usage)}
+        return closing + encode_event("message_delta", _encode(body)) + _STOP
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A whole message."""
+    content: list[dict[str, object]] = []
+    for part in reply.parts:
+        match part:
+            case Text(text=text):
+                content.append({"type": "text", "text": raw_string(text)})
+            case Reasoning(text=text, signature=signature):
+                block = {"type": "thinking", "thinking": raw_string(text)}
+                content.append(block | {"signature": signature or ""})
+            case RedactedReasoning(data=data):
+                content.append({"type": "redacted_thinking", "data": data})
+            case ToolCall(id=call_id, name=name, arguments=arguments):
+                call = {"type": "tool_use", "id": call_id, "name": name}
+                content.append(call | {"input": msgspec.Raw(arguments)})
+    return _encode(
+        {
+            "id": reply.id,
+            "type": "message",
+            "role": "assistant",
+            "model": reply.model,
+            "content": content or [{"type": "text", "text": ""}],
+            "stop_reason": reply.stop_reason,
+            "stop_sequence": reply.stop_sequence,
+            "usage": {"input_tokens": 0} | _usage(reply.usage),
+        }
+    )
+
+
+def encode_error(
+    kind: FailureKind,
+    message: str,
+    *,
+    request_id: str | None = None,
+    details: Mapping[str, object] | None = None,
+) -> bytes:
+    """The body of an error, in a stream or alone."""
+    shown = FailureKind.UPSTREAM if kind is FailureKind.INTERNAL else kind
+    error: dict[str, object] = {"type": shown, "message": raw_string(message)}
+    if details:
+        error["details"] = details
+    body: dict[str, object] = {"type": "error", "error": error}
+    if request_id is not None:
+        body["request_id"] = request_id
+    return _encode(body)
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    """The known counts; the SDKs need `output_tokens`, so unknown is 0 there."""
+    counts = {
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_creation,
+        "cache_read_input_tokens": usage.cache_read,
+    }
+    known = {name: count for name, count in counts.items() if count is not None}
+    return known | {"output_tokens": usage.output or 0}

@@ -1,0 +1,145 @@
+"""The last word on what the client gets: ids, tool names, the number of calls, and the message's end.
+
+Ids must be unique in the client's whole session, so an upstream's id is kept only if the client can
+use it and the history does not have it yet. The stop reason follows from what was delivered, never
+from what the upstream claims: a complete call makes it `tool_use`, a broken one makes it a failure,
+unless the token limit cut it.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from formats.errors import FailureKind
+from formats.events import (
+    CallFault,
+    Event,
+    MessageEnd,
+    MessageFailed,
+    MessageStart,
+    Notice,
+    NoticeCode,
+    ReasoningDelta,
+    State,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallFailed,
+    ToolCallStart,
+    next_state,
+)
+from formats.toolbox import Toolbox
+
+_USABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_ENDS = frozenset({StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.CONTEXT_EXCEEDED})
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What this response is called; `token` must be new for every response."""
+
+    token: str
+    #: None keeps what the upstream says.
+    message_id: str | None = None
+    model: str | None = None
+    #: The call ids of the request's history.
+    taken_ids: Collection[str] = frozenset()
+
+
+class Delivery:
+    def __init__(
+        self, identity: Identity, toolbox: Toolbox, *, max_calls: int | None = None
+    ) -> None:
+        self.state = State.START
+        self._identity = identity
+        self._toolbox = toolbox
+        self._max_calls = max_calls
+        self._ids: set[str] = set(identity.taken_ids)
+        self._minted = 0
+        self._calls = 0
+        self._surplus = False  # inside a call that the client did not allow
+        self._fault: CallFault | None = None
+        self._has_content = False
+
+    def feed(self, events: Iterable[Event], out: list[Event]) -> None:
+        """Append the events as the client gets them; raises EventOrderError for an illegal one."""
+        for event in events:
+            if self.state is State.DONE:
+                break
+            kind = type(event)
+            if kind is TextDelta or kind is ReasoningDelta:
+                self._has_content = True
+                self._append(out, event)
+            elif kind is ToolCallDelta:
+                if not self._surplus:
+                    self._append(out, event)
+            else:
+                self._deliver(out, event)
+
+    def _append(self, out: list[Event], event: Event) -> None:
+        self.state = next_state(self.state, event)
+        out.append(event)
+
+    def _deliver(self, out: list[Event], event: Event) -> None:
+        match event:
+            case ToolCallStart():
+                self._start_call(out, event)
+                return
+            case ToolCallEnd() | ToolCallFailed() if self._surplus:
+                self._surplus = False
+                return
+            case ToolCallEnd():
+                self._calls += 1
+            case ToolCallFailed(fault=fault):
+                self._fault = self._fault or fault
+            case MessageStart(id=message_id, model=model, usage=usage):
+                event = MessageStart(
+                    self._identity.message_id or message_id, self._identity.model or model, usage
+                )
+            case MessageEnd():
+                event = self._judge(out, event)
+        self._append(out, event)
+
+    def _start_call(self, out: list[Event], call: ToolCallStart) -> None:
+        if self._max_calls is not None and self._calls >= self._max_calls:
+            self._surplus = True
+            self._append(out, Notice(NoticeCode.SURPLUS_CALL_DROPPED, call.name))
+            return
+        name = self._toolbox.resolve(call.name)
+        if name != call.name:
+            self._append(out, Notice(NoticeCode.NAME_RESOLVED, f"{call.name} → {name}"))
+        call_id = call.id
+        if not _USABLE_ID.fullmatch(call_id) or call_id in self._ids:
+            call_id = self._mint()
+            if call.id:
+                self._append(out, Notice(NoticeCode.ID_REPLACED, f"{call.id} → {call_id}"))
+        self._ids.add(call_id)
+        self._append(out, ToolCallStart(call_id, name))
+
+    def _mint(self) -> str:
+        self._minted += 1
+        return f"call_{self._identity.token}_{self._minted}"
+
+    def _judge(self, out: list[Event], end: MessageEnd) -> Event:
+        reason = end.stop_reason
+        if self._fault and not (
+            self._fault is CallFault.TRUNCATED and reason is StopReason.MAX_TOKENS
+        ):
+            return MessageFailed(
+                FailureKind.TRANSFORMATION,
+                f"The model's tool call could not be translated: {self._fault}",
+            )
+        if not (self._has_content or self._calls or self._fault) and reason not in _ENDS:
+            if reason is StopReason.TOOL_USE or (end.usage.output or 0) > 1:
+                return MessageFailed(
+                    FailureKind.UPSTREAM, "The upstream finished without any answer"
+                )
+            self._append(out, Notice(NoticeCode.EMPTY_ANSWER))
+        if reason in _ENDS:
+            return end
+        if self._calls:
+            reason = StopReason.TOOL_USE
+        elif reason is StopReason.TOOL_USE:
+            reason = StopReason.END_TURN
+        return MessageEnd(reason, end.stop_sequence, end.usage)

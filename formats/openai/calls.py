@@ -1,0 +1,227 @@
+"""Structured calls of an OpenAI-dialect stream, brought into sequence.
+
+The wire tells calls apart by `index`, but upstreams leave it out, send 0 for every call, or interleave
+the fragments of several. Identity is therefore the index where it can be trusted, else a new id, else
+a new name once the arguments before it are complete. The first unfinished call streams; fragments
+of later ones wait, within the limit, for their turn.
+"""
+
+from collections import deque
+from zlib import crc32
+
+import msgspec
+
+from formats.arguments import Arguments, Status
+from formats.errors import LimitExceeded, Limits
+from formats.events import (
+    CallFault,
+    Event,
+    Notice,
+    NoticeCode,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallFailed,
+    ToolCallStart,
+)
+from formats.openai.wire import Function, ToolCallEntry
+
+_FAULT = {
+    Status.OPEN: CallFault.TRUNCATED,
+    Status.INVALID: CallFault.INVALID_JSON,
+    Status.NON_OBJECT: CallFault.NON_OBJECT_ARGS,
+}
+
+
+class Calls:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._queue: deque[_Call] = deque()  # the calls that have not ended, oldest first
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._newest: _Call | None = None
+        self._waiting_chars = 0
+        self._faults: list[Event] = []  # of calls that had already ended
+
+    @property
+    def open(self) -> bool:
+        return bool(self._queue)
+
+    def feed(self, entry: ToolCallEntry) -> list[Event]:
+        function = entry.function or Function()
+        call_id = "" if entry.id is None else str(entry.id)
+        fragment = _text(function.arguments)
+        call = self._identify(entry.index, call_id, function.name or "", fragment)
+        call.id = call.id or call_id
+        call.name = call.name or (function.name or "")
+        if call.ended:
+            if not call.is_repeated(fragment) and fragment.strip(" \t\r\n}"):
+                self._faults.append(ToolCallFailed(CallFault.INVALID_JSON, fragment[:200]))
+            return []
+        call.waiting.append(fragment)
+        self._waiting_chars += len(fragment)
+        return self._advance()
+
+    def finish(self, *, cut: bool) -> list[Event]:
+        """No more fragments come; `cut` says that the upstream stopped at its token limit."""
+        events: list[Event] = []
+        while self._queue:
+            call = self._queue[0]
+            if call.name:
+                events += call.stream()
+            events += call.close(cut=cut)
+            self._queue.popleft()
+        self._waiting_chars = 0
+        events += self._faults
+        self._faults = []
+        return events
+
+    def _identify(self, index: int | None, call_id: str, name: str, fragment: str) -> "_Call":
+        known = self._by_id.get(call_id) if call_id else None
+        indexed = self._newest if index is None else self._by_index.get(index)
+        if known is not None:
+            call = known
+        elif indexed is None or (call_id and indexed.id):
+            call = self._add()
+        elif name and indexed.complete and fragment.strip() and not indexed.is_repeated(fragment):
+            call = self._add()  # every call has index 0 and no id
+        elif name and index is None and indexed.name and name != indexed.name:
+            call = self._add()
+        else:
+            call = indexed
+        if index is not None:
+            self._by_index[index] = call
+        if call_id:
+            self._by_id[call_id] = call
+        self._newest = call
+        return call
+
+    def _add(self) -> "_Call":
+        call = _Call(self._limits)
+        self._queue.append(call)
+        return call
+
+    def _advance(self) -> list[Event]:
+        """Stream the first call; end it, and go on with the next, once it is complete."""
+        events: list[Event] = []
+        while self._queue:
+            call = self._queue[0]
+            if not call.name:
+                break
+            before = sum(map(len, call.waiting))
+            events += call.stream()
+            self._waiting_chars -= before
+            # The newest call stays open although complete: more of it would make it invalid.
+            if call.failed or (call.complete and call is not self._queue[-1]):
+                events += call.close(cut=False)
+                self._queue.popleft()
+            else:
+                break
+        if self._waiting_chars > self._limits.held_chars:
+            raise LimitExceeded("held_chars", self._limits.held_chars)
+        return events
+
+
+class _Call:
+    def __init__(self, limits: Limits) -> None:
+        self.id = ""
+        self.name = ""
+        self.ended = False
+        self.failed = False
+        self.waiting: list[str] = []
+        self._started = False
+        self._arguments = Arguments(limits)
+        self._snapshot = _Snapshot()
+
+    @property
+    def complete(self) -> bool:
+        return self._arguments.status is Status.COMPLETE
+
+    def is_repeated(self, fragment: str) -> bool:
+        return self._snapshot.repeats(fragment)
+
+    def stream(self) -> list[Event]:
+        """The events of the fragments that waited."""
+        events: list[Event] = []
+        if not self._started:
+            self._started = True
+            events.append(ToolCallStart(self.id, self.name))
+        for fragment in self.waiting:
+            addition, repeated = self._snapshot.addition(fragment, complete=self.complete)
+            if repeated:
+                events.append(Notice(NoticeCode.ARGUMENTS_REPEATED, self.name))
+            if addition and not self.failed:
+                events += self._read(addition)
+        self.waiting.clear()
+        return events
+
+    def _read(self, text: str) -> list[Event]:
+        forward, end = self._arguments.read(text)
+        events: list[Event] = [ToolCallDelta(forward)] if forward else []
+        if self._arguments.decoded_twice and forward:
+            events.insert(0, Notice(NoticeCode.ARGUMENTS_DECODED_TWICE, self.name))
+        junk = text[end:].strip()
+        if self.complete and junk:
+            if junk.strip("}"):
+                return [*events, *self._fail(CallFault.INVALID_JSON, junk)]
+            events.append(Notice(NoticeCode.MARKUP_REMOVED, junk))
+        elif self._arguments.status in (Status.INVALID, Status.NON_OBJECT):
+            events += self._fail(_FAULT[self._arguments.status], text)
+        return events
+
+    def _fail(self, fault: CallFault, detail: str) -> list[Event]:
+        self.failed = True
+        return [ToolCallFailed(fault, detail[:200])]
+
+    def close(self, *, cut: bool) -> list[Event]:
+        self.ended = True
+        if self.failed:
+            return []
+        self._arguments.finish()
+        status = self._arguments.status
+        if not self.name:
+            return self._fail(CallFault.MISSING_NAME, "")
+        if status is Status.COMPLETE or (status is Status.EMPTY and not cut):
+            return [ToolCallEnd()]
+        return self._fail(_FAULT.get(status, CallFault.TRUNCATED), "")
+
+
+class _Snapshot:
+    """Tells an upstream that repeats the arguments so far from one that sends only what is new.
+
+    An object's text cannot follow its own beginning, so the second fragment decides, and nothing
+    but a checksum needs to be kept.
+    """
+
+    def __init__(self) -> None:
+        self._first = ""
+        self._chars = 0
+        self._sum = 0
+        self._is_cumulative: bool | None = None
+
+    def addition(self, fragment: str, *, complete: bool) -> tuple[str, bool]:
+        """The new part of a fragment, and whether the fragment repeated an old one."""
+        repeats = False
+        if self._chars and fragment:
+            if self._is_cumulative is None:
+                self._is_cumulative = self._first.startswith("{") and fragment.startswith(self._first)
+            if self._is_cumulative and fragment.startswith(self._first):
+                repeats = True
+            elif complete and self.repeats(fragment):
+                return "", True
+        new = fragment[self._chars :] if repeats else fragment
+        self._first = self._first or fragment
+        self._chars += len(new)
+        self._sum = crc32(new.encode(errors="surrogatepass"), self._sum)
+        return new, repeats
+
+    def repeats(self, fragment: str) -> bool:
+        return (
+            len(fragment) == self._chars
+            and crc32(fragment.encode(errors="surrogatepass")) == self._sum
+        )
+
+
+def _text(arguments: object) -> str:
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return msgspec.json.encode(arguments).decode()

@@ -1,0 +1,205 @@
+"""Chat Completions → events: chunks, or one whole completion.
+
+The finish reason is held until usage, `[DONE]` or the end of input has come, so that usage appears
+only on the first and the last event. An error inside the stream, and an end without a finish reason,
+fail the message. Text that arrives while a call is open follows the call.
+"""
+
+import msgspec
+
+from formats.codec import decode
+from formats.errors import (
+    DEFAULT_LIMITS,
+    FailureKind,
+    Limits,
+    UpstreamError,
+    kind_of_status,
+)
+from formats.events import (
+    UNKNOWN_USAGE,
+    Event,
+    MessageEnd,
+    MessageStart,
+    Notice,
+    NoticeCode,
+    ReasoningDelta,
+    ReasoningRedacted,
+    ReasoningSignature,
+    StopReason,
+    TextDelta,
+)
+from formats.openai.calls import Calls
+from formats.openai.wire import Choice, Chunk, Delta, ErrorBody, ToolCallEntry
+from formats.sse import EventDecoder
+
+STOP_REASONS: dict[str, StopReason] = {
+    "stop": StopReason.END_TURN,
+    "eos": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "content_filter": StopReason.REFUSAL,
+}
+# Gemini's word for a call it could not write; relays pass it on with empty content.
+_FAILURES = frozenset({"error", "malformed_function_call"})
+_ERROR_CHARS = 2000
+
+_chunks = msgspec.json.Decoder(Chunk)
+
+
+class OpenAIDecoder:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.served_by: str | None = None
+        """Who really answered, where an upstream that routes says so."""
+        self._sse = EventDecoder(limits)
+        self._calls = Calls(limits)
+        self._out: list[Event] = []
+        self._later: list[Event] = []  # text that arrived while a call was open
+        self._finish: str | None = None
+        self._usage = UNKNOWN_USAGE
+        self._started = False
+        self._done = False
+
+    def feed(self, data: bytes) -> list[Event]:
+        for event in self._sse.feed(data):
+            self._read(event.data)
+        return self.take()
+
+    def close(self) -> list[Event]:
+        """The last events; raises UpstreamError when the answer has no end."""
+        for event in self._sse.close():
+            self._read(event.data)
+        if not self._done:
+            if self._finish is None:
+                raise UpstreamError("The upstream's answer ended without a finish reason")
+            self._end(self._finish)
+        return self.take()
+
+    def read_whole(self, body: bytes) -> list[Event]:
+        """The events of a completion that came as one JSON document."""
+        self._read(body)
+        if not self._done:
+            self._end(self._finish)
+        return self.take()
+
+    def take(self) -> list[Event]:
+        """The events that were read before an error was raised."""
+        out, self._out = self._out, []
+        return out
+
+    def _read(self, data: bytes) -> None:
+        if self._done:
+            return
+        if data == b"[DONE]":
+            self._end(self._finish)
+            return
+        try:
+            chunk = decode(_chunks, data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise UpstreamError(
+                f"The upstream sent a chunk that cannot be read: {error}",
+                kind=FailureKind.TRANSFORMATION,
+            ) from error
+        if chunk.error is not None or chunk.object == "error":
+            raise _failure(chunk.error or ErrorBody(message=chunk.message, code=chunk.code))
+        if not self._started:
+            self._started = True
+            self._out.append(MessageStart(str(chunk.id or ""), chunk.model or ""))
+        if chunk.provider:
+            self.served_by = chunk.provider
+        if chunk.usage is not None:
+            self._usage = self._usage.updated(chunk.usage.counts())
+        if chunk.choices:
+            for choice in chunk.choices:
+                self._read_choice(choice)
+        elif chunk.usage is not None and self._finish is not None:
+            self._end(self._finish)
+
+    def _read_choice(self, choice: Choice) -> None:
+        if choice.index:
+            self._notice_once(Notice(NoticeCode.CHOICE_IGNORED, f"index {choice.index}"))
+            return
+        if choice.error is not None:
+            raise _failure(choice.error)
+        delta = choice.delta or choice.message
+        if delta is not None:
+            if type(delta.content) is str and delta.content and not self._calls.open:
+                if delta.reasoning or delta.reasoning_content or delta.reasoning_details:
+                    self._read_reasoning(delta)
+                self._out.append(TextDelta(delta.content))
+                if delta.tool_calls or delta.function_call:
+                    self._read_calls(delta)
+            else:
+                self._read_delta(delta)
+        if choice.usage is not None:
+            self._usage = self._usage.updated(choice.usage.counts())
+        if choice.finish_reason:
+            self._finish = choice.finish_reason
+            reasons = {choice.finish_reason, choice.native_finish_reason or ""}
+            if failed := _FAILURES.intersection(reason.lower() for reason in reasons):
+                raise UpstreamError(f"The upstream ended its answer with {failed.pop()!r}")
+
+    def _read_delta(self, delta: Delta) -> None:
+        """What is not plain text; the order is the one in which a model writes."""
+        self._read_reasoning(delta)
+        content = delta.content
+        if isinstance(content, list):
+            content = "".join(part.text or "" for part in content)
+        for text in (content, delta.refusal):
+            if text:
+                self._add(TextDelta(text))
+        self._read_calls(delta)
+
+    def _read_reasoning(self, delta: Delta) -> None:
+        # Relays send the same text in two or three fields: one copy.
+        details = delta.reasoning_details or []
+        text = (
+            delta.reasoning
+            or delta.reasoning_content
+            or "".join(detail.text or detail.summary or "" for detail in details)
+        )
+        if text:
+            self._add(ReasoningDelta(text))
+        for detail in details:
+            if detail.signature:
+                self._add(ReasoningSignature(detail.signature))
+            if detail.data:
+                self._add(ReasoningRedacted(detail.data))
+
+    def _read_calls(self, delta: Delta) -> None:
+        for entry in delta.tool_calls or ():
+            self._out += self._calls.feed(entry)
+        if delta.function_call is not None:
+            self._out += self._calls.feed(ToolCallEntry(function=delta.function_call))
+
+    def _add(self, event: Event) -> None:
+        (self._later if self._calls.open else self._out).append(event)
+
+    def _notice_once(self, notice: Notice) -> None:
+        if notice not in self._out:
+            self._out.append(notice)
+
+    def _end(self, finish: str | None) -> None:
+        if finish is None:
+            if not self._started or self._calls.open:
+                raise UpstreamError("The upstream's answer ended without a finish reason")
+            self._out.append(Notice(NoticeCode.FINISH_REASON_MISSING))
+        reason = STOP_REASONS.get(finish or "stop", StopReason.END_TURN)
+        self._out += self._calls.finish(cut=reason is StopReason.MAX_TOKENS)
+        self._out += self._later
+        self._out.append(MessageEnd(reason, usage=self._usage))
+        self._done = True
+
+
+def _failure(error: ErrorBody | str) -> UpstreamError:
+    if isinstance(error, str):
+        return UpstreamError(error[:_ERROR_CHARS])
+    kind = FailureKind.UPSTREAM
+    if error.type in FailureKind or error.code in FailureKind:
+        kind = FailureKind(error.code if error.code in FailureKind else error.type)
+    elif str(error.code).isdigit():
+        kind = kind_of_status(int(error.code or 0))
+    message = error.message or "The upstream reported an error without a message"
+    return UpstreamError(message[:_ERROR_CHARS], kind=kind)

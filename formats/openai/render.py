@@ -1,0 +1,262 @@
+"""Conversation → Chat Completions request; the inverse of `formats.openai.request`.
+
+One system message at the front, and only there: chat templates insist on it, and an upstream's
+prompt cache needs a front that stays the same. A system message in the middle becomes user text in
+its place. Results come first, then whatever they cannot carry themselves: images and files.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Raw
+
+from formats.codec import raw_string
+from formats.conversation import (
+    Conversation,
+    Document,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Rendered,
+    Role,
+    Target,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from formats.errors import ClientError
+from formats.events import Notice, NoticeCode
+from formats.history import Names, numbered_ids, ordered
+
+# Claude Code's first system line differs between conversations, and would spoil every cache.
+_BILLING = "x-anthropic-billing-header"
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+_REASONING_PLACEHOLDER = "(no reasoning was recorded)"
+_EMPTY_SCHEMAS = frozenset({b"{}", b"{ }"})
+_NO_ARGUMENTS = Raw(b'{"type":"object","properties":{}}')
+
+_encode = msgspec.json.encode
+
+
+def render(conversation: Conversation, target: Target, *, stream: bool = True) -> Rendered:
+    """The request for an OpenAI-dialect upstream; raises ClientError."""
+    return _Renderer(conversation, target).render(stream=stream)
+
+
+class _Renderer:
+    def __init__(self, conversation: Conversation, target: Target) -> None:
+        self._conversation = conversation
+        self._target = target
+        self._notices: list[Notice] = []
+        self._names = Names(conversation, self._notices)
+
+    def render(self, *, stream: bool) -> Rendered:
+        conversation = self._conversation
+        fields: dict[str, object] = {
+            "model": self._target.model or conversation.model,
+            "messages": self._messages(),
+        }
+        fields |= self._tools() | self._sampling() | self._reasoning()
+        if conversation.output_schema:
+            schema = {"name": "answer", "schema": Raw(conversation.output_schema), "strict": True}
+            fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if conversation.dialect == "openai":
+            fields |= {name: conversation.source[name] for name in self._forwarded()}
+        else:
+            self._drop(NoticeCode.FIELD_DROPPED, *conversation.unsupported)
+        fields["stream"] = stream
+        if stream:
+            fields["stream_options"] = {"include_usage": True}
+        return Rendered(_encode(fields), tuple(self._notices), self._names.aliases)
+
+    def _forwarded(self) -> Iterator[str]:
+        for name in self._conversation.unsupported:
+            if name in self._conversation.source:
+                yield name
+            else:
+                self._drop(NoticeCode.FIELD_DROPPED, name)
+
+    def _drop(self, code: NoticeCode, *details: str) -> None:
+        self._notices += [Notice(code, detail) for detail in details]
+
+    def _tools(self) -> dict[str, object]:
+        conversation = self._conversation
+        choice = conversation.tool_choice
+        self._drop(NoticeCode.SERVER_TOOL_DROPPED, *(t.type for t in conversation.server_tools))
+        if choice.mode == "tool" and choice.name not in {tool.name for tool in conversation.tools}:
+            raise ClientError(
+                f"the tool {choice.name!r} is not available at this model's upstream",
+                path="tool_choice.name",
+            )
+        if not conversation.tools:
+            if choice.mode == "any":
+                raise ClientError("requires a tool, but none is available", path="tool_choice")
+            return {}
+        limit = self._target.max_tools
+        if limit is not None and len(conversation.tools) > limit:
+            raise ClientError(
+                f"{len(conversation.tools)} tools > {limit} maximum for this model", path="tools"
+            )
+        fields: dict[str, object] = {"tools": [self._tool(tool) for tool in conversation.tools]}
+        if choice.mode == "tool":
+            function = {"name": self._names.short(choice.name or "")}
+            fields["tool_choice"] = {"type": "function", "function": function}
+        elif choice.mode != "auto":
+            fields["tool_choice"] = _CHOICES[choice.mode]
+        if not choice.parallel:
+            fields["parallel_tool_calls"] = False
+        return fields
+
+    def _tool(self, tool: Tool) -> dict[str, object]:
+        function: dict[str, object] = {"name": self._names.short(tool.name)}
+        if tool.description:
+            function["description"] = raw_string(tool.description)
+        empty = tool.schema in _EMPTY_SCHEMAS
+        function["parameters"] = _NO_ARGUMENTS if empty else Raw(tool.schema)
+        if tool.strict is not None:
+            function["strict"] = tool.strict
+        return {"type": "function", "function": function}
+
+    def _sampling(self) -> dict[str, object]:
+        sampling = self._conversation.sampling
+        max_tokens, limit = sampling.max_tokens, self._target.max_tokens
+        if limit is not None and max_tokens is not None and max_tokens > limit:
+            self._drop(NoticeCode.LIMIT_CLAMPED, f"max_tokens {max_tokens} → {limit}")
+            max_tokens = limit
+        fields = {
+            "max_tokens": max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "stop": list(sampling.stop) or None,
+            "user": sampling.user,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _reasoning(self) -> dict[str, object]:
+        mode = self._conversation.reasoning
+        match self._target.reasoning_request:
+            case "openrouter":
+                if mode.enabled is False:
+                    return {"reasoning": {"enabled": False}}
+                if mode.effort:
+                    return {"reasoning": {"effort": mode.effort}}
+                if mode.budget:
+                    return {"reasoning": {"max_tokens": mode.budget}}
+                return {"reasoning": {"enabled": True}} if mode.enabled else {}
+            case "effort":
+                return {"reasoning_effort": mode.effort} if mode.effort else {}
+        if mode.enabled or mode.effort:
+            self._drop(NoticeCode.FIELD_DROPPED, "thinking")
+        return {}
+
+    def _messages(self) -> list[dict[str, object]]:
+        messages = ordered(self._conversation.messages, self._notices)
+        if self._target.native_ids:
+            messages = numbered_ids(messages)
+        out: list[dict[str, object]] = []
+        if system := "\n\n".join(filter(None, map(_without_billing, self._conversation.system))):
+            out.append({"role": "system", "content": raw_string(system)})
+        for message in messages:
+            if message.role is Role.ASSISTANT:
+                out += self._assistant(message)
+            else:
+                out += self._user(message)
+        return out
+
+    def _assistant(self, message: Message) -> Iterator[dict[str, object]]:
+        text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
+        calls = [part for part in message.parts if isinstance(part, ToolCall)]
+        if not (text.strip() or calls):
+            if message.parts:
+                self._drop(NoticeCode.REASONING_DROPPED, f"{message.path} has nothing else")
+            return
+        fields: dict[str, object] = {"role": "assistant", "content": raw_string(text)}
+        fields |= self._replayed(message, bool(calls))
+        if calls:
+            fields["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {
+                        "name": self._names.short(call.name),
+                        "arguments": raw_string(call.arguments.decode()),
+                    },
+                }
+                for call in calls
+            ]
+        yield fields
+
+    def _replayed(self, message: Message, has_calls: bool) -> dict[str, object]:
+        """Earlier reasoning, where the upstream wants it back; beside calls it insists."""
+        reasoning = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+        field = self._target.reasoning_field
+        if field is None:
+            return {}
+        if not reasoning and has_calls:
+            self._drop(NoticeCode.REASONING_PLACEHOLDER, message.path)
+            reasoning = _REASONING_PLACEHOLDER
+        return {field: raw_string(reasoning)} if reasoning else {}
+
+    def _user(self, message: Message) -> Iterator[dict[str, object]]:
+        attached: list[Part] = []
+        rest: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                yield self._result(part, attached)
+            else:
+                rest.append(part)
+        content = [*self._content([*attached, *rest])]
+        if not content:
+            return
+        text = "\n\n".join(item["text"] for item in content if isinstance(item.get("text"), str))
+        if message.role is Role.SYSTEM:
+            text = f"<system-reminder>\n{text}\n</system-reminder>"
+        if all(item["type"] == "text" for item in content):
+            yield {"role": "user", "content": raw_string(text)}
+        else:
+            yield {"role": "user", "content": content}
+
+    def _result(self, result: ToolResult, attached: list[Part]) -> dict[str, object]:
+        texts: list[str] = []
+        for part in result.content:
+            match part:
+                case Text(text=text) | Document(text=str(text)):
+                    texts.append(text)
+                case _:
+                    attached.append(part)
+                    texts.append("(see the attachment in the next message)")
+        text = "\n\n".join(texts)
+        if result.is_error and not text.startswith(("<tool_use_error>", "Error")):
+            text = f"Error: {text}"
+        content = raw_string(text)
+        return {"role": "tool", "tool_call_id": result.call_id, "content": content}
+
+    def _content(self, parts: Iterable[Part]) -> Iterator[dict[str, object]]:
+        for part in parts:
+            match part:
+                case Text(text=text) | Document(text=str(text)):
+                    if text.strip():
+                        yield {"type": "text", "text": text}
+                case Image() if self._target.images:
+                    url = part.url or f"data:{part.media_type};base64,{part.data}"
+                    yield {"type": "image_url", "image_url": {"url": url}}
+                case Document(data=str(data)) if self._target.files:
+                    file = {"filename": part.title or "document.pdf"}
+                    file["file_data"] = f"data:{part.media_type};base64,{data}"
+                    yield {"type": "file", "file": file}
+                case Document(url=str(url)):
+                    yield {"type": "text", "text": f"[document: {url}]"}
+                case Image() | Document():
+                    kind = type(part).__name__.lower()
+                    self._drop(NoticeCode.CONTENT_UNSUPPORTED, kind)
+                    yield {"type": "text", "text": f"[{kind} omitted: this model cannot read it]"}
+
+
+def _without_billing(part: Text) -> str:
+    if _BILLING not in part.text:
+        return part.text
+    lines = part.text.split("\n")
+    return "\n".join(line for line in lines if not line.startswith(_BILLING)).strip("\n")

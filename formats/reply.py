@@ -1,0 +1,118 @@
+"""One whole answer: what `collect` makes of a stream for a client that did not ask for one."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from formats.codec import to_bytes
+from formats.conversation import Part, Reasoning, RedactedReasoning, Text, ToolCall
+from formats.events import (
+    UNKNOWN_USAGE,
+    CallFault,
+    Event,
+    MessageEnd,
+    MessageFailed,
+    MessageStart,
+    Notice,
+    ReasoningDelta,
+    ReasoningRedacted,
+    ReasoningSignature,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallFailed,
+    ToolCallStart,
+    Usage,
+)
+
+
+class Reply(Struct):
+    id: str = ""
+    model: str = ""
+    parts: list[Part] = []
+    """Complete calls only: one that failed is left out."""
+    stop_reason: StopReason = StopReason.END_TURN
+    stop_sequence: str | None = None
+    usage: Usage = UNKNOWN_USAGE
+    failure: MessageFailed | None = None
+    """Set when the answer must not be shown as one."""
+    faults: list[CallFault] = []
+    notices: list[Notice] = []
+
+
+def collect(events: Iterable[Event]) -> Reply:
+    """The whole answer that a stream of events amounts to."""
+    collector = Collector()
+    collector.feed(events)
+    return collector.reply
+
+
+class Collector:
+    """Builds a reply as its events come."""
+
+    def __init__(self) -> None:
+        self.reply = Reply()
+        self._run: type[Text] | type[Reasoning] = Text
+        self._text: list[str] = []  # of the run of text or reasoning that is open
+        self._call: ToolCallStart | None = None
+        self._json: list[str] = []
+
+    def feed(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._add(event)
+
+    def _add(self, event: Event) -> None:
+        reply = self.reply
+        match event:
+            case TextDelta(text=text):
+                self._extend(Text, text)
+                return
+            case ReasoningDelta(text=text):
+                self._extend(Reasoning, text)
+                return
+            case ToolCallDelta(json=json):
+                self._json.append(json)
+                return
+            case Notice():
+                reply.notices.append(event)
+                return
+            case ReasoningSignature(signature=signature):
+                text = "".join(self._text) if self._run is Reasoning else ""
+                if self._run is Reasoning:
+                    self._text = []
+                self._close_run()
+                reply.parts.append(Reasoning(text, signature))
+                return
+        self._close_run()
+        match event:
+            case MessageStart():
+                reply.id, reply.model, reply.usage = event.id, event.model, event.usage
+            case ReasoningRedacted(data=data):
+                reply.parts.append(RedactedReasoning(data))
+            case ToolCallStart():
+                self._call, self._json = event, []
+            case ToolCallEnd() if self._call:
+                arguments = "".join(self._json) or "{}"
+                reply.parts.append(ToolCall(self._call.id, self._call.name, to_bytes(arguments)))
+                self._call = None
+            case ToolCallFailed(fault=fault):
+                reply.faults.append(fault)
+                self._call = None
+            case MessageEnd():
+                reply.stop_reason = event.stop_reason
+                reply.stop_sequence = event.stop_sequence
+                reply.usage = reply.usage.updated(event.usage)
+            case MessageFailed():
+                reply.failure = event
+
+    def _extend(self, run: type[Text] | type[Reasoning], text: str) -> None:
+        if run is not self._run:
+            self._close_run()
+            self._run = run
+        self._text.append(text)
+
+    def _close_run(self) -> None:
+        if self._text:
+            self.reply.parts.append(self._run("".join(self._text)))
+            self._text = []
