@@ -198,12 +198,12 @@ class Arguments:
         return end
 
     def _end_scalar(self) -> None:
-        token, self._scalar = self._scalar, ""
-        if token not in _LITERALS and not _NUMBER.fullmatch(token):
+        scalar, self._scalar = self._scalar, ""
+        if scalar not in _LITERALS and not _NUMBER.fullmatch(scalar):
             self.status = Status.INVALID
             return
         self._end_value()
-        if token == "null" and self.status is Status.NON_OBJECT:
+        if scalar == "null" and self.status is Status.NON_OBJECT:
             self.status = Status.COMPLETE  # no arguments, as every client reads it
 
     def _end_value(self) -> None:

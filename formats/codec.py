@@ -13,6 +13,15 @@ _T = TypeVar("_T")
 
 _encode = msgspec.json.encode
 
+ABSENT = msgspec.Raw(b"")
+"""The default of a field that is kept as JSON text; msgspec has no optional Raw."""
+
+
+def given(raw: msgspec.Raw) -> bytes | None:
+    """The JSON text of a field, if it was there and not null."""
+    text = bytes(raw)
+    return None if text in (b"", b"null") else text
+
 
 def decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
     """`data` as the decoder's type; raises msgspec.DecodeError or UnicodeDecodeError."""

@@ -57,9 +57,7 @@ class ToolResult(Struct, frozen=True):
     is_error: bool = False
 
 
-Part: TypeAlias = (
-    Text | Image | Document | Reasoning | RedactedReasoning | ToolCall | ToolResult
-)
+Part: TypeAlias = Text | Image | Document | Reasoning | RedactedReasoning | ToolCall | ToolResult
 
 
 class Role(StrEnum):

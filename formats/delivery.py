@@ -1,4 +1,4 @@
-"""The last word on what the client gets: ids, tool names, the number of calls, and the message's end.
+"""The last word on what the client gets: ids, tool names, how many calls, and the message's end.
 
 Ids must be unique in the client's whole session, so an upstream's id is kept only if the client can
 use it and the history does not have it yet. The stop reason follows from what was delivered, never

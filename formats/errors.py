@@ -2,7 +2,7 @@
 
     FormatsError
     ├── ClientError        the request is malformed: 400, and the message names the JSON path
-    ├── UpstreamError      the upstream failed, or sent what cannot be read: 502 unless its kind says more
+    ├── UpstreamError      the upstream failed, or cannot be read: 502 unless its kind says more
     │   └── LimitExceeded  it sent more than a buffer may hold: 502, naming the limit
     └── EventOrderError    a defect of this library: 500
 
@@ -57,6 +57,12 @@ _KIND_OF_STATUS: dict[int, FailureKind] = {
     504: FailureKind.TIMEOUT,
     529: FailureKind.OVERLOADED,
 }
+
+
+KIND_OF_NAME: dict[str, FailureKind] = {
+    kind.value: kind for kind in FailureKind if kind is not FailureKind.INTERNAL
+}
+"""The kinds that an upstream may name in an error of its own."""
 
 
 def kind_of_status(status: int) -> FailureKind:

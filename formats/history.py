@@ -1,9 +1,9 @@
 """The history of a conversation, put into the order that every upstream insists on.
 
-Results follow the message that made the calls, in the order of the calls, and nothing stands between
-them; other parts of a user's message come after its results. A call that was never answered gets a
-result that says so. Ids and names are rewritten here, from the request alone, so that the same
-conversation always renders to the same bytes.
+Results follow the message that made the calls, in the order of the calls, and nothing stands
+between them; other parts of a user's message come after its results. A call that was never answered
+gets a result that says so. Ids and names are rewritten here, from the request alone, so that the
+same conversation always renders to the same bytes.
 """
 
 import hashlib
@@ -76,7 +76,7 @@ class _Turn:
 
 
 def numbered_ids(messages: Iterable[Message]) -> list[Message]:
-    """Ordered messages with the ids that Kimi writes itself: `functions.NAME:N`, counted through."""
+    """Ordered messages with the ids that Kimi writes itself: `functions.NAME:N`, counted up."""
     count = -1
 
     def native(call: ToolCall) -> str:

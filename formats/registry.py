@@ -1,28 +1,146 @@
 """Names → dialects and native formats, and a model's id → its format.
 
-A new dialect or format is one entry here. Overrides are data that the caller passes in.
+A new dialect or format is one entry in the tables at the bottom. Overrides are data that the caller
+passes in.
 """
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
-from formats import anthropic, openai
+import formats.anthropic.decoder
+import formats.anthropic.encoder
+import formats.anthropic.render
+import formats.anthropic.request
+import formats.openai.decoder
+import formats.openai.encoder
+import formats.openai.render
+import formats.openai.request
 from formats.conversation import Conversation, Rendered, Target
-from formats.errors import Limits
+from formats.delivery import Delivery, Identity
+from formats.errors import DEFAULT_LIMITS, Limits
 from formats.native.deepseek import DEEPSEEK
 from formats.native.kimi import KIMI
 from formats.native.machine import NativeFormat
 from formats.native.qwen import QWEN
-from formats.pipeline import Decoder
+from formats.native.transform import NativeTransform
+from formats.pipeline import Decoder, Encoder, Pipeline
+from formats.reply import Reply, ReplyOptions
+from formats.toolbox import Toolbox
 
 STANDARD = "standard"
 
 
+class _Render(Protocol):
+    def __call__(
+        self, conversation: Conversation, target: Target, *, stream: bool = True
+    ) -> Rendered: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
+    """A way to frame messages: requests in both directions, and responses in both."""
+
     parse: Callable[[bytes], Conversation]
-    render: Callable[..., Rendered]
+    render: _Render
     decoder: Callable[[Limits], Decoder]
+    encoder: Callable[[ReplyOptions], Encoder]
+    encode_reply: Callable[[Reply, ReplyOptions], bytes]
+    encode_error: Callable[..., bytes]
+    ping: bytes
+    """What keeps a silent stream alive."""
+
+
+class Detected(NamedTuple):
+    format: str
+    reason: Literal["override", "detection", "default"]
+
+
+class Override(NamedTuple):
+    """A pattern of model ids (`*` matches anything, case does not count) and their format."""
+
+    pattern: str
+    format: str
+
+
+def detect_format(model: str, overrides: Iterable[Override] = ()) -> Detected:
+    """The native format of a model: by override, else by vendor, else by a word in its name."""
+    name = model.lower()
+    for override in overrides:
+        if fnmatchcase(name, override.pattern.lower()):
+            return Detected(override.format, "override")
+    vendor, slash, _ = name.rpartition("/")
+    if slash and (known := _VENDORS.get(vendor.rpartition("/")[2])):
+        return Detected(known, "detection")
+    for word, format_name in _WORDS:
+        if word.search(name):
+            return Detected(format_name, "detection")
+    return Detected(STANDARD, "default")
+
+
+def build_pipeline(
+    *,
+    client: str,
+    upstream: str,
+    format_name: str,
+    identity: Identity,
+    toolbox: Toolbox | None = None,
+    max_calls: int | None = None,
+    options: ReplyOptions | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    strict: bool = False,
+) -> Pipeline:
+    """What turns the bytes of one upstream's answer into the bytes of one client's."""
+    tools = toolbox or Toolbox()
+    native = FORMATS[format_name]
+    return Pipeline(
+        DIALECTS[upstream].decoder(limits),
+        NativeTransform(native, tools, limits, strict=strict) if native else None,
+        Delivery(identity, tools, max_calls=max_calls),
+        DIALECTS[client].encoder(options or ReplyOptions()),
+    )
+
+
+DIALECTS: dict[str, Dialect] = {
+    "anthropic": Dialect(
+        parse=formats.anthropic.request.parse,
+        render=formats.anthropic.render.render,
+        decoder=formats.anthropic.decoder.AnthropicDecoder,
+        encoder=formats.anthropic.encoder.AnthropicEncoder,
+        encode_reply=formats.anthropic.encoder.encode_reply,
+        encode_error=formats.anthropic.encoder.encode_error,
+        ping=formats.anthropic.encoder.PING,
+    ),
+    "openai": Dialect(
+        parse=formats.openai.request.parse,
+        render=formats.openai.render.render,
+        decoder=formats.openai.decoder.OpenAIDecoder,
+        encoder=formats.openai.encoder.OpenAIEncoder,
+        encode_reply=formats.openai.encoder.encode_reply,
+        encode_error=formats.openai.encoder.encode_error,
+        ping=formats.openai.encoder.PING,
+    ),
+}
+
+FORMATS: dict[str, NativeFormat | None] = {
+    STANDARD: None,
+    "deepseek": DEEPSEEK,
+    "kimi": KIMI,
+    "qwen": QWEN,
+}
+
+_VENDORS = {
+    "moonshot": "kimi",
+    "moonshotai": "kimi",
+    "qwen": "qwen",
+    "deepseek": "deepseek",
+}
+
+# In order of precedence. `k2` counts as a word only: `bk200` is no Kimi.
+_WORDS = (
+    (re.compile(r"kimi|(?<![a-z0-9])k2(?:p\d+)?(?![a-z0-9])"), "kimi"),
+    (re.compile("qwen"), "qwen"),
+    (re.compile("deepseek"), "deepseek"),
+)

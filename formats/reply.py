@@ -41,6 +41,18 @@ class Reply(Struct):
     notices: list[Notice] = []
 
 
+class ReplyOptions(Struct, frozen=True):
+    """What a client's answer needs and no upstream tells."""
+
+    created: int = 0
+    """Seconds since the epoch, for OpenAI's chunks."""
+    include_usage: bool = True
+    """Whether an OpenAI client asked for the chunk with the usage."""
+    input_estimate: int = 1
+    """Input tokens for `message_start`, until the upstream has counted: Claude Code takes a zero
+    there for an empty context, and never compacts it."""
+
+
 def collect(events: Iterable[Event]) -> Reply:
     """The whole answer that a stream of events amounts to."""
     collector = Collector()

@@ -27,7 +27,7 @@ class Toolbox:
     def __init__(
         self, tools: Iterable[Tool] = (), *, aliases: Mapping[str, str] | None = None
     ) -> None:
-        """`aliases` maps a name as the upstream was told it to the name that the client declared."""
+        """`aliases`: a name that the upstream was told → the name that the client declared."""
         self._schemas = {tool.name: tool.schema for tool in tools}
         self._aliases = aliases or {}
         self._folded: dict[str, str | None] = {}

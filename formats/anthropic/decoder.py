@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from formats.arguments import Arguments, Status
-from formats.codec import decode
-from formats.errors import DEFAULT_LIMITS, FailureKind, Limits, UpstreamError
+from formats.codec import ABSENT, decode, given
+from formats.errors import DEFAULT_LIMITS, KIND_OF_NAME, FailureKind, Limits, UpstreamError
 from formats.events import (
     UNKNOWN_USAGE,
     CallFault,
@@ -61,7 +61,7 @@ class Block(Struct):
     data: str = ""
     id: str = ""
     name: str = ""
-    input: Raw | None = None
+    input: Raw = ABSENT
 
 
 class Delta(Struct):
@@ -247,7 +247,7 @@ class AnthropicDecoder:
 class _Call:
     def __init__(self, block: Block, limits: Limits) -> None:
         self._arguments = Arguments(limits)
-        self._whole = bytes(block.input or b"").decode()  # what the block itself brought
+        self._whole = (given(block.input) or b"").decode()  # what the block itself brought
         self._failed = False
 
     def read(self, text: str) -> list[Event]:
@@ -291,9 +291,8 @@ def _decoded(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
 
 
 def _failure(error: WireError) -> UpstreamError:
-    known = error.type in FailureKind and error.type != FailureKind.INTERNAL
     message = error.message or "The upstream reported an error without a message"
     return UpstreamError(
         message[:_ERROR_CHARS],
-        kind=FailureKind(error.type) if known else FailureKind.UPSTREAM,
+        kind=KIND_OF_NAME.get(error.type, FailureKind.UPSTREAM),
     )

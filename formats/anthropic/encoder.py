@@ -2,8 +2,8 @@
 
 Claude Code runs a tool as soon as its block is closed, with `{}` if no argument came. Therefore a
 call's block is opened with the first byte of its arguments (or at its end), and the block of a call
-that failed stays open, unless the message ends by itself: then the client sees a stop reason that is
-not `tool_use`, beside arguments that are not JSON, as Anthropic itself would send them.
+that failed stays open, unless the message ends by itself: then the client sees a stop reason that
+is not `tool_use`, beside arguments that are not JSON, as Anthropic itself would send them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ from formats.events import (
     ToolCallStart,
     Usage,
 )
-from formats.reply import Reply
+from formats.reply import Reply, ReplyOptions
 from formats.sse import encode_event
 
 _encode = msgspec.json.encode
@@ -41,10 +41,8 @@ _EMPTY_THINKING = b'{"type":"thinking","thinking":"","signature":""}'
 
 
 class AnthropicEncoder:
-    def __init__(self, *, input_estimate: int = 1) -> None:
-        """`input_estimate` fills `message_start` until the upstream has counted: clients take a
-        zero there for an empty context, and never compact theirs."""
-        self._input_estimate = max(input_estimate, 1)
+    def __init__(self, options: ReplyOptions) -> None:
+        self._input_estimate = max(options.input_estimate, 1)
         self._block: type[Event] | None = None  # what the open block takes
         self._index = -1
         self._call: ToolCallStart | None = None  # one whose block has not been opened
@@ -64,7 +62,11 @@ class AnthropicEncoder:
                 return self._open_thinking() + self._delta(b"thinking_delta", b"thinking", text)
             case ReasoningSignature(signature=signature):
                 opening = self._open_thinking()
-                return opening + self._delta(b"signature_delta", b"signature", signature) + self._close()
+                return (
+                    opening
+                    + self._delta(b"signature_delta", b"signature", signature)
+                    + self._close()
+                )
             case ReasoningRedacted(data=data):
                 block = b'{"type":"redacted_thinking","data":%b}' % encode_string(data)
                 return self._open(ReasoningRedacted, block) + self._close()
@@ -154,16 +156,22 @@ class AnthropicEncoder:
         return closing + encode_event("message_delta", _encode(body)) + _STOP
 
 
-def encode_reply(reply: Reply) -> bytes:
+def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
     """A whole message."""
+    usage = {"input_tokens": options.input_estimate} | _usage(reply.usage)
     content: list[dict[str, object]] = []
     for part in reply.parts:
         match part:
             case Text(text=text):
                 content.append({"type": "text", "text": raw_string(text)})
             case Reasoning(text=text, signature=signature):
-                block = {"type": "thinking", "thinking": raw_string(text)}
-                content.append(block | {"signature": signature or ""})
+                content.append(
+                    {
+                        "type": "thinking",
+                        "thinking": raw_string(text),
+                        "signature": signature or "",
+                    }
+                )
             case RedactedReasoning(data=data):
                 content.append({"type": "redacted_thinking", "data": data})
             case ToolCall(id=call_id, name=name, arguments=arguments):
@@ -178,7 +186,7 @@ def encode_reply(reply: Reply) -> bytes:
             "content": content or [{"type": "text", "text": ""}],
             "stop_reason": reply.stop_reason,
             "stop_sequence": reply.stop_sequence,
-            "usage": {"input_tokens": 0} | _usage(reply.usage),
+            "usage": usage,
         }
     )
 

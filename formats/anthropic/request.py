@@ -18,6 +18,7 @@ from formats.anthropic.wire import (
     WireTool,
     WireToolChoice,
 )
+from formats.codec import ABSENT, given
 from formats.conversation import (
     Conversation,
     Document,
@@ -58,7 +59,7 @@ _PLACEHOLDER = "DeferredToolPlaceholder"
 def parse(body: bytes) -> Conversation:
     """The conversation that a request asks to go on with; raises ClientError."""
     source = parse_json(_fields, body)
-    if "thread" in source and source["thread"] != Raw(b"null"):
+    if given(source.get("thread", ABSENT)):
         raise ClientError(
             "threads are not supported: send the whole conversation",
             path="thread",
@@ -121,9 +122,7 @@ def _parse_message(
     return Message(role, tuple(blocks), path)
 
 
-def _parse_block(
-    block: WireBlock, path: str, role: Role, tools: dict[str, Tool]
-) -> Part | None:
+def _parse_block(block: WireBlock, path: str, role: Role, tools: dict[str, Tool]) -> Part | None:
     match block.type:
         case "text":
             return Text(_require(block.text, f"{path}.text"))
@@ -139,7 +138,7 @@ def _parse_block(
             return ToolCall(
                 id=_require(block.id, f"{path}.id"),
                 name=_require(block.name, f"{path}.name"),
-                arguments=require_object(bytes(block.input or b"{}"), path=f"{path}.input"),
+                arguments=require_object(given(block.input) or b"{}", path=f"{path}.input"),
             )
         case "tool_result" if role is Role.USER:
             return ToolResult(
@@ -153,9 +152,9 @@ def _parse_block(
 
 
 def _parse_result(
-    content: Raw | None, path: str, tools: dict[str, Tool]
+    content: Raw, path: str, tools: dict[str, Tool]
 ) -> Iterator[Text | Image | Document]:
-    value = parse_json(_contents, bytes(content or b"null"), path=path)
+    value = parse_json(_contents, given(content) or b"null", path=path)
     if value is None or isinstance(value, str):
         if value:
             yield Text(value)
@@ -219,16 +218,16 @@ def _parse_tools(tools: Iterable[WireTool]) -> tuple[list[Tool], list[ServerTool
     server: list[ServerTool] = []
     for index, tool in enumerate(tools):
         path = f"tools.{index}"
-        if tool.type not in (None, "custom") and tool.input_schema is None:
+        schema = given(tool.input_schema)
+        if tool.type not in (None, "custom") and schema is None:
             server.append(ServerTool(tool.type or "", tool.name or tool.type or ""))
             continue
         name = _require(tool.name, f"{path}.name")
         if not name:
             raise ClientError("must not be empty", path=f"{path}.name")
-        schema = bytes(tool.input_schema) if tool.input_schema is not None else None
-        require_object(schema, path=f"{path}.input_schema")
+        schema = require_object(schema, path=f"{path}.input_schema")
         if name != _PLACEHOLDER:
-            own.append(Tool(name, tool.description, schema or b"{}", tool.strict))
+            own.append(Tool(name, tool.description, schema, tool.strict))
     return own, server
 
 
@@ -238,7 +237,7 @@ def _parse_tool_choice(choice: WireToolChoice | None) -> ToolChoice:
     parallel = not choice.disable_parallel_tool_use
     match choice.type:
         case "auto" | "any" | "none":
-            return ToolChoice(choice.type, parallel=parallel)  # type: ignore[arg-type]
+            return ToolChoice(choice.type, parallel=parallel)
         case "tool":
             name = _require(choice.name, "tool_choice.name")
             return ToolChoice("tool", name, parallel)
@@ -253,9 +252,7 @@ def _parse_reasoning(wire: WireRequest) -> ReasoningMode:
 
 
 def _output_schema(config: OutputConfig | None) -> bytes | None:
-    if config is None or config.format is None or config.format.schema is None:
-        return None
-    return bytes(config.format.schema)
+    return given(config.format.schema) if config and config.format else None
 
 
 def _texts(system: str | list[WireBlock] | None, path: str) -> Iterator[Text]:
@@ -273,12 +270,14 @@ def _unsupported(source: dict[str, Raw]) -> Iterator[str]:
     """The names of fields that another dialect has no place for."""
     yield from sorted(source.keys() - _KNOWN)
     for field, known in (("tools", _KNOWN_OF_TOOL), ("messages", _KNOWN_OF_MESSAGE)):
-        for item in _objects.decode(source.get(field, b"null")) or ():
+        for item in _objects.decode(source.get(field, Raw(b"null"))) or ():
             yield from (f"{field}[].{name}" for name in item if name not in known)
             content = bytes(item.get("content", b"")) if field == "messages" else b""
             if content.startswith(b"["):
                 for block in _objects.decode(content) or ():
-                    yield from (f"content[].{name}" for name in block if name not in _KNOWN_OF_BLOCK)
+                    yield from (
+                        f"content[].{name}" for name in block if name not in _KNOWN_OF_BLOCK
+                    )
 
 
 def _require(value: _T | None, path: str) -> _T:

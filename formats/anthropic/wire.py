@@ -4,6 +4,8 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
+from formats.codec import ABSENT
+
 
 class Source(Struct):
     type: str = ""
@@ -21,14 +23,14 @@ class WireBlock(Struct):
     data: str | None = None
     id: str | None = None
     name: str | None = None
-    input: Raw | None = None
+    input: Raw = ABSENT
     tool_use_id: str | None = None
-    content: Raw | None = None
+    content: Raw = ABSENT
     is_error: bool | None = None
     source: Source | None = None
     title: str | None = None
     tool_name: str | None = None
-    cache_control: Raw | None = None
+    cache_control: Raw = ABSENT
 
 
 class WireMessage(Struct):
@@ -40,10 +42,10 @@ class WireTool(Struct):
     name: str | None = None
     type: str | None = None
     description: str | None = None
-    input_schema: Raw | None = None
+    input_schema: Raw = ABSENT
     strict: bool | None = None
     defer_loading: bool | None = None
-    cache_control: Raw | None = None
+    cache_control: Raw = ABSENT
 
 
 class WireToolChoice(Struct):
@@ -63,7 +65,7 @@ class Thinking(Struct):
 
 class OutputFormat(Struct):
     type: str = ""
-    schema: Raw | None = None
+    schema: Raw = ABSENT
 
 
 class OutputConfig(Struct):
@@ -86,4 +88,4 @@ class WireRequest(Struct):
     stream: bool | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
-    thread: Raw | None = None
+    thread: Raw = ABSENT

@@ -25,9 +25,7 @@ def coerce(value: str, types: frozenset[str]) -> str:
         return number
     if "boolean" in types and word.lower() in _BOOLEANS:
         return _BOOLEANS[word.lower()]
-    containers = tuple(
-        kind for name, kind in (("object", dict), ("array", list)) if name in types
-    )
+    containers = tuple(kind for name, kind in (("object", dict), ("array", list)) if name in types)
     if containers and (container := _json(word, containers) or _literal(word, containers)):
         return container
     return json.dumps(value, ensure_ascii=False)

@@ -9,7 +9,9 @@ V3 and R1, with the name behind the separator and the arguments in a fence:
 
 V3.1:
 
-    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_tide<｜tool▁sep｜>{"harbor": "Moss"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+    <｜tool▁calls▁begin｜>
+    <｜tool▁call▁begin｜>get_tide<｜tool▁sep｜>{"harbor": "Moss"}<｜tool▁call▁end｜>
+    <｜tool▁calls▁end｜>
 
 V3.2 (DSML); V4 calls the block `tool_calls`, and relays spell the bars in several ways:
 
@@ -115,7 +117,15 @@ DEEPSEEK = NativeFormat(
                 FUNCTION: [(*_OPEN, *literal("invoke"), *_NAMED, "[ ]*", "/?", ">")],
                 PARAMETER: [
                     (*_OPEN, *literal("parameter"), *_NAMED, "[ ]*", ">"),
-                    (*_OPEN, *literal("parameter"), *_NAMED, " +", *literal("string="), *_QUOTED, ">"),
+                    (
+                        *_OPEN,
+                        *literal("parameter"),
+                        *_NAMED,
+                        " +",
+                        *literal("string="),
+                        *_QUOTED,
+                        ">",
+                    ),
                 ],
                 PARAMETER_END: [(*_CLOSE, *literal("parameter"), "[ ]?", ">")],
                 FUNCTION_END: [(*_CLOSE, *literal("invoke"), "[ ]?", ">")],

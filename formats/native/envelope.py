@@ -4,9 +4,9 @@
     {"name": "get_tide", "arguments": {"harbor": "Moss"}}
     </tool_call>
 
-An envelope in this order streams: its arguments are forwarded as they arrive, and the call ends when
-the envelope does. Any other (arguments first, further keys before them, arguments that are a string)
-is held until it is complete.
+An envelope in this order streams: its arguments are forwarded as they arrive, and the call ends
+when the envelope does. Any other (arguments first, further keys before them, arguments that are a
+string) is held until it is complete.
 """
 
 import json

@@ -1,12 +1,13 @@
 """Kimi K2 and its successors up to K2.7.
 
     <|tool_calls_section_begin|>
-    <|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harbor": "Moss"}<|tool_call_end|>
+    <|tool_call_begin|>functions.get_tide:0
+    <|tool_call_argument_begin|>{"harbor": "Moss"}<|tool_call_end|>
     <|tool_calls_section_end|>
 
-The header is `functions.NAME:N`, where N counts the calls of the whole conversation. Models echo what
-a history taught them, so the header also comes without its prefix, without its counter, as a bare
-counter, or with the punctuation lost.
+The header is `functions.NAME:N`, where N counts the calls of the whole conversation. Models echo
+what a history taught them, so the header also comes without its prefix, without its counter, as a
+bare counter, or with the punctuation lost.
 """
 
 import re

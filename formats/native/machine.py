@@ -1,9 +1,9 @@
 """Finds the regions of calls in the text of one response, and has them read.
 
 Text outside regions passes unchanged, except that a stretch of nothing but white space beside a
-region is dropped, and stray tokens are removed. An opening marker makes a candidate, not a call: its
-grammar decides, as soon as it can, whether a region begins or the marker is text after all. Between
-two feeds only what cannot be decided yet is held.
+region is dropped, and stray tokens are removed. An opening marker makes a candidate, not a call:
+its grammar decides, as soon as it can, whether a region begins or the marker is text after all.
+Between two feeds only what cannot be decided yet is held.
 
 Both channels run through one machine, because a model may leave its reasoning by opening a call.
 """

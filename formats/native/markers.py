@@ -37,8 +37,7 @@ class MarkerSet:
     def __init__(self, markers: Mapping[str, Sequence[Atoms]]) -> None:
         self._markers = markers
         wholes = [
-            f"(?P<{role}>{'|'.join(map(_whole, spellings))})"
-            for role, spellings in markers.items()
+            f"(?P<{role}>{'|'.join(map(_whole, spellings))})" for role, spellings in markers.items()
         ]
         cuts = "|".join(_cut(atoms) for spellings in markers.values() for atoms in spellings)
         self._regex = re.compile(f"{'|'.join(wholes)}|(?P<{PARTIAL}>{cuts})")

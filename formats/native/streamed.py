@@ -19,7 +19,6 @@ class Outcome(Enum):
     FAILED = "the call is given up; resume at the next marker"
 
 
-
 class StreamedArguments:
     def __init__(self, context: Context, *, ends: MarkerSet, muted: bool = False) -> None:
         self.rewind = ""

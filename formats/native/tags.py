@@ -2,10 +2,10 @@
 
     BLOCK { FUNCTION { PARAMETER value PARAMETER_END } FUNCTION_END } BLOCK_END
 
-A value may contain anything, so a closing tag counts only if another tag of the structure, or the end
-of the text, follows it. A parameter that the schema calls a string streams as it arrives; any other
-is converted once it is complete. Only BLOCK_END may be missing at the end of the text, and only
-after FUNCTION_END: anything less is truncated.
+A value may contain anything, so a closing tag counts only if another tag of the structure, or the
+end of the text, follows it. A parameter that the schema calls a string streams as it arrives; any
+other is converted once it is complete. Only BLOCK_END may be missing at the end of the text, and
+only after FUNCTION_END: anything less is truncated.
 """
 
 import re
@@ -84,9 +84,7 @@ class TagGrammar:
                 return self._open_block(text, opener.end(), final, context)
         return Verdict.RELEASED
 
-    def _open_block(
-        self, text: str, pos: int, final: bool, context: Context
-    ) -> Opening | Verdict:
+    def _open_block(self, text: str, pos: int, final: bool, context: Context) -> Opening | Verdict:
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
         if start - pos > context.limits.header_chars:
             return Verdict.RELEASED

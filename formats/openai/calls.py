@@ -1,9 +1,9 @@
 """Structured calls of an OpenAI-dialect stream, brought into sequence.
 
-The wire tells calls apart by `index`, but upstreams leave it out, send 0 for every call, or interleave
-the fragments of several. Identity is therefore the index where it can be trusted, else a new id, else
-a new name once the arguments before it are complete. The first unfinished call streams; fragments
-of later ones wait, within the limit, for their turn.
+The wire tells calls apart by `index`, but upstreams leave it out, send 0 for every call, or
+interleave the fragments of several. Identity is therefore the index where it can be trusted, else a
+new id, else a new name once the arguments before it are complete. The first unfinished call
+streams; fragments of later ones wait, within the limit, for their turn.
 """
 
 from collections import deque
@@ -203,7 +203,9 @@ class _Snapshot:
         repeats = False
         if self._chars and fragment:
             if self._is_cumulative is None:
-                self._is_cumulative = self._first.startswith("{") and fragment.startswith(self._first)
+                self._is_cumulative = self._first.startswith("{") and fragment.startswith(
+                    self._first
+                )
             if self._is_cumulative and fragment.startswith(self._first):
                 repeats = True
             elif complete and self.repeats(fragment):

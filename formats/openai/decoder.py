@@ -1,8 +1,8 @@
 """Chat Completions → events: chunks, or one whole completion.
 
 The finish reason is held until usage, `[DONE]` or the end of input has come, so that usage appears
-only on the first and the last event. An error inside the stream, and an end without a finish reason,
-fail the message. Text that arrives while a call is open follows the call.
+only on the first and the last event. An error inside the stream fails the message, and so does an
+end without a finish reason. Text that arrives while a call is open follows the call.
 """
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from formats.codec import decode
 from formats.errors import (
     DEFAULT_LIMITS,
+    KIND_OF_NAME,
     FailureKind,
     Limits,
     UpstreamError,
@@ -137,9 +138,9 @@ class OpenAIDecoder:
             self._usage = self._usage.updated(choice.usage.counts())
         if choice.finish_reason:
             self._finish = choice.finish_reason
-            reasons = {choice.finish_reason, choice.native_finish_reason or ""}
-            if failed := _FAILURES.intersection(reason.lower() for reason in reasons):
-                raise UpstreamError(f"The upstream ended its answer with {failed.pop()!r}")
+            for reason in (choice.finish_reason, choice.native_finish_reason or ""):
+                if reason.lower() in _FAILURES:
+                    raise UpstreamError(f"The upstream ended its answer with {reason!r}")
 
     def _read_delta(self, delta: Delta) -> None:
         """What is not plain text; the order is the one in which a model writes."""
@@ -196,10 +197,8 @@ class OpenAIDecoder:
 def _failure(error: ErrorBody | str) -> UpstreamError:
     if isinstance(error, str):
         return UpstreamError(error[:_ERROR_CHARS])
-    kind = FailureKind.UPSTREAM
-    if error.type in FailureKind or error.code in FailureKind:
-        kind = FailureKind(error.code if error.code in FailureKind else error.type)
-    elif str(error.code).isdigit():
-        kind = kind_of_status(int(error.code or 0))
+    named = KIND_OF_NAME.get(str(error.code)) or KIND_OF_NAME.get(error.type or "")
+    numbered = kind_of_status(int(str(error.code))) if str(error.code).isdigit() else None
+    kind = named or numbered or FailureKind.UPSTREAM
     message = error.message or "The upstream reported an error without a message"
     return UpstreamError(message[:_ERROR_CHARS], kind=kind)

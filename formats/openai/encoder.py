@@ -1,10 +1,10 @@
 """Events → Chat Completions: chunks, or one whole completion.
 
-A call's first delta has its id, type and name; it is sent with the first byte of the arguments, or at
-the end of a call that has none. Calls are counted apart from everything else.
+A call's first delta has its id, type and name; it is sent with the first byte of the arguments, or
+at the end of a call that has none. Calls are counted apart from everything else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -28,7 +28,7 @@ from formats.events import (
     ToolCallStart,
     Usage,
 )
-from formats.reply import Reply
+from formats.reply import Reply, ReplyOptions
 
 _encode = msgspec.json.encode
 
@@ -46,9 +46,8 @@ PING = b": ping\n\n"
 
 
 class OpenAIEncoder:
-    def __init__(self, *, created: int = 0, include_usage: bool = True) -> None:
-        self._created = created
-        self._include_usage = include_usage
+    def __init__(self, options: ReplyOptions) -> None:
+        self._options = options
         self._head = b""  # of every chunk: its id, time and model
         self._call: ToolCallStart | None = None  # one whose first delta has not been sent
         self._index = -1
@@ -94,7 +93,7 @@ class OpenAIEncoder:
     def _start(self, event: MessageStart) -> bytes:
         self._head = (
             b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":['
-            % (encode_string(event.id), self._created, encode_string(event.model))
+            % (encode_string(event.id), self._options.created, encode_string(event.model))
         )
         return self._delta(b'{"role":"assistant","content":""}')
 
@@ -123,12 +122,12 @@ class OpenAIEncoder:
             FINISH_REASONS[event.stop_reason].encode(),
         )
         usage = b""
-        if self._include_usage:
+        if self._options.include_usage:
             usage = b'%b],"usage":%b}\n\n' % (self._head, _encode(_usage(event.usage)))
         return finish + usage + _DONE
 
 
-def encode_reply(reply: Reply, *, created: int = 0) -> bytes:
+def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
     """A whole completion."""
     message: dict[str, object] = {"role": "assistant", "content": None}
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
@@ -159,7 +158,7 @@ def encode_reply(reply: Reply, *, created: int = 0) -> bytes:
         {
             "id": reply.id,
             "object": "chat.completion",
-            "created": created,
+            "created": options.created,
             "model": reply.model,
             "choices": [
                 {
@@ -174,8 +173,14 @@ def encode_reply(reply: Reply, *, created: int = 0) -> bytes:
     )
 
 
-def encode_error(kind: FailureKind, message: str, *, request_id: str | None = None) -> bytes:
-    """The body of an answer that failed before its first byte."""
+def encode_error(
+    kind: FailureKind,
+    message: str,
+    *,
+    request_id: str | None = None,
+    details: Mapping[str, object] | None = None,
+) -> bytes:
+    """The body of an answer that failed before its first byte; `details` are Anthropic's."""
     body = b'{"error":' + _error(kind, message)
     return body + (b"}" if request_id is None else b',"request_id":%b}' % encode_string(request_id))
 

@@ -211,7 +211,7 @@ class _Renderer:
         content = [*self._content([*attached, *rest])]
         if not content:
             return
-        text = "\n\n".join(item["text"] for item in content if isinstance(item.get("text"), str))
+        text = "\n\n".join(str(item["text"]) for item in content if "text" in item)
         if message.role is Role.SYSTEM:
             text = f"<system-reminder>\n{text}\n</system-reminder>"
         if all(item["type"] == "text" for item in content):

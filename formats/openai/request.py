@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from formats.arguments import Arguments, Status
+from formats.codec import ABSENT, given
 from formats.conversation import (
     Conversation,
     Document,
@@ -54,7 +55,7 @@ class WirePart(Struct):
 class WireFunction(Struct):
     name: str | None = None
     description: str | None = None
-    parameters: Raw | None = None
+    parameters: Raw = ABSENT
     strict: bool | None = None
     arguments: str | dict[str, Raw] | None = None
 
@@ -79,7 +80,7 @@ class WireMessage(Struct):
 class WireTool(WireFunction):
     type: str | None = None
     function: WireFunction | None = None
-    input_schema: Raw | None = None
+    input_schema: Raw = ABSENT
 
 
 class WireToolChoice(Struct):
@@ -93,7 +94,7 @@ class StreamOptions(Struct):
 
 
 class JsonSchema(Struct):
-    schema: Raw | None = None
+    schema: Raw = ABSENT
 
 
 class ResponseFormat(Struct):
@@ -130,6 +131,7 @@ class WireRequest(Struct):
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _requests = msgspec.json.Decoder(WireRequest)
+_NO_ARGUMENTS = b'{"type":"object","properties":{}}'
 _KNOWN = frozenset(WireRequest.__struct_fields__)
 _ROLES = {"developer": Role.SYSTEM, "system": Role.SYSTEM, "user": Role.USER}
 _CHOICES = {"auto": "auto", "required": "any", "any": "any", "none": "none"}
@@ -167,7 +169,7 @@ def parse(body: bytes) -> Conversation:
             user=wire.user,
         ),
         reasoning=_parse_reasoning(wire),
-        output_schema=bytes(format_.schema) if format_ and format_.schema is not None else None,
+        output_schema=given(format_.schema) if format_ else None,
         stream=bool(wire.stream),
         include_usage=bool(options and options.include_usage),
         dialect="openai",
@@ -213,8 +215,9 @@ def _parse_content(
             case "refusal":
                 yield Text(part.refusal or "")
             case "image_url" | "input_image":
-                url = _require(part.image_url, f"{place}.image_url")
-                yield _image(url if isinstance(url, str) else url.url)
+                if part.image_url is None:
+                    raise ClientError("is required", path=f"{place}.image_url")
+                yield _image(part.image_url)
             case "file" if part.file and part.file.file_data:
                 media_type, data = _data_url(part.file.file_data)
                 yield Document(media_type=media_type, data=data, title=part.file.filename)
@@ -222,7 +225,8 @@ def _parse_content(
                 unsupported[f"{part.type} part"] = None
 
 
-def _image(url: str) -> Image:
+def _image(source: WireUrl | str) -> Image:
+    url = source if isinstance(source, str) else source.url
     if not url.startswith("data:"):
         return Image(url=url)
     media_type, data = _data_url(url)
@@ -263,22 +267,21 @@ def _arguments(arguments: str | dict[str, Raw] | None) -> bytes:
 
 def _parse_tools(wire: WireRequest) -> Iterator[Tool]:
     for index, function in enumerate(wire.functions or ()):
-        yield _tool(function, function.parameters, f"functions.{index}")
+        yield _tool(function, given(function.parameters), f"functions.{index}")
     for index, tool in enumerate(wire.tools or ()):
         path = f"tools.{index}"
         if tool.function is not None:
-            yield _tool(tool.function, tool.function.parameters, f"{path}.function")
+            yield _tool(tool.function, given(tool.function.parameters), f"{path}.function")
         else:
-            yield _tool(tool, tool.parameters or tool.input_schema, path)
+            yield _tool(tool, given(tool.parameters) or given(tool.input_schema), path)
 
 
-def _tool(function: WireFunction, schema: Raw | None, path: str) -> Tool:
+def _tool(function: WireFunction, schema: bytes | None, path: str) -> Tool:
     name = _require(function.name, f"{path}.name")
     if not name:
         raise ClientError("must not be empty", path=f"{path}.name")
-    given = b'{"type":"object","properties":{}}' if schema is None else bytes(schema)
-    parameters = require_object(given, path=f"{path}.parameters")
-    return Tool(name, function.description, parameters, function.strict)
+    schema = require_object(schema or _NO_ARGUMENTS, path=f"{path}.parameters")
+    return Tool(name, function.description, schema, function.strict)
 
 
 def _parse_tool_choice(wire: WireRequest) -> ToolChoice:

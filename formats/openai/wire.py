@@ -1,4 +1,4 @@
-"""The chunks of Chat Completions as upstreams really send them: every field may be absent or null."""
+"""The chunks of Chat Completions as upstreams send them: every field may be absent or null."""
 
 from msgspec import Raw, Struct
 
@@ -56,7 +56,7 @@ class WireUsage(Struct):
     """DeepSeek's place for it."""
 
     def counts(self) -> Usage:
-        """The counts of events; `prompt_tokens` includes what the cache served, `input` does not."""
+        """As events have them: `prompt_tokens` includes what the cache served, `input` does not."""
         details = self.prompt_tokens_details or TokenDetails()
         cached = details.cached_tokens
         for elsewhere in (self.cached_tokens, self.prompt_cache_hit_tokens):
