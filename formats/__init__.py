@@ -1,0 +1,105 @@
+"""The translation core: bytes in, events out.
+
+A pure library. It does no I/O, knows no clock and no chance, and imports nothing but the standard
+library and msgspec. `proxy` imports from here only.
+"""
+
+from formats.conversation import Conversation, Rendered, Target, Tool
+from formats.delivery import Identity
+from formats.errors import (
+    STATUS,
+    ClientError,
+    EventOrderError,
+    FailureKind,
+    FormatsError,
+    LimitExceeded,
+    Limits,
+    UpstreamError,
+    kind_of_status,
+)
+from formats.events import (
+    CallFault,
+    Event,
+    MessageEnd,
+    MessageFailed,
+    MessageStart,
+    Notice,
+    NoticeCode,
+    ReasoningDelta,
+    ReasoningRedacted,
+    ReasoningSignature,
+    State,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallFailed,
+    ToolCallStart,
+    Usage,
+    merge_deltas,
+    next_state,
+)
+from formats.pipeline import Pipeline
+from formats.registry import (
+    DIALECTS,
+    FORMATS,
+    STANDARD,
+    Detected,
+    Dialect,
+    Override,
+    build_pipeline,
+    detect_format,
+)
+from formats.reply import Collector, Reply, ReplyOptions, collect
+from formats.toolbox import Toolbox
+
+__all__ = [
+    "DIALECTS",
+    "FORMATS",
+    "STANDARD",
+    "STATUS",
+    "CallFault",
+    "ClientError",
+    "Collector",
+    "Conversation",
+    "Detected",
+    "Dialect",
+    "Event",
+    "EventOrderError",
+    "FailureKind",
+    "FormatsError",
+    "Identity",
+    "LimitExceeded",
+    "Limits",
+    "MessageEnd",
+    "MessageFailed",
+    "MessageStart",
+    "Notice",
+    "NoticeCode",
+    "Override",
+    "Pipeline",
+    "ReasoningDelta",
+    "ReasoningRedacted",
+    "ReasoningSignature",
+    "Rendered",
+    "Reply",
+    "ReplyOptions",
+    "State",
+    "StopReason",
+    "Target",
+    "TextDelta",
+    "Tool",
+    "ToolCallDelta",
+    "ToolCallEnd",
+    "ToolCallFailed",
+    "ToolCallStart",
+    "Toolbox",
+    "UpstreamError",
+    "Usage",
+    "build_pipeline",
+    "collect",
+    "detect_format",
+    "kind_of_status",
+    "merge_deltas",
+    "next_state",
+]

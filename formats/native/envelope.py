@@ -105,7 +105,9 @@ class EnvelopeReader:
         ordered = _ORDERED.match(text, pos, pos + _ORDERED_CHARS)
         if ordered:
             self._context.output.start(self._context.toolbox.resolve(json.loads(ordered[1])))
-            self._arguments = StreamedArguments(self._context, ends=self._ends)
+            self._arguments = StreamedArguments(
+                self._context, ends=self._ends, withholds_end=True
+            )
             self._state = self._read_arguments
             return ordered.end()
         scan = Arguments(self._context.limits)
@@ -138,6 +140,7 @@ class EnvelopeReader:
             return None
         _, end = self._tail.read(text, pos)
         if self._tail.status is Status.COMPLETE:
+            self._context.output.arguments("}")
             self._context.output.end()
             self._state = self._between
         elif self._tail.status is Status.INVALID or final:

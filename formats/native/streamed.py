@@ -20,8 +20,17 @@ class Outcome(Enum):
 
 
 class StreamedArguments:
-    def __init__(self, context: Context, *, ends: MarkerSet, muted: bool = False) -> None:
+    def __init__(
+        self,
+        context: Context,
+        *,
+        ends: MarkerSet,
+        muted: bool = False,
+        withholds_end: bool = False,
+    ) -> None:
+        """`withholds_end`: the last brace is left to the caller, for a call that may still fail."""
         self.rewind = ""
+        self._withholds_end = withholds_end
         self._context = context
         self._ends = ends
         self._muted = muted  # read a call that was given up, to know where it ends
@@ -36,6 +45,8 @@ class StreamedArguments:
     def read(self, text: str, pos: int, final: bool) -> tuple[Outcome, int]:
         """How it goes, and the place in `text` up to which it was read."""
         forward, end = self._arguments.read(text, pos)
+        if self._withholds_end and self._arguments.status is Status.COMPLETE:
+            forward = forward[:-1]
         if not self._muted:
             self._context.output.arguments(forward)
         if final and end == len(text):

@@ -1,0 +1,128 @@
+"""Builds the wire of an upstream, cuts it, and reads back what a client got."""
+
+import json
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+from formats import (
+    DIALECTS,
+    Event,
+    Identity,
+    Limits,
+    MessageEnd,
+    MessageStart,
+    ReasoningDelta,
+    Reply,
+    ReplyOptions,
+    StopReason,
+    TextDelta,
+    Tool,
+    Toolbox,
+    Usage,
+    build_pipeline,
+    collect,
+)
+
+IDENTITY = Identity(token="tok")
+OPTIONS = ReplyOptions()
+
+
+def data(payload: object) -> bytes:
+    return b"data: %b\n\n" % json.dumps(payload, ensure_ascii=False).encode()
+
+
+def chunk(delta: dict[str, Any], finish: str | None = None, **fields: Any) -> bytes:
+    """One chunk of an OpenAI stream."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return data({"id": "chatcmpl-1", "model": "m", "choices": [choice], **fields})
+
+
+def stream(*deltas: dict[str, Any], finish: str | None = "stop", done: bool = True) -> bytes:
+    """A whole OpenAI stream."""
+    body = b"".join(chunk(delta) for delta in deltas)
+    if finish is not None:
+        body += chunk({}, finish)
+    return body + (b"data: [DONE]\n\n" if done else b"")
+
+
+def anthropic_stream(events: Sequence[Event]) -> bytes:
+    """The events as an Anthropic upstream would send them."""
+    return DIALECTS["anthropic"].encoder(OPTIONS).feed(events)
+
+
+def text_from(upstream: str, pieces: Sequence[str], channel: str, finish: str = "stop") -> bytes:
+    """An upstream that writes these pieces into one channel."""
+    if upstream == "openai":
+        field = "content" if channel == "content" else "reasoning_content"
+        return stream(*({field: piece} for piece in pieces), finish=finish)
+    delta = TextDelta if channel == "content" else ReasoningDelta
+    reason = StopReason.MAX_TOKENS if finish == "length" else StopReason.END_TURN
+    return anthropic_stream(
+        [
+            MessageStart("msg_1", "m", Usage(input=1)),
+            *(delta(piece) for piece in pieces if piece),
+            MessageEnd(reason, usage=Usage(input=1, output=1)),
+        ]
+    )
+
+
+def toolbox(tools: Sequence[dict[str, Any]]) -> Toolbox:
+    functions = [tool["function"] for tool in tools]
+    return Toolbox(Tool(f["name"], None, json.dumps(f["parameters"]).encode()) for f in functions)
+
+
+def decode(
+    body: bytes | Sequence[bytes],
+    *,
+    upstream: str = "openai",
+    format_name: str = "standard",
+    tools: Toolbox | None = None,
+    limits: Limits | None = None,
+    **options: Any,
+) -> list[Event]:
+    """The events that a pipeline makes of an upstream's answer."""
+    pipeline = build_pipeline(
+        client="anthropic",
+        upstream=upstream,
+        format_name=format_name,
+        identity=options.pop("identity", IDENTITY),
+        toolbox=tools,
+        limits=limits or Limits(),
+        **options,
+    )
+    events: list[Event] = []
+    for part in [body] if isinstance(body, bytes) else body:
+        events += pipeline.decode(part)
+    return events + pipeline.decode_end()
+
+
+def reply_from(body: bytes, **options: Any) -> Reply:
+    return collect(decode(body, **options))
+
+
+def relay(body: bytes, *, client: str, upstream: str = "openai", **options: Any) -> bytes:
+    """The bytes that a client gets."""
+    pipeline = build_pipeline(
+        client=client,
+        upstream=upstream,
+        format_name=options.pop("format_name", "standard"),
+        identity=options.pop("identity", IDENTITY),
+        **options,
+    )
+    return pipeline.feed(body) + pipeline.close()
+
+
+def cuts(text: str, count: int = 6) -> Iterator[list[str]]:
+    """The text whole, character by character, and cut at random (but reproducible) places."""
+    yield [text]
+    yield list(text)
+    random = Random(len(text))
+    for _ in range(count):
+        places = sorted(random.sample(range(len(text) + 1), min(len(text), random.randint(1, 9))))
+        yield [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+def byte_cuts(body: bytes, count: int = 6) -> Iterator[list[bytes]]:
+    for pieces in cuts(body.decode("latin-1"), count):
+        yield [piece.encode("latin-1") for piece in pieces]
