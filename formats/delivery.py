@@ -20,6 +20,8 @@ from formats.events import (
     Notice,
     NoticeCode,
     ReasoningDelta,
+    ReasoningRedacted,
+    ReasoningSignature,
     State,
     StopReason,
     TextDelta,
@@ -93,6 +95,8 @@ class Delivery:
                 self._calls += 1
             case ToolCallFailed(fault=fault):
                 self._fault = self._fault or fault
+            case ReasoningSignature() | ReasoningRedacted():
+                self._has_content = True
             case MessageStart(id=message_id, model=model, usage=usage):
                 event = MessageStart(
                     self._identity.message_id or message_id, self._identity.model or model, usage

@@ -61,6 +61,14 @@ class Calls:
         self._waiting_chars += len(fragment)
         return self._advance()
 
+    def settle(self) -> list[Event]:
+        """Something else follows: end the calls that are complete."""
+        events: list[Event] = []
+        while self._queue and self._queue[0].complete:
+            events += self._queue.popleft().close(cut=False)
+            events += self._advance()
+        return events
+
     def finish(self, *, cut: bool) -> list[Event]:
         """No more fragments come; `cut` says that the upstream stopped at its token limit."""
         events: list[Event] = []

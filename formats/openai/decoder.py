@@ -176,6 +176,8 @@ class OpenAIDecoder:
             self._out += self._calls.feed(ToolCallEntry(function=delta.function_call))
 
     def _add(self, event: Event) -> None:
+        if self._calls.open:
+            self._out += self._calls.settle()
         (self._later if self._calls.open else self._out).append(event)
 
     def _notice_once(self, notice: Notice) -> None:

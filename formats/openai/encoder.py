@@ -50,7 +50,8 @@ class OpenAIEncoder:
         self._options = options
         self._head = b""  # of every chunk: its id, time and model
         self._call: ToolCallStart | None = None  # one whose first delta has not been sent
-        self._index = -1
+        self._index = -1  # of the newest call
+        self._details = -1  # the SDK merges details by their index
 
     def feed(self, events: Iterable[Event]) -> bytes:
         return b"".join([self._encode(event) for event in events])
@@ -109,8 +110,10 @@ class OpenAIEncoder:
         )
 
     def _detail(self, kind: bytes, field: bytes, value: str) -> bytes:
+        self._details += 1
         return self._delta(
-            b'{"reasoning_details":[{"type":"%b","%b":%b}]}' % (kind, field, encode_string(value))
+            b'{"reasoning_details":[{"index":%d,"type":"%b","%b":%b}]}'
+            % (self._details, kind, field, encode_string(value))
         )
 
     def _delta(self, delta: bytes) -> bytes:

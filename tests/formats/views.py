@@ -63,7 +63,10 @@ def _anthropic(body: bytes) -> View:
                 block = blocks[event["index"]]
                 assert block["open"]
                 block["open"] = False
-                if block["type"] == "tool_use" and (arguments := _object(block["json"])) is not None:
+                if (
+                    block["type"] == "tool_use"
+                    and (arguments := _object(block["json"])) is not None
+                ):
                     seen.calls.append({"name": block["name"], "arguments": arguments})
                     seen.ids.append(block["id"])
             case "message_delta":

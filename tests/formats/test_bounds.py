@@ -1,0 +1,165 @@
+"""Law 6: held text never exceeds its limit, and work grows with the input, for hostile input too.
+
+Work is counted, not timed: function calls under a profiler, and characters that are looked at twice
+because they were still held when the next piece came.
+"""
+
+import sys
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from formats import FORMATS, Identity, Limits, MessageFailed, TextDelta, build_pipeline, collect
+from formats.native.transform import NativeTransform
+from formats.toolbox import Toolbox
+from tests.formats.wire import chunk, decode, stream
+
+NATIVE = [name for name, native in FORMATS.items() if native]
+KIMI_CALL = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+)
+DEEPSEEK_CALL = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>"
+HOSTILE = {
+    "angles": "<",
+    "openers": "<|tool_call_begin|>",
+    "sections": "<|tool_calls_section_begin|>",
+    "braces": "{",
+    "quotes": '\\"',
+    "tags": "<tool_call>",
+    "functions": "<function=f>",
+    "parameters": "<parameter=",
+    "flowers": "✿FUNCTION✿: f\n",
+    "bars": "<｜",
+    "deepseek openers": "<｜tool▁call▁begin｜>",
+    "DSML": '<｜DSML｜invoke name="f">',
+    "think": "<think>",
+    "blanks": " \n",
+    "closers": "</parameter>\n",
+}
+OPENINGS = {
+    "text": "",
+    "kimi string": KIMI_CALL + '{"a": "',
+    "kimi value": KIMI_CALL,
+    "hermes string": '<tool_call>{"name": "f", "arguments": {"a": "',
+    "hermes object": "<tool_call>{",
+    "coder value": "<tool_call>\n<function=f>\n<parameter=a>\n",
+    "coder function": "<tool_call>\n<function=f>\n",
+    "deepseek string": DEEPSEEK_CALL + '{"a": "',
+    "dsml value": '<｜DSML｜tool_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="true">',
+    "draft": "<think>" + KIMI_CALL,
+}
+
+
+def work(format_name: str, text: str, piece: int) -> tuple[int, int]:
+    """How many calls it takes to read a text in pieces, and the most that was held."""
+    native = FORMATS[format_name]
+    assert native
+    transform = NativeTransform(native, Toolbox(), Limits(held_chars=1 << 30))
+    calls = 0
+    held = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    pieces = [text[at : at + piece] for at in range(0, len(text), piece)]
+    sys.setprofile(count)
+    try:
+        for part in pieces:
+            transform.feed([TextDelta(part)])
+            held = max(held, len(transform._machine._pending))
+    finally:
+        sys.setprofile(None)
+    return calls, held
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_twice_the_input_takes_twice_the_work(unit, opening):
+    format_name = opening.partition(" ")[0]
+    formats = {"hermes": "qwen", "coder": "qwen", "dsml": "deepseek", "draft": "kimi"}
+    format_name = formats.get(format_name, format_name)
+    for name in NATIVE if format_name == "text" else [format_name]:
+        body = HOSTILE[unit]
+        once, held = work(name, OPENINGS[opening] + body * (4000 // len(body)), 50)
+        twice, _ = work(name, OPENINGS[opening] + body * (8000 // len(body)), 50)
+        assert twice < 2.5 * once + 100
+        # What is held is looked at again with every piece, so it must not grow with the input.
+        assert held < 1200
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("unit", ["angles", "openers", "braces", "quotes"])
+def test_a_megabyte_of_hostile_text_is_read_to_its_end(format_name, unit):
+    body = HOSTILE[unit] * (1_000_000 // len(HOSTILE[unit]))
+    events = decode(
+        stream({"content": body[:500_000]}, {"content": body[500_000:]}), format_name=format_name
+    )
+    assert collect(events).failure or collect(events).stop_reason
+
+
+DRAFT = "<think>" + KIMI_CALL
+HOLDS = {
+    "a draft": ("kimi", [DRAFT, *["x" * 100] * 100]),
+    "arguments encoded twice": ("kimi", [KIMI_CALL + '"', *["x" * 100] * 100]),
+    "an envelope out of order": ("qwen", ['<tool_call>{"arguments": {"a": "', *["x" * 100] * 100]),
+    "a typed value": (
+        "deepseek",
+        [OPENINGS["dsml value"].replace("true", "false"), *["x" * 100] * 100],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOLDS)
+def test_held_text_over_its_limit_fails_the_message(case):
+    format_name, pieces = HOLDS[case]
+    body = stream(*({"content": piece} for piece in pieces))
+    failed = decode(body, format_name=format_name, limits=Limits(held_chars=5000))[-1]
+    assert isinstance(failed, MessageFailed)
+    assert failed.kind == "format_transformation_error"
+    assert "held_chars" in failed.message
+
+
+def test_interleaved_calls_over_the_limit_fail_the_message():
+    body = stream(
+        {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"a":'}}]},
+        {
+            "tool_calls": [
+                {"index": 1, "id": "b", "function": {"name": "f", "arguments": "x" * 9000}}
+            ]
+        },
+    )
+    failed = decode(body, limits=Limits(held_chars=5000))[-1]
+    assert isinstance(failed, MessageFailed)
+    assert "held_chars" in failed.message
+
+
+def test_an_event_over_its_limit_fails_the_message():
+    failed = decode(stream({"content": "x" * 9000}), limits=Limits(event_bytes=5000))[-1]
+    assert isinstance(failed, MessageFailed)
+    assert "event_bytes" in failed.message
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_memory_stays_flat_however_long_the_answer(format_name):
+    def peak(chunks: int) -> int:
+        pipeline = build_pipeline(
+            client="anthropic",
+            upstream="openai",
+            format_name=format_name,
+            identity=Identity(token="t"),
+        )
+        text = chunk({"content": "some words, and more of them "})
+        opening = chunk({"content": KIMI_CALL + '{"a": "'}) if format_name == "kimi" else text
+        pipeline.feed(opening)
+        tracemalloc.start()
+        for _ in range(chunks):
+            pipeline.feed(text)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(10)
+    assert peak(2000) < peak(200) + 20_000
+    assert peak(2000) < 100_000
