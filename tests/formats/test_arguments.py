@@ -1,0 +1,101 @@
+"""The incremental reader of arguments agrees with a real JSON parser, at any cut."""
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from formats import LimitExceeded, Limits
+from formats.arguments import Arguments, Status
+from tests.formats.strategies import arguments
+from tests.formats.wire import cuts
+
+
+def read(parts, limits=None):
+    """The status, the forwarded text, and what was left unread."""
+    reader = Arguments(limits or Limits())
+    forwarded = ""
+    rest = ""
+    for part in parts:
+        if reader.status in (Status.EMPTY, Status.OPEN) and not rest:
+            forward, end = reader.read(part)
+            forwarded += forward
+            rest = part[end:]
+        else:
+            rest += part
+    if not rest:
+        reader.finish()
+    return reader.status, forwarded, rest
+
+
+CASES = {
+    "": (Status.EMPTY, "", ""),
+    " \n": (Status.EMPTY, "", ""),
+    "{}": (Status.COMPLETE, "{}", ""),
+    ' {"a": [1, {"b": null}]} ': (Status.COMPLETE, '{"a": [1, {"b": null}]}', " "),
+    '{"a":1}}': (Status.COMPLETE, '{"a":1}', "}"),
+    '{"a":"}{\\"]["}': (Status.COMPLETE, '{"a":"}{\\"]["}', ""),
+    '"{\\"a\\":1}"': (Status.COMPLETE, '{"a":1}', ""),
+    '"  "': (Status.COMPLETE, "", ""),
+    "null": (Status.COMPLETE, "", ""),
+    "[1]": (Status.NON_OBJECT, "", ""),
+    "12": (Status.NON_OBJECT, "", ""),
+    '"words"': (Status.NON_OBJECT, "", ""),
+    '{"a":"b': (Status.OPEN, '{"a":"b', ""),
+    '{"a":"\\u00': (Status.OPEN, '{"a":"', ""),
+    '{"a":1,}': (Status.INVALID, '{"a":1,', "}"),
+    "{'a':1}": (Status.INVALID, "{", "'a':1}"),
+    '{"a" 1}': (Status.INVALID, '{"a" ', "1}"),
+    '{"a":tru}': (Status.INVALID, '{"a":tru', "}"),
+    '{"a":01}': (Status.INVALID, '{"a":01', "}"),
+    '{"a":NaN}': (Status.INVALID, '{"a":NaN', "}"),
+    '{"a":"x\ny"}': (Status.INVALID, '{"a":"x', '\ny"}'),
+    '{"a":]': (Status.INVALID, '{"a":', "]"),
+    "{<": (Status.INVALID, "{", "<"),
+}
+
+
+@pytest.mark.parametrize("text,expected", CASES.items())
+def test_cases(text, expected):
+    for parts in cuts(text):
+        assert read(parts) == expected
+
+
+def test_an_escape_that_proves_impossible_is_not_forwarded():
+    for parts in cuts('{"a":"\\u12xy"}'):
+        status, forwarded, _ = read(parts)
+        assert (status, forwarded) == (Status.INVALID, '{"a":"')
+
+
+@given(value=arguments, indent=st.none() | st.just(2), junk=st.sampled_from(["", "}", " {", "x"]))
+@settings(max_examples=40)
+def test_every_object_is_complete_and_forwarded_as_it_stands(value, indent, junk):
+    text = json.dumps(value, indent=indent)
+    for parts in cuts(text + junk, 2):
+        assert read(parts) == (Status.COMPLETE, text, junk)
+
+
+@given(text=st.text('{}[]",:\\u0e1t-. \n', max_size=12).map(lambda text: "{" + text))
+@example(text='{"":0,"":0}')
+@settings(max_examples=300)
+def test_no_text_is_complete_that_a_json_parser_refuses(text):
+    status, forwarded, rest = read([text])
+    try:
+        valid = isinstance(json.loads(text), dict)
+    except ValueError:
+        valid = False
+    if valid:
+        assert (status, forwarded + rest) == (Status.COMPLETE, text)
+    if status is Status.COMPLETE:
+        assert isinstance(json.loads(forwarded), dict)
+
+
+def test_nesting_is_limited():
+    assert read(['{"a":' * 9], Limits(json_depth=8))[0] is Status.INVALID
+    assert read(['{"a":' * 8], Limits(json_depth=8))[0] is Status.OPEN
+
+
+def test_a_string_that_may_hold_an_object_is_held_within_the_limit():
+    with pytest.raises(LimitExceeded):
+        read(['"', *["x" * 10] * 20], Limits(held_chars=100))

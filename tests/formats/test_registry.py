@@ -1,0 +1,55 @@
+"""Detection: overrides, then the vendor, then a word in the name."""
+
+import pytest
+
+from formats import FORMATS, Detected, Override, detect_format
+
+SEED = {
+    "moonshot/kimi-k2": "kimi",
+    "kimi-k2-instruct": "kimi",
+    "qwen/qwen3-coder": "qwen",
+    "qwen3-coder-plus": "qwen",
+    "deepseek/deepseek-chat": "deepseek",
+    "deepseek-r1": "deepseek",
+    "DeepSeek-V3": "deepseek",
+    "claude-3-opus": "standard",
+    "gpt-4": "standard",
+    "KIMI-K2": "kimi",
+    "unknown/model": "standard",
+    "qwen-deepseek-mix": "qwen",
+}
+FURTHER = {
+    "moonshotai/Kimi-K2.5": "kimi",
+    "openrouter/moonshotai/some-model": "kimi",
+    "qwen/deepseek-distill": "qwen",
+    "deepseek/kimi-like": "deepseek",
+    "k2": "kimi",
+    "k2.5": "kimi",
+    "accounts/fireworks/models/k2p6": "kimi",
+    "bk200": "standard",
+    "k200": "standard",
+    "": "standard",
+}
+
+
+@pytest.mark.parametrize("model,format_name", SEED.items())
+def test_the_twelve_cases_of_the_seed_hold(model, format_name):
+    assert detect_format(model).format == format_name
+
+
+@pytest.mark.parametrize("model,format_name", FURTHER.items())
+def test_vendors_come_before_words_and_k2_is_a_word(model, format_name):
+    assert detect_format(model).format == format_name
+
+
+def test_an_override_comes_first_and_says_so():
+    overrides = [Override("acme/*", "kimi"), Override("*claude*", "qwen")]
+    assert detect_format("Acme/deepseek-v3", overrides) == Detected("kimi", "override")
+    assert detect_format("anthropic/claude-3-opus", overrides) == Detected("qwen", "override")
+    assert detect_format("deepseek-v3", overrides) == Detected("deepseek", "detection")
+    assert detect_format("gpt-4", overrides) == Detected("standard", "default")
+
+
+def test_every_detected_format_is_registered():
+    for model in SEED | FURTHER:
+        assert detect_format(model).format in FORMATS

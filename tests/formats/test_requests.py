@@ -1,0 +1,638 @@
+"""Requests from one dialect to the other, each test named for what it keeps from breaking."""
+
+import json
+
+import pytest
+
+from formats import DIALECTS, ClientError, NoticeCode, Target
+from formats.history import INTERRUPTED
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+KIMI = Target(native_ids=True, reasoning_field="reasoning_content")
+
+
+def body(**fields):
+    return {"model": "m", "max_tokens": 9, "messages": [user("hi")], **fields}
+
+
+def user(*content):
+    return {
+        "role": "user",
+        "content": list(content) if not isinstance(content[0], str) else content[0],
+    }
+
+
+def assistant(*content):
+    return {"role": "assistant", "content": list(content)}
+
+
+def text(value, **fields):
+    return {"type": "text", "text": value, **fields}
+
+
+def use(call_id, name="f", **given):
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+def result(call_id, content="done", **fields):
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
+
+
+def tool(name="f", **fields):
+    return {"name": name, "description": "d", "input_schema": SCHEMA, **fields}
+
+
+PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+PDF = {
+    "type": "document",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": "BBBB"},
+}
+
+
+def rendered(request, *, client="anthropic", upstream="openai", target=None):
+    conversation = DIALECTS[client].parse(json.dumps(request).encode())
+    return DIALECTS[upstream].render(conversation, target or Target())
+
+
+def to_openai(request, target=None):
+    return json.loads(rendered(request, target=target).body)
+
+
+def to_anthropic(request, target=None):
+    return json.loads(rendered(request, client="openai", upstream="anthropic", target=target).body)
+
+
+def codes(request, **options):
+    return [notice.code for notice in rendered(request, **options).notices]
+
+
+def details(request, **options):
+    return {notice.detail for notice in rendered(request, **options).notices}
+
+
+# System prompts
+
+
+@pytest.mark.parametrize("system", ["Be kind.", [text("Be"), text("kind.")], [text("Be\n\nkind.")]])
+def test_system_as_string_or_blocks_is_one_message_at_the_front(system):
+    messages = to_openai(body(system=system))["messages"]
+    assert messages[0]["role"] == "system"
+    assert messages[0]["content"].split() == ["Be", "kind."]
+    assert [message["role"] for message in messages] == ["system", "user"]
+
+
+@pytest.mark.parametrize("content", ["Env.", [text("Env.")]])
+def test_p4_a_system_message_in_the_middle_stays_in_its_place_as_user_text(content):
+    inline = {"role": "system", "content": content, "output_config": {"effort": "high"}}
+    messages = to_openai(body(messages=[user("hi"), inline, user("go")]))["messages"]
+    assert [message["role"] for message in messages] == ["user"] * 3
+    assert messages[1]["content"] == "<system-reminder>\nEnv.\n</system-reminder>"
+
+
+def test_p4_an_empty_system_message_is_left_out():
+    inline = {"role": "system", "content": []}
+    assert len(to_openai(body(messages=[user("hi"), inline]))["messages"]) == 1
+
+
+def test_p4_a_system_message_between_call_and_result_does_not_separate_them():
+    inline = {"role": "system", "content": "Env."}
+    history = [user("hi"), assistant(use("a")), inline, user(result("a"))]
+    roles = [m["role"] for m in to_openai(body(messages=history))["messages"]]
+    assert roles == ["user", "assistant", "tool", "user"]
+
+
+def test_p16_the_billing_line_is_removed_for_other_upstreams_only():
+    line = "x-anthropic-billing-header: cc_version=2.1.325.0dc; cc_entrypoint=cli;"
+    request = body(system=[text(line), text("Be kind.")])
+    assert to_openai(request)["messages"][0]["content"] == "Be kind."
+    kept = json.loads(rendered(request, upstream="anthropic").body)
+    assert kept["system"][0]["text"] == line
+
+
+def test_p16_two_turns_share_their_prefix_byte_for_byte():
+    env = {"type": "text", "text": "Env.", "cache_control": {"type": "ephemeral"}}
+    first = body(tools=[tool()], messages=[user("hi"), {"role": "system", "content": [env]}])
+    second = body(
+        tools=[tool()],
+        messages=[
+            user("hi"),
+            {"role": "system", "content": "Env."},
+            assistant(text("Ok."), use("x1", a=1.5)),
+            user(result("x1")),
+        ],
+    )
+    third = {**second, "messages": [*second["messages"], assistant(use("x2")), user(result("x2"))]}
+    for target in (Target(), KIMI):
+        bodies = [rendered(request, target=target).body for request in (first, second, third)]
+        for shorter, longer in zip(bodies, bodies[1:], strict=False):
+            end = shorter.index(b'],"tools"')
+            assert longer[:end] == shorter[:end]
+            assert shorter[end:] in longer
+
+
+# Calls and results
+
+
+def test_parallel_calls_and_their_results_in_any_order():
+    history = [
+        user("hi"),
+        assistant(text("Ok."), use("a", x=1), use("b", x=2)),
+        user(result("b", "B"), result("a", "A")),
+    ]
+    made = to_openai(body(messages=history))["messages"][1:]
+    assert made[0] == {
+        "role": "assistant",
+        "content": "Ok.",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
+            {"id": "b", "type": "function", "function": {"name": "f", "arguments": '{"x": 2}'}},
+        ],
+    }
+    assert made[1:] == [
+        {"role": "tool", "tool_call_id": "a", "content": "A"},
+        {"role": "tool", "tool_call_id": "b", "content": "B"},
+    ]
+
+
+def test_p11_text_beside_a_result_or_between_call_and_result_follows_the_result():
+    history = [
+        user("hi"),
+        assistant(use("a")),
+        user("[Request interrupted]"),
+        user(text("before"), result("a"), text("after")),
+    ]
+    made = to_openai(body(messages=history))["messages"]
+    assert [message["role"] for message in made] == ["user", "assistant", "tool", "user", "user"]
+    assert [m["content"] for m in made[3:]] == ["[Request interrupted]", "before\n\nafter"]
+    assert NoticeCode.MESSAGE_MOVED in codes(body(messages=history))
+
+
+def test_p11_a_call_without_a_result_gets_one_that_says_so():
+    history = [user("hi"), assistant(use("a"), use("b")), user(result("b")), assistant(text("x"))]
+    made = to_openai(body(messages=history))["messages"]
+    assert made[2] == {"role": "tool", "tool_call_id": "a", "content": f"Error: {INTERRUPTED}"}
+    assert NoticeCode.CALL_RESULT_SYNTHESIZED in codes(body(messages=history))
+
+
+def test_p11_a_result_that_names_an_unknown_call_is_refused_by_name():
+    with pytest.raises(ClientError, match=r"messages\.1.*unknown tool call id 'zz'") as refused:
+        rendered(body(messages=[user("hi"), user(result("zz"))]))
+    assert refused.value.status == 400
+
+
+def test_p11_to_anthropic_results_come_first():
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}]},
+        {"role": "user", "content": "wait"},
+        {"role": "tool", "tool_call_id": "a", "content": "done"},
+    ]
+    made = to_anthropic({"model": "m", "messages": history})["messages"]
+    assert [message["role"] for message in made] == ["user", "assistant", "user"]
+    assert [block["type"] for block in made[2]["content"]] == ["tool_result", "text"]
+
+
+def test_an_id_used_twice_in_the_history_is_matched_turn_by_turn():
+    history = [
+        user("hi"),
+        assistant(use("a")),
+        user(result("a", "1")),
+        assistant(use("a")),
+        user(result("a", "2")),
+    ]
+    made = to_openai(body(messages=history))["messages"]
+    assert [m["content"] for m in made if m["role"] == "tool"] == ["1", "2"]
+
+
+@pytest.mark.parametrize("content", [None, "", [], [text("")]])
+def test_p20_a_tool_message_always_has_a_string(content):
+    history = [user("hi"), assistant(use("a")), user(result("a", content))]
+    assert to_openai(body(messages=history))["messages"][2]["content"] == ""
+
+
+def test_an_unknown_block_in_a_result_still_gives_one_tool_message():
+    history = [user("hi"), assistant(use("a")), user(result("a", [{"type": "hologram"}]))]
+    made = to_openai(body(messages=history))["messages"]
+    assert [message["role"] for message in made] == ["user", "assistant", "tool"]
+    assert "hologram" in made[2]["content"]
+
+
+def test_p13_kimi_ids_are_counted_over_the_whole_conversation():
+    history = [
+        user("hi"),
+        assistant(use("toolu_1", "f"), use("toolu_2", "g")),
+        user(result("toolu_2"), result("toolu_1")),
+        assistant(use("other", "f")),
+        user(result("other")),
+    ]
+    made = to_openai(body(messages=history), KIMI)["messages"]
+    ids = [call["id"] for message in made for call in message.get("tool_calls", ())]
+    assert ids == ["functions.f:0", "functions.g:1", "functions.f:2"]
+    assert [m["tool_call_id"] for m in made if m["role"] == "tool"] == ids
+
+
+def test_to_anthropic_ids_are_made_safe():
+    calls = [{"id": "functions.f:0", "function": {"name": "f", "arguments": "{}"}}]
+    history = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "functions.f:0", "content": "done"},
+    ]
+    made = to_anthropic({"model": "m", "messages": history})["messages"]
+    call_id = made[1]["content"][0]["id"]
+    assert set(call_id) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")
+    assert made[2]["content"][0]["tool_use_id"] == call_id
+
+
+def test_p9_arguments_in_the_history_that_are_not_json_are_wrapped():
+    calls = [{"id": "a", "function": {"name": "f", "arguments": '{"x": '}}]
+    history = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": calls}]
+    made = to_anthropic({"model": "m", "messages": history})["messages"]
+    assert made[1]["content"][0]["input"] == {"unparsed_arguments": '{"x":'}
+
+
+def test_an_error_result_says_that_it_is_one():
+    history = [user("hi"), assistant(use("a")), user(result("a", "no file", is_error=True))]
+    assert to_openai(body(messages=history))["messages"][2]["content"] == "Error: no file"
+
+
+# Images and documents
+
+
+def test_p15_images_in_a_result_follow_all_tool_messages_of_the_turn():
+    history = [
+        user("hi"),
+        assistant(use("a"), use("b")),
+        user(result("a", [text("one"), PNG]), result("b", "two"), text("see")),
+    ]
+    made = to_openai(body(messages=history))["messages"]
+    assert [m["role"] for m in made] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert made[2]["content"].startswith("one")
+    assert "AAAA" not in made[2]["content"]
+    assert made[4]["content"] == [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    ]
+    assert made[5]["content"] == "see"
+
+
+def test_p15_documents_become_files_text_or_a_marker():
+    plain = {"type": "document", "source": {"type": "text", "data": "words"}, "title": "t"}
+    made = to_openai(body(messages=[user(PDF, plain)]))["messages"][0]["content"]
+    file = {"filename": "document.pdf", "file_data": "data:application/pdf;base64,BBBB"}
+    assert made == [{"type": "file", "file": file}, {"type": "text", "text": "words"}]
+    blind = Target(files=False, images=False)
+    marked = to_openai(body(messages=[user(PDF, PNG)]), blind)["messages"][0]["content"]
+    assert "document omitted" in marked
+    assert "image omitted" in marked
+    assert "BBBB" not in marked
+    assert NoticeCode.CONTENT_UNSUPPORTED in codes(body(messages=[user(PDF)]), target=blind)
+
+
+def test_images_reach_anthropic():
+    parts = [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        {"type": "image_url", "image_url": {"url": "https://example.com/x.png"}},
+    ]
+    request = {"model": "m", "messages": [{"role": "user", "content": parts}]}
+    made = to_anthropic(request)["messages"][0]["content"]
+    assert made[0] == PNG
+    assert made[1]["source"] == {"type": "url", "url": "https://example.com/x.png"}
+
+
+# Reasoning
+
+GENUINE = "g" * 400
+
+
+def thinking(signature, value="Hm."):
+    return {"type": "thinking", "thinking": value, "signature": signature}
+
+
+def test_p3_reasoning_is_replayed_where_the_target_wants_it_and_left_out_elsewhere():
+    history = [user("hi"), assistant(thinking(""), use("a")), user(result("a"))]
+    made = to_openai(body(messages=history), KIMI)["messages"][1]
+    assert made["reasoning_content"] == "Hm."
+    assert "reasoning_content" not in to_openai(body(messages=history))["messages"][1]
+
+
+def test_p3_a_call_without_reasoning_gets_a_placeholder():
+    history = [user("hi"), assistant(use("a")), user(result("a")), assistant(text("x"))]
+    made = to_openai(body(messages=history), KIMI)["messages"]
+    assert made[1]["reasoning_content"].strip()
+    assert "reasoning_content" not in made[3]
+    assert NoticeCode.REASONING_PLACEHOLDER in codes(body(messages=history), target=KIMI)
+
+
+@pytest.mark.parametrize("signature", ["", None, "x" * 24])
+def test_p5_minted_reasoning_never_reaches_anthropic(signature):
+    history = [user("hi"), assistant(thinking(signature), text("x")), user("go")]
+    made = json.loads(rendered(body(messages=history), upstream="anthropic").body)
+    assert made["messages"][1]["content"] == [text("x")]
+
+
+def test_p5_genuine_reasoning_reaches_anthropic_byte_for_byte():
+    block = '{"signature":"' + GENUINE + '" , "type":"thinking","thinking":"H\\u006d."}'
+    raw = '{"model":"m","messages":[{"role":"assistant","content":[' + block + "]}]}"
+    conversation = DIALECTS["anthropic"].parse(raw.encode())
+    assert block.encode() in DIALECTS["anthropic"].render(conversation, Target()).body
+
+
+def test_p5_a_message_of_nothing_but_minted_reasoning_is_left_out():
+    history = [user("hi"), assistant(thinking("")), user("go")]
+    made = json.loads(rendered(body(messages=history), upstream="anthropic").body)
+    assert [message["role"] for message in made["messages"]] == ["user", "user"]
+    assert len(to_openai(body(messages=history))["messages"]) == 2
+
+
+@pytest.mark.parametrize(
+    "given,asked",
+    [
+        ({"thinking": {"type": "adaptive"}}, {"enabled": True}),
+        ({"thinking": {"type": "enabled", "budget_tokens": 99}}, {"max_tokens": 99}),
+        ({"output_config": {"effort": "high"}}, {"effort": "high"}),
+        ({"thinking": {"type": "disabled"}}, {"enabled": False}),
+    ],
+)
+def test_thinking_is_asked_for_in_the_upstreams_own_way(given, asked):
+    target = Target(reasoning_request="openrouter")
+    assert to_openai(body(**given), target)["reasoning"] == asked
+    assert "reasoning" not in to_openai(body(**given))
+
+
+# Tools
+
+
+@pytest.mark.parametrize(
+    "choice,made",
+    [
+        ({"type": "auto"}, {}),
+        ({"type": "any"}, {"tool_choice": "required"}),
+        ({"type": "none"}, {"tool_choice": "none"}),
+        ({"type": "tool", "name": "f"},
+         {"tool_choice": {"type": "function", "function": {"name": "f"}}}),
+        ({"type": "auto", "disable_parallel_tool_use": True}, {"parallel_tool_calls": False}),
+    ],
+)  # fmt: skip
+def test_tool_choice(choice, made):
+    got = to_openai(body(tools=[tool()], tool_choice=choice))
+    assert {key: got[key] for key in ("tool_choice", "parallel_tool_calls") if key in got} == made
+    back = DIALECTS["openai"].parse(json.dumps(got).encode())
+    assert (
+        back.tool_choice
+        == DIALECTS["anthropic"]
+        .parse(json.dumps(body(tools=[tool()], tool_choice=choice)).encode())
+        .tool_choice
+    )
+
+
+def test_a_tool_becomes_a_function_whose_schema_is_untouched():
+    raw = (
+        b'{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"name":"f",'
+        b'"input_schema":{"type":"object",  "minimum": 1.50}}]}'
+    )
+    made = DIALECTS["openai"].render(DIALECTS["anthropic"].parse(raw), Target()).body
+    assert b'"parameters":{"type":"object",  "minimum": 1.50}' in made
+
+
+def test_an_empty_list_of_tools_is_not_forwarded():
+    assert not {"tools", "tool_choice"} & to_openai(body(tools=[])).keys()
+
+
+def test_server_tools_are_left_out_and_noticed():
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+    request = body(tools=[tool(), search])
+    assert [t["function"]["name"] for t in to_openai(request)["tools"]] == ["f"]
+    assert NoticeCode.SERVER_TOOL_DROPPED in codes(request)
+    assert "tools" not in to_openai(body(tools=[search]))
+
+
+@pytest.mark.parametrize("choice", [{"type": "tool", "name": "web_search"}, {"type": "any"}])
+def test_a_server_tool_that_is_forced_is_refused(choice):
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    with pytest.raises(ClientError, match="tool_choice"):
+        rendered(body(tools=[search], tool_choice=choice))
+
+
+def test_tool_search_references_are_spelled_out_and_its_placeholder_left_out():
+    tools = [tool("Found", defer_loading=True), tool("DeferredToolPlaceholder")]
+    history = [
+        user("hi"),
+        assistant(use("a", "ToolSearch")),
+        user(result("a", [{"type": "tool_reference", "tool_name": "Found"}])),
+    ]
+    made = to_openai(body(tools=tools, messages=history))
+    assert [t["function"]["name"] for t in made["tools"]] == ["Found"]
+    content = made["messages"][2]["content"]
+    assert "Found" in content
+    assert json.dumps(SCHEMA) in content
+
+
+def test_p20_long_names_are_shortened_reversibly_everywhere():
+    long, other = "mcp__server__" + "x" * 80, "mcp__server__" + "x" * 80 + "y"
+    request = body(
+        tools=[tool(long), tool(other), tool("f")],
+        tool_choice={"type": "tool", "name": long},
+        messages=[user("hi"), assistant(use("a", long)), user(result("a"))],
+    )
+    made = rendered(request)
+    names = [t["function"]["name"] for t in json.loads(made.body)["tools"]]
+    assert len(set(names)) == 3
+    assert max(map(len, names)) == 64
+    assert [made.aliases.get(name, name) for name in names] == [long, other, "f"]
+    assert json.loads(made.body)["tool_choice"]["function"]["name"] == names[0]
+    call = json.loads(made.body)["messages"][1]["tool_calls"][0]
+    assert call["function"]["name"] == names[0]
+
+
+def test_p20_limits_of_the_target_are_clamped_or_refused_by_name():
+    made = to_openai(body(max_tokens=64_000), Target(max_tokens=8192))
+    assert made["max_tokens"] == 8192
+    assert NoticeCode.LIMIT_CLAMPED in codes(body(max_tokens=64_000), target=Target(max_tokens=1))
+    with pytest.raises(ClientError, match="tools: 2 tools > 1 maximum"):
+        rendered(body(tools=[tool("a"), tool("b")]), target=Target(max_tools=1))
+
+
+# Everything else
+
+
+def test_sampling_and_stream_reach_the_upstream():
+    made = to_openai(
+        body(
+            temperature=0.5,
+            top_p=0.9,
+            top_k=40,
+            stop_sequences=["END"],
+            metadata={"user_id": "u"},
+            stream=True,
+        )
+    )
+    assert made["temperature"] == 0.5
+    assert made["top_p"] == 0.9
+    assert made["top_k"] == 40
+    assert made["stop"] == ["END"]
+    assert made["user"] == "u"
+    assert made["max_tokens"] == 9
+    assert made["stream"] is True
+    assert made["stream_options"] == {"include_usage": True}
+
+
+def test_an_openai_request_reaches_anthropic_whole():
+    made = to_anthropic({
+        "model": "m",
+        "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}],
+        "max_completion_tokens": 99, "temperature": 1.7, "stop": "END", "user": "u",
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
+        "tool_choice": "required", "parallel_tool_calls": False,
+    })  # fmt: skip
+    assert made == {
+        "model": "m",
+        "max_tokens": 99,
+        "system": [text("Be kind.")],
+        "messages": [{"role": "user", "content": [text("hi")]}],
+        "tools": [{"name": "f", "input_schema": SCHEMA}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        "temperature": 1.0,
+        "stop_sequences": ["END"],
+        "metadata": {"user_id": "u"},
+        "stream": True,
+    }
+
+
+def test_p4_unknown_fields_are_forwarded_to_the_same_dialect_and_noticed_for_the_other():
+    request = body(
+        context_management={"edits": []},
+        safeguards=[],
+        tools=[tool(input_examples=[1])],
+        messages=[user(text("x", sparkle=1))],
+    )
+    same = json.loads(rendered(request, upstream="anthropic").body)
+    assert same == {**request, "stream": True}
+    named = details(request)
+    assert {
+        "context_management",
+        "safeguards",
+        "tools[].input_examples",
+        "content[].sparkle",
+    } <= named
+    assert not {"context_management", "safeguards"} & to_openai(request).keys()
+    openai = {"model": "m", "messages": [{"role": "user", "content": "x"}], "logit_bias": {"1": 2}}
+    assert json.loads(rendered(openai, client="openai").body)["logit_bias"] == {"1": 2}
+    assert "logit_bias" in details(openai, client="openai", upstream="anthropic")
+
+
+def test_p12_blank_text_is_left_out():
+    history = [user(text(""), text("hi")), assistant(text(""), use("a")), user(result("a"))]
+    made = to_openai(body(messages=history))["messages"]
+    assert [message["content"] for message in made] == ["hi", "", "done"]
+    kept = json.loads(rendered(body(messages=history), upstream="anthropic").body)["messages"]
+    assert [block["type"] for message in kept for block in message["content"]] == [
+        "text", "tool_use", "tool_result",
+    ]  # fmt: skip
+
+
+def test_the_upstreams_name_for_the_model_replaces_the_clients():
+    for upstream in DIALECTS:
+        made = rendered(body(), upstream=upstream, target=Target(model="other"))
+        assert json.loads(made.body)["model"] == "other"
+
+
+def test_a_schema_for_the_answer_is_carried():
+    request = body(output_config={"format": {"type": "json_schema", "schema": SCHEMA}})
+    made = to_openai(request)
+    assert made["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert to_anthropic(made)["output_config"]["format"]["schema"] == SCHEMA
+
+
+MALFORMED = {
+    "messages": {"model": "m", "messages": []},
+    "missing required field `messages`": {"model": "m"},
+    "missing required field `model`": {"messages": [{"role": "user", "content": "x"}]},
+    "messages.0.content": body(messages=[{"role": "user", "content": 5}]),
+    "messages.0.content.1.text": body(messages=[user(text("a"), {"type": "text", "text": 5})]),
+    "messages.0.content.0.text": body(messages=[user({"type": "text"})]),
+    "messages.1.role": body(messages=[user("x"), {"role": "robot", "content": "x"}]),
+    "messages.0.content.0.id": body(messages=[assistant({"type": "tool_use", "name": "f"})]),
+    "messages.0.content.0.input": body(messages=[assistant(use("a") | {"input": [1]})]),
+    "messages.0.content.0.tool_use_id": body(messages=[user({"type": "tool_result"})]),
+    "messages.0.content.0": body(messages=[user(use("a"))]),
+    "messages.0.content.0.source": body(messages=[user({"type": "image"})]),
+    "tools.0.name": body(tools=[{"input_schema": SCHEMA}]),
+    "tools.1.name": body(tools=[tool(), tool("")]),
+    "tools.0.input_schema": body(tools=[{"name": "f", "input_schema": "x"}]),
+    "tools.1.input_schema": body(tools=[tool(), {"name": "g"}]),
+    "tool_choice.type": body(tool_choice={"type": "sometimes"}),
+    "tool_choice.name": body(tools=[tool()], tool_choice={"type": "tool", "name": "g"}),
+    "max_tokens": body(max_tokens="many"),
+    "stop_sequences.0": body(stop_sequences=[5]),
+}
+
+
+@pytest.mark.parametrize("path,request_body", MALFORMED.items())
+def test_a_malformed_request_is_refused_with_the_path_of_its_fault(path, request_body):
+    with pytest.raises(ClientError) as refused:
+        rendered(request_body)
+    assert path in str(refused.value)
+    assert refused.value.status == 400
+    assert refused.value.kind == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"nope", b"[]", b'"x"', b"{", b'{"model":"\xff"}', b"[" * 9999]
+)
+@pytest.mark.parametrize("client", DIALECTS)
+def test_what_is_not_a_json_object_is_refused(client, raw):
+    with pytest.raises(ClientError):
+        DIALECTS[client].parse(raw)
+
+
+@pytest.mark.parametrize(
+    "path,request_body",
+    {
+        "messages": {"model": "m", "messages": []},
+        "messages.0.role": {"model": "m", "messages": [{"role": "robot"}]},
+        "messages.0.tool_call_id": {"model": "m", "messages": [{"role": "tool", "content": "x"}]},
+        "messages.0.tool_calls.0.id": {
+            "model": "m",
+            "messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}],
+        },
+        "tools.0.function.name": {"model": "m", "messages": [{"role": "user", "content": "x"}],
+                                  "tools": [{"type": "function", "function": {}}]},
+        "tools.0.function.parameters": {
+            "model": "m",
+            "messages": [{"role": "user", "content": "x"}],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": []}}],
+        },
+        "tool_choice": {"model": "m", "messages": [{"role": "user", "content": "x"}],
+                        "tool_choice": "sometimes"},
+    }.items(),
+)  # fmt: skip
+def test_a_malformed_openai_request_is_refused_with_the_path_of_its_fault(path, request_body):
+    with pytest.raises(ClientError, match=path.replace(".", r"\.")):
+        rendered(request_body, client="openai")
+
+
+def test_a_thread_is_refused_with_the_code_that_makes_the_sdk_send_its_history():
+    with pytest.raises(ClientError) as refused:
+        rendered(body(thread={"type": "create"}))
+    assert refused.value.details == {
+        "error_code": "thread_unsupported_request",
+        "unsupported": ["thread"],
+    }
+
+
+def test_a_conversation_survives_the_way_to_openai_and_back():
+    history = [
+        user("hi"),
+        assistant(text("Ok."), use("a", x=1), use("b")),
+        user(result("a", "A"), result("b", "B"), text("go on")),
+    ]
+    request = body(system="Be kind.", tools=[tool()], messages=history, temperature=0.5)
+    there = to_openai(request)
+    back = to_anthropic(there)
+    assert back["system"] == [text("Be kind.")]
+    assert back["tools"] == request["tools"]
+    assert back["messages"][1]["content"] == history[1]["content"]
+    assert back["messages"][2]["content"] == [
+        result("a", [text("A")]), result("b", [text("B")]), text("go on"),
+    ]  # fmt: skip
+    assert json.loads(rendered(there, client="openai").body) == there
