@@ -107,7 +107,7 @@ class Delivery:
 
     def _start_call(self, out: list[Event], call: ToolCallStart) -> None:
         if self._max_calls is not None and self._calls >= self._max_calls:
-            self._surplus = True
+            self._surplus = self._has_content = True
             self._append(out, Notice(NoticeCode.SURPLUS_CALL_DROPPED, call.name))
             return
         name = self._toolbox.resolve(call.name)

@@ -26,6 +26,7 @@ import re
 
 from formats.native.machine import NativeFormat
 from formats.native.markers import Atoms, literal
+from formats.native.region import Name, Unnamed
 from formats.native.tags import (
     BLOCK,
     BLOCK_END,
@@ -43,9 +44,7 @@ from formats.native.tokens import (
     CALL_END,
     SECTION_BEGIN,
     SECTION_END,
-    Name,
     TokenGrammar,
-    Unnamed,
 )
 from formats.toolbox import Toolbox
 

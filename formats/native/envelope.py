@@ -105,9 +105,7 @@ class EnvelopeReader:
         ordered = _ORDERED.match(text, pos, pos + _ORDERED_CHARS)
         if ordered:
             self._context.output.start(self._context.toolbox.resolve(json.loads(ordered[1])))
-            self._arguments = StreamedArguments(
-                self._context, ends=self._ends, withholds_end=True
-            )
+            self._arguments = StreamedArguments(self._context, ends=self._ends, withholds_end=True)
             self._state = self._read_arguments
             return ordered.end()
         scan = Arguments(self._context.limits)

@@ -14,15 +14,14 @@ import re
 
 from formats.native.machine import NativeFormat
 from formats.native.markers import literal
+from formats.native.region import Name, Unnamed
 from formats.native.tokens import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
     CALL_END,
     SECTION_BEGIN,
     SECTION_END,
-    Name,
     TokenGrammar,
-    Unnamed,
 )
 from formats.toolbox import Toolbox
 

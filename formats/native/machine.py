@@ -99,15 +99,18 @@ class Machine:
 
     def _switch(self, channel: Channel) -> None:
         """A marker does not reach from one channel into the other, but a candidate may."""
-        opener = self._native.markers.match(self._pending) if self._pending else None
-        if self._reader is None and self._draft is None:
-            if opener is None or opener.lastgroup == PARTIAL:
-                self._emit(self._pending)
-                self._pending = ""
-            if self._text.blank and not self._saw_region:
-                self.out.append(self._delta(self._text.blank))
+        if not self._reaches_over():
+            self.close()
         self._text = _Stretch()
         self._channel = channel
+
+    def _reaches_over(self) -> bool:
+        """Whether what is open may go on in the other channel: a call of special tokens may."""
+        if self._reader is not None:
+            return self._context.output.events is not self.deferred
+        opener = self._native.markers.match(self._pending) if self._pending else None
+        grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
+        return self._draft is not None or (grammar is not None and not grammar.holds_in_reasoning)
 
     def _run(self, text: str, final: bool) -> None:
         pos: int | None = 0

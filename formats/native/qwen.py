@@ -26,7 +26,7 @@ Flowers, of the older Qwen-Agent:
 from formats.native.envelope import open_envelope
 from formats.native.machine import NativeFormat
 from formats.native.markers import MarkerSet, literal
-from formats.native.region import Context, Opening, Verdict
+from formats.native.region import Context, Name, Opening, Unnamed, Verdict
 from formats.native.tags import (
     BLOCK,
     BLOCK_END,
@@ -42,9 +42,7 @@ from formats.native.tokens import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
     SECTION_END,
-    Name,
     TokenGrammar,
-    Unnamed,
 )
 from formats.toolbox import Toolbox
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from re import Match
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from formats.errors import Limits
 from formats.native.markers import Atoms
@@ -43,6 +43,17 @@ class Verdict(Enum):
     RELEASED = "not a call: the opener is text"
     REMOVED = "a stray token: it is neither text nor a call"
     TRUNCATED = "the text ends inside the opening"
+
+
+class Unnamed(Enum):
+    """What a header may say instead of a name."""
+
+    BAD = "nothing usable"
+    COUNTER = "only a counter: the arguments must tell"
+    BEHIND = "the name follows the separator"
+
+
+Name: TypeAlias = str | Unnamed
 
 
 @dataclass(frozen=True, slots=True)

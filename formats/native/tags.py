@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from re import Match
 from typing import NamedTuple
 
-from formats.codec import encode_string, escape
-from formats.errors import LimitExceeded
+from formats.codec import encode_string
 from formats.events import CallFault, NoticeCode
-from formats.native.coercion import coerce, raw_json
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 from formats.native.region import Context, Opening, Verdict
 from formats.native.streamed import Outcome, StreamedArguments
+from formats.native.values import STRING, Value
 
 BLOCK = "BLOCK"
 FUNCTION = "FUNCTION"
@@ -29,7 +28,6 @@ FUNCTION_END = "FUNCTION_END"
 BLOCK_END = "BLOCK_END"
 
 _SPACE = re.compile(r"\s*")
-_STRING = frozenset({"string"})
 
 
 class Function(NamedTuple):
@@ -106,7 +104,7 @@ class TagReader:
         self._context = context
         self._function = ""
         self._separator = "{"  # what comes before the next parameter
-        self._value: _Value
+        self._value: Value
         self._json: StreamedArguments
         self._state = self._between
 
@@ -241,10 +239,10 @@ class TagReader:
         parameter = self._grammar.read_parameter(marker[0])
         types = self._context.toolbox.types(self._function, parameter.key)
         if parameter.is_string:
-            types = _STRING
+            types = STRING
         key = self._separator + encode_string(parameter.key).decode() + ": "
         self._separator = ", "
-        self._value = _Value(
+        self._value = Value(
             self._context,
             key,
             types,
@@ -294,39 +292,3 @@ class TagReader:
         if start == len(text) or (follower and follower.lastgroup == PARTIAL):
             return at_end if final else None
         return follower is not None
-
-
-class _Value:
-    """A parameter's value: a string streams as it arrives, any other type waits for its end."""
-
-    def __init__(
-        self, context: Context, key: str, types: frozenset[str], *, is_json: bool, strips: bool
-    ) -> None:
-        self._context = context
-        self._types = types
-        self._is_json = is_json
-        self._strips = strips  # the line end before the first character
-        self._streams = types == _STRING and not is_json
-        self._held: list[str] = []
-        self._held_chars = 0
-        context.output.arguments(key + '"' if self._streams else key)
-
-    def add(self, text: str) -> None:
-        if self._strips:
-            self._strips = False
-            text = text.removeprefix("\n")
-        if self._streams:
-            self._context.output.arguments(escape(text))
-            return
-        self._held.append(text)
-        self._held_chars += len(text)
-        if self._held_chars > self._context.limits.held_chars:
-            raise LimitExceeded("held_chars", self._context.limits.held_chars)
-
-    def end(self) -> None:
-        if self._streams:
-            self._context.output.arguments('"')
-            return
-        value = "".join(self._held)
-        json = raw_json(value) if self._is_json else None
-        self._context.output.arguments(json or coerce(value, self._types))

@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from re import Match
-from typing import TypeAlias
 
 from formats.events import CallFault, NoticeCode
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 from formats.native.output import Output
-from formats.native.region import Context, Opening, Verdict
+from formats.native.region import Context, Name, Opening, Unnamed, Verdict
 from formats.native.streamed import Outcome, StreamedArguments
 from formats.toolbox import Toolbox
 
@@ -31,17 +30,6 @@ SECTION_END = "SECTION_END"
 _PLAIN_HEADER = re.compile(r"[A-Za-z0-9_.:\-\s]*")
 _SPACE = re.compile(r"\s*")
 _JSON_START = re.compile(r'[{\["]')
-
-
-class Unnamed(Enum):
-    """What a header may say instead of a name."""
-
-    BAD = "nothing usable"
-    COUNTER = "only a counter: the arguments must tell"
-    BEHIND = "the name follows the separator"
-
-
-Name: TypeAlias = str | Unnamed
 
 
 class _Ahead(Enum):

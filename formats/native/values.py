@@ -8,10 +8,52 @@ import ast
 import json
 import re
 
+from formats.codec import escape
+from formats.errors import LimitExceeded
+from formats.native.region import Context
+
+STRING = frozenset({"string"})
+
 _INTEGER = re.compile(r"[+-]?[0-9]{1,1024}")
 _BOOLEANS = {"true": "true", "1": "true", "false": "false", "0": "false"}
 # A Python literal is parsed by the compiler, whose memory grows with nesting.
 _LITERAL_CHARS = 64 * 1024
+
+
+class Value:
+    """A parameter's value: a string streams as it arrives, any other type waits for its end."""
+
+    def __init__(
+        self, context: Context, key: str, types: frozenset[str], *, is_json: bool, strips: bool
+    ) -> None:
+        self._context = context
+        self._types = types
+        self._is_json = is_json
+        self._strips = strips  # the line end before the first character
+        self._streams = types == STRING and not is_json
+        self._held: list[str] = []
+        self._held_chars = 0
+        context.output.arguments(key + '"' if self._streams else key)
+
+    def add(self, text: str) -> None:
+        if self._strips:
+            self._strips = False
+            text = text.removeprefix("\n")
+        if self._streams:
+            self._context.output.arguments(escape(text))
+            return
+        self._held.append(text)
+        self._held_chars += len(text)
+        if self._held_chars > self._context.limits.held_chars:
+            raise LimitExceeded("held_chars", self._context.limits.held_chars)
+
+    def end(self) -> None:
+        if self._streams:
+            self._context.output.arguments('"')
+            return
+        value = "".join(self._held)
+        json = raw_json(value) if self._is_json else None
+        self._context.output.arguments(json or coerce(value, self._types))
 
 
 def coerce(value: str, types: frozenset[str]) -> str:

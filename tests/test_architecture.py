@@ -1,0 +1,93 @@
+"""The invariants of ARCHITECTURE.md that a machine can check."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import formats
+from formats import DIALECTS, FORMATS, NoticeCode
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(ROOT.glob("formats/**/*.py"))
+# Clock, chance, I/O and logging have no place in the library.
+FORBIDDEN = {
+    "asyncio",
+    "io",
+    "logging",
+    "os",
+    "random",
+    "secrets",
+    "socket",
+    "threading",
+    "time",
+    "uuid",
+}
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_formats_imports_nothing_but_the_standard_library_and_msgspec(path):
+    for module in imports(path):
+        top = module.partition(".")[0]
+        assert top in {"formats", "msgspec"} or top in sys.stdlib_module_names, module
+        assert top not in FORBIDDEN, module
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_dialects_and_native_formats_do_not_import_one_another(path):
+    parts = path.relative_to(ROOT / "formats").parts
+    if len(parts) == 1:
+        return
+    others = {"anthropic", "openai", "native"} - {parts[0]}
+    for module in imports(path):
+        assert not module.startswith(tuple(f"formats.{other}" for other in others)), module
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("proxy/**/*.py")), ids=str)
+def test_proxy_imports_the_public_names_of_formats_only(path):
+    assert not [module for module in imports(path) if module.startswith("formats.")]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_modules_are_short_and_say_what_they_are(path):
+    source = path.read_text()
+    assert len(source.splitlines()) <= 330
+    if source:
+        assert ast.get_docstring(ast.parse(source)), "no docstring"
+
+
+def test_the_public_names_are_listed_in_order():
+    names = {name for name in vars(formats) if not name.startswith("_")}
+    modules = {path.stem for path in (ROOT / "formats").iterdir()}
+    assert set(formats.__all__) == names - modules
+    constants = [name for name in formats.__all__ if name.isupper()]
+    classes = [name for name in formats.__all__ if name[0].isupper() and not name.isupper()]
+    functions = [name for name in formats.__all__ if name[0].islower()]
+    assert formats.__all__ == sorted(constants) + sorted(classes) + sorted(functions)
+
+
+def test_every_notice_dialect_and_format_is_documented():
+    notices = (ROOT / "docs" / "notices.md").read_text()
+    assert re.findall(r"^\| `(\w+)`", notices, re.MULTILINE) == sorted(NoticeCode)
+    readme = (ROOT / "README.md").read_text()
+    for name in [*DIALECTS, *FORMATS]:
+        assert name.lower() in readme.lower()
+
+
+def test_the_documents_speak_of_the_project_alone():
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        assert "../shared" not in path.read_text()
