@@ -128,8 +128,8 @@ class Conversation(Struct, frozen=True):
     dialect: str = ""
     source: dict[str, Raw] = {}
     """The client's own top-level fields, for an upstream of the same dialect."""
-    unsupported: tuple[str, ...] = ()
-    """The fields and blocks that this model has no place for, named for the notices."""
+    notices: tuple[Notice, ...] = ()
+    """What parsing found that an upstream of another dialect cannot be told."""
 
     def call_ids(self) -> frozenset[str]:
         """The ids of every call in the history."""
@@ -163,6 +163,9 @@ class Target(Struct, frozen=True):
     """The upstream's name for the model; None keeps the client's."""
     native_ids: bool = False
     """Whether calls are named `functions.NAME:N`, as Kimi was trained to see them."""
+    is_anthropic: bool = True
+    """Whether an upstream of Anthropic's dialect is Anthropic itself, which refuses reasoning that
+    it did not sign, and wants the attribution line of Claude Code."""
     reasoning_field: str | None = None
     """Where the assistant's earlier reasoning goes (`reasoning_content`); None leaves it out."""
     reasoning_request: Literal["openrouter", "effort"] | None = None

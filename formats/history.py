@@ -8,6 +8,7 @@ same conversation always renders to the same bytes.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
@@ -75,25 +76,31 @@ class _Turn:
         return [self._message, Message(Role.USER, tuple(results)), *self.after]
 
 
-def numbered_ids(messages: Iterable[Message]) -> list[Message]:
-    """Ordered messages with the ids that Kimi writes itself: `functions.NAME:N`, counted up."""
+def numbered_ids(messages: Iterable[Message], shown: Callable[[str], str]) -> list[Message]:
+    """Ordered messages with the ids that Kimi writes itself: `functions.NAME:N`, counted up.
+
+    `shown` is the name of a tool as the upstream knows it.
+    """
     count = -1
 
     def native(call: ToolCall) -> str:
         nonlocal count
         count += 1
-        return f"functions.{call.name}:{count}"
+        return f"functions.{shown(call.name)}:{count}"
 
     return _renamed_ids(messages, native)
 
 
 def safe_ids(messages: Iterable[Message]) -> list[Message]:
-    """Ordered messages with ids that Anthropic accepts."""
+    """Ordered messages with ids that Anthropic accepts: of its alphabet, and each used once."""
+    uses: Counter[str] = Counter()
 
     def safe(call: ToolCall) -> str:
-        if call.id and not _UNSAFE.search(call.id):
-            return call.id
-        return f"{_UNSAFE.sub('_', call.id)}_{hashlib.sha256(call.id.encode()).hexdigest()[:8]}"
+        known = _UNSAFE.sub("_", call.id)
+        if known != call.id or not known:
+            known = f"{known}_{hashlib.sha256(call.id.encode()).hexdigest()[:8]}"
+        uses[known] += 1
+        return known if uses[known] == 1 else f"{known}_{uses[known]}"
 
     return _renamed_ids(messages, safe)
 

@@ -1,16 +1,31 @@
-"""What the two dialects' request parsers share: JSON that is refused in the client's own terms."""
+"""What parsers and renderers of both dialects share: what is refused, in the client's own terms."""
 
 import re
+from collections.abc import Sized
 from typing import TypeVar
 
 import msgspec
 
+from formats.conversation import Conversation, Target
 from formats.errors import ClientError
+from formats.events import Notice, NoticeCode
 
 _T = TypeVar("_T")
 
+BILLING = "x-anthropic-billing-header"
+"""Claude Code's first system line. It differs between conversations, and spoils other caches."""
+
 _AT = re.compile(r"(.*) - at `\$\.?(.*?)`", re.DOTALL)
 _ITEM = re.compile(r"\[(\d+|\.\.\.)\]")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+
+
+def require_utf8(body: bytes) -> None:
+    """Fields that are kept as JSON text are not looked into, so the whole body is checked once."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise ClientError(f"the body is not valid UTF-8: {error.reason}") from error
 
 
 def parse_json(decoder: "msgspec.json.Decoder[_T]", body: bytes, *, path: str = "") -> _T:
@@ -21,16 +36,63 @@ def parse_json(decoder: "msgspec.json.Decoder[_T]", body: bytes, *, path: str = 
         message, place = str(error), ""
         if found := _AT.fullmatch(message):
             message, place = found[1], _ITEM.sub(r".\1", found[2]).lstrip(".")
+        if missing := _MISSING.fullmatch(message):
+            message, place = "is required", f"{place}.{missing[1]}".lstrip(".")
         place = ".".join(part for part in (path, place) if part)
         raise ClientError(message[:1].lower() + message[1:], path=place) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise ClientError(f"the body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise ClientError("the body is nested too deeply") from error
 
 
+def require(value: _T | None, path: str) -> _T:
+    if value is None:
+        raise ClientError("is required", path=path)
+    return value
+
+
 def require_object(raw: bytes | None, *, path: str) -> bytes:
     """JSON text that must be an object."""
-    if raw is None or not raw.lstrip().startswith(b"{"):
+    raw = require(raw, path)
+    if not raw.lstrip().startswith(b"{"):
         raise ClientError("must be an object", path=path)
     return raw
+
+
+def require_schema(raw: bytes | None, *, path: str) -> bytes:
+    """JSON text of a schema; an empty one is spelled out, as upstreams insist on a type."""
+    schema = require_object(raw, path=path)
+    return schema if schema.strip(b"{} \t\r\n") else b'{"type":"object","properties":{}}'
+
+
+def check_tools(conversation: Conversation, target: Target) -> None:
+    """Refuse what the target cannot offer: too many tools, or a choice among those it has not."""
+    choice, count = conversation.tool_choice, len(conversation.tools)
+    if choice.mode == "tool" and choice.name not in {tool.name for tool in conversation.tools}:
+        raise ClientError(
+            f"the tool {choice.name!r} is not available at this model's upstream",
+            path="tool_choice.name",
+        )
+    if choice.mode == "any" and not count:
+        raise ClientError("requires a tool, but none is available", path="tool_choice")
+    if target.max_tools is not None and count > target.max_tools:
+        raise ClientError(
+            f"{count} tools > {target.max_tools} maximum for this model", path="tools"
+        )
+
+
+def fitted_max_tokens(
+    conversation: Conversation, target: Target, notices: list[Notice]
+) -> int | None:
+    """The client's limit, as far as the model allows it."""
+    asked, limit = conversation.sampling.max_tokens, target.max_tokens
+    if asked is None or limit is None or asked <= limit:
+        return asked
+    notices.append(Notice(NoticeCode.LIMIT_CLAMPED, f"max_tokens {asked} → {limit}"))
+    return limit
+
+
+def check_messages(messages: Sized) -> None:
+    if not messages:
+        raise ClientError("no message has any content", path="messages")

@@ -1,16 +1,16 @@
 """Conversation → Anthropic Messages request; the inverse of `formats.anthropic.request`.
 
-A request that came in this dialect goes on as the client wrote it: every field, header pair and
-cache mark. Only what Anthropic would refuse is taken out of its history: blank text, and reasoning
-without a signature of Anthropic's own.
+A request that came in this dialect goes on as the client wrote it: every field and cache mark. Only
+what the upstream would refuse is taken out of its history: blank text, and reasoning without a
+signature of Anthropic's own.
 """
 
 from collections.abc import Iterable
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from formats.codec import raw_string
+from formats.codec import ABSENT, given, raw_string
 from formats.conversation import (
     Conversation,
     Document,
@@ -28,24 +28,21 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import ordered, safe_ids
+from formats.request import BILLING, check_messages, check_tools, fitted_max_tokens
 
 # Anthropic's signatures have hundreds of characters; shorter ones were made up on the way.
 _SIGNATURE_CHARS = 100
 # `max_tokens` is required here and optional for an OpenAI client.
 _DEFAULT_MAX_TOKENS = 8192
+_MIN_BUDGET = 1024
+_UNSIGNED = "no signature of Anthropic's"
 
 _encode = msgspec.json.encode
 
 
-class _Block(Struct):
-    type: str = ""
-    text: str = ""
-    signature: str | None = None
-
-
-_objects = msgspec.json.Decoder(list[dict[str, Raw]])
-_blocks = msgspec.json.Decoder(list[Raw])
-_block = msgspec.json.Decoder(_Block)
+_objects = msgspec.json.Decoder(list[Raw])
+_message = msgspec.json.Decoder(dict[str, Raw])
+_contents = msgspec.json.Decoder(str | list[Raw] | None)
 
 
 def render(conversation: Conversation, target: Target, *, stream: bool = True) -> Rendered:
@@ -53,63 +50,102 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
     notices: list[Notice] = []
     if conversation.dialect == "anthropic":
         fields: dict[str, object] = dict(conversation.source)
-        fields["messages"] = _scrubbed(conversation.source["messages"], notices)
+        scrub = _Scrub(target, notices)
+        fields["messages"] = scrub.messages(conversation.source["messages"])
+        if "system" in fields:
+            fields["system"] = scrub.content(conversation.source["system"])
+        max_tokens = fitted_max_tokens(conversation, target, notices)
+        if max_tokens != conversation.sampling.max_tokens:
+            fields["max_tokens"] = max_tokens
     else:
-        fields = _fields(conversation, notices)
-        notices += [Notice(NoticeCode.FIELD_DROPPED, name) for name in conversation.unsupported]
+        check_tools(conversation, target)
+        fields = _fields(conversation, target, notices)
+        notices += conversation.notices
+    check_messages(fields["messages"])  # type: ignore[arg-type]
     fields["model"] = target.model or conversation.model
     fields["stream"] = stream
     return Rendered(_encode(fields), tuple(notices))
 
 
-def _scrubbed(messages: Raw, notices: list[Notice]) -> object:
-    """The client's messages without the blocks that Anthropic refuses."""
-    changed = False
-    out: list[dict[str, object]] = []
-    for message in _objects.decode(messages):
-        content = bytes(message.get("content", b""))
-        kept: list[Raw] | None = None
-        if content.startswith(b"["):
-            blocks = _blocks.decode(content)
-            kept = [block for block in blocks if _is_welcome(_block.decode(block), notices)]
-            if len(kept) == len(blocks):
-                kept = None
-        if kept is None:
-            out.append(dict(message))
-            continue
-        changed = True
-        if kept:
-            out.append(message | {"content": kept})
-    return out if changed else messages
+class _Scrub:
+    """Takes out of a client's own blocks what the target refuses, and leaves the rest verbatim."""
+
+    def __init__(self, target: Target, notices: list[Notice]) -> None:
+        self._target = target
+        self._notices = notices
+
+    def messages(self, messages: Raw) -> list[object]:
+        out: list[object] = []
+        for raw in _objects.decode(messages):
+            message = _message.decode(raw)
+            before = message.get("content", ABSENT)
+            after = self.content(before)
+            if after is before:
+                out.append(raw)
+            elif after:
+                out.append(message | {"content": after})
+        return out
+
+    def content(self, content: Raw) -> object:
+        """The content itself, what is left of its blocks, or nothing."""
+        value = _contents.decode(given(content) or b"null")
+        if isinstance(value, str):
+            if value.strip():
+                return content
+            self._notices.append(Notice(NoticeCode.BLANK_TEXT_DROPPED))
+            return None
+        kept = [block for raw in value or () if (block := self._block(raw)) is not None]
+        same = value is not None and len(kept) == len(value) and all(map(_is, kept, value))
+        return content if same else kept
+
+    def _block(self, raw: Raw) -> object | None:
+        block = _message.decode(raw)
+        match _string(block, "type"):
+            case "thinking" if self._target.is_anthropic and not _is_genuine(
+                _string(block, "signature")
+            ):
+                self._notices.append(Notice(NoticeCode.REASONING_DROPPED, _UNSIGNED))
+                return None
+            case "text" if not _string(block, "text").strip():
+                self._notices.append(Notice(NoticeCode.BLANK_TEXT_DROPPED))
+                return None
+            case "text" if not self._target.is_anthropic:
+                return None if _string(block, "text").startswith(BILLING) else raw
+            case "tool_result" if given(before := block.get("content", ABSENT)):
+                after = self.content(before)
+                if after is not before:
+                    return block | {"content": after or []}
+        return raw
 
 
-def _is_welcome(block: _Block, notices: list[Notice]) -> bool:
-    if block.type == "thinking" and not _is_genuine(block.signature):
-        notices.append(Notice(NoticeCode.REASONING_DROPPED, "no signature of Anthropic's"))
-        return False
-    if block.type == "text" and not block.text.strip():
-        notices.append(Notice(NoticeCode.BLANK_TEXT_DROPPED))
-        return False
-    return True
+def _string(block: dict[str, Raw], name: str) -> str:
+    raw = bytes(block.get(name, b""))
+    return str(msgspec.json.decode(raw)) if raw.startswith(b'"') else ""
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
 
 
 def _is_genuine(signature: str | None) -> bool:
     return signature is not None and len(signature) >= _SIGNATURE_CHARS
 
 
-def _fields(conversation: Conversation, notices: list[Notice]) -> dict[str, object]:
+def _fields(conversation: Conversation, target: Target, notices: list[Notice]) -> dict[str, object]:
     sampling = conversation.sampling
+    max_tokens = fitted_max_tokens(conversation, target, notices) or _DEFAULT_MAX_TOKENS
     fields: dict[str, object] = {
-        "max_tokens": sampling.max_tokens or _DEFAULT_MAX_TOKENS,
+        "max_tokens": max_tokens,
         "messages": _render_messages(conversation.messages, notices),
     }
-    if conversation.system:
-        fields["system"] = [{"type": "text", "text": part.text} for part in conversation.system]
+    if system := [text.text for text in conversation.system if text.text.strip()]:
+        fields["system"] = [{"type": "text", "text": text} for text in system]
     if conversation.tools:
         fields["tools"] = [
             {"name": tool.name}
             | ({"description": tool.description} if tool.description else {})
             | {"input_schema": Raw(tool.schema)}
+            | ({"strict": True} if tool.strict else {})
             for tool in conversation.tools
         ]
         fields["tool_choice"] = _tool_choice(conversation)
@@ -122,7 +158,7 @@ def _fields(conversation: Conversation, notices: list[Notice]) -> dict[str, obje
         "top_k": sampling.top_k,
         "stop_sequences": sampling.stop or None,
         "metadata": {"user_id": sampling.user} if sampling.user else None,
-        "thinking": _thinking(conversation),
+        "thinking": _thinking(conversation, max_tokens, notices),
         "output_config": _output_config(conversation),
     }
     return fields | {name: value for name, value in optional.items() if value is not None}
@@ -138,19 +174,26 @@ def _tool_choice(conversation: Conversation) -> dict[str, object]:
     return fields
 
 
-def _thinking(conversation: Conversation) -> dict[str, object] | None:
-    match conversation.reasoning.enabled, conversation.reasoning.budget:
-        case False, _:
-            return {"type": "disabled"}
-        case _, int(budget):
-            return {"type": "enabled", "budget_tokens": budget}
-    return None
+def _thinking(
+    conversation: Conversation, max_tokens: int, notices: list[Notice]
+) -> dict[str, object] | None:
+    mode = conversation.reasoning
+    if mode.enabled is False or mode.effort == "none":
+        return {"type": "disabled"}
+    if mode.budget is None:
+        return None
+    # The budget is a part of `max_tokens`, and has a minimum.
+    if max_tokens <= _MIN_BUDGET:
+        notices.append(Notice(NoticeCode.FIELD_DROPPED, "reasoning"))
+        return None
+    return {"type": "enabled", "budget_tokens": min(mode.budget, max_tokens - 1)}
 
 
 def _output_config(conversation: Conversation) -> dict[str, object] | None:
     config: dict[str, object] = {}
-    if conversation.reasoning.effort:
-        config["effort"] = conversation.reasoning.effort
+    effort = conversation.reasoning.effort
+    if effort and effort != "none":
+        config["effort"] = "low" if effort == "minimal" else effort
     if conversation.output_schema:
         config["format"] = {"type": "json_schema", "schema": Raw(conversation.output_schema)}
     return config or None
@@ -191,7 +234,7 @@ def _render_part(part: Part, notices: list[Notice]) -> dict[str, object] | None:
         case Reasoning(text=text, signature=signature) if _is_genuine(signature):
             return {"type": "thinking", "thinking": raw_string(text), "signature": signature}
         case Reasoning():
-            notices.append(Notice(NoticeCode.REASONING_DROPPED, "no signature of Anthropic's"))
+            notices.append(Notice(NoticeCode.REASONING_DROPPED, _UNSIGNED))
             return None
         case RedactedReasoning(data=data):
             return {"type": "redacted_thinking", "data": data}

@@ -1,41 +1,60 @@
 """The request of Anthropic Messages: every field that means something to another upstream."""
 
-from typing import Any
-
 from msgspec import Raw, Struct
 
 from formats.codec import ABSENT
 
 
+class TextBlock(Struct):
+    text: str
+
+
+class ThinkingBlock(Struct):
+    thinking: str | None = None
+    signature: str | None = None
+
+
+class RedactedBlock(Struct):
+    data: str
+
+
+class ToolUseBlock(Struct):
+    id: str
+    name: str
+    input: Raw = ABSENT
+
+
+class ToolResultBlock(Struct):
+    tool_use_id: str
+    content: Raw = ABSENT
+    is_error: bool | None = None
+
+
 class Source(Struct):
-    type: str = ""
+    type: str
     media_type: str | None = None
     data: str | None = None
     url: str | None = None
-    content: Any = None
-
-
-class WireBlock(Struct):
-    type: str
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    data: str | None = None
-    id: str | None = None
-    name: str | None = None
-    input: Raw = ABSENT
-    tool_use_id: str | None = None
     content: Raw = ABSENT
-    is_error: bool | None = None
-    source: Source | None = None
+
+
+class MediaBlock(Struct):
+    source: Source
     title: str | None = None
-    tool_name: str | None = None
-    cache_control: Raw = ABSENT
+
+
+class SearchResultBlock(Struct):
+    content: list[TextBlock]
+    title: str | None = None
+
+
+class ReferenceBlock(Struct):
+    tool_name: str
 
 
 class WireMessage(Struct):
     role: str
-    content: str | list[WireBlock] | None = None
+    content: Raw = ABSENT
 
 
 class WireTool(Struct):
@@ -45,7 +64,6 @@ class WireTool(Struct):
     input_schema: Raw = ABSENT
     strict: bool | None = None
     defer_loading: bool | None = None
-    cache_control: Raw = ABSENT
 
 
 class WireToolChoice(Struct):
@@ -61,6 +79,7 @@ class Metadata(Struct):
 class Thinking(Struct):
     type: str
     budget_tokens: int | None = None
+    display: str | None = None
 
 
 class OutputFormat(Struct):
@@ -76,7 +95,7 @@ class OutputConfig(Struct):
 class WireRequest(Struct):
     model: str
     messages: list[WireMessage]
-    system: str | list[WireBlock] | None = None
+    system: Raw = ABSENT
     tools: list[WireTool] | None = None
     tool_choice: WireToolChoice | None = None
     max_tokens: int | None = None

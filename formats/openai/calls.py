@@ -23,7 +23,7 @@ from formats.events import (
     ToolCallFailed,
     ToolCallStart,
 )
-from formats.openai.wire import Function, ToolCallEntry
+from formats.openai.chunks import Function, ToolCallEntry
 
 _FAULT = {
     Status.OPEN: CallFault.TRUNCATED,

@@ -30,7 +30,7 @@ from formats.events import (
     TextDelta,
 )
 from formats.openai.calls import Calls
-from formats.openai.wire import Choice, Chunk, Delta, ErrorBody, ToolCallEntry
+from formats.openai.chunks import Choice, Chunk, Delta, ErrorBody, ToolCallEntry
 from formats.sse import EventDecoder
 
 STOP_REASONS: dict[str, StopReason] = {
@@ -164,6 +164,8 @@ class OpenAIDecoder:
         if text:
             self._add(ReasoningDelta(text))
         for detail in details:
+            if not detail.is_anthropic():
+                continue  # another vendor's seal; Anthropic would refuse it when it is replayed
             if detail.signature:
                 self._add(ReasoningSignature(detail.signature))
             if detail.data:

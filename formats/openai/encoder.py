@@ -112,7 +112,7 @@ class OpenAIEncoder:
     def _detail(self, kind: bytes, field: bytes, value: str) -> bytes:
         self._details += 1
         return self._delta(
-            b'{"reasoning_details":[{"index":%d,"type":"%b","%b":%b}]}'
+            b'{"reasoning_details":[{"index":%d,"type":"%b","format":"anthropic-claude-v1","%b":%b}]}'
             % (self._details, kind, field, encode_string(value))
         )
 

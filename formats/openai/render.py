@@ -18,6 +18,8 @@ from formats.conversation import (
     Message,
     Part,
     Reasoning,
+    ReasoningMode,
+    RedactedReasoning,
     Rendered,
     Role,
     Target,
@@ -26,16 +28,18 @@ from formats.conversation import (
     ToolCall,
     ToolResult,
 )
-from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.history import Names, numbered_ids, ordered
+from formats.request import BILLING, check_messages, check_tools, fitted_max_tokens
 
-# Claude Code's first system line differs between conversations, and would spoil every cache.
-_BILLING = "x-anthropic-billing-header"
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _REASONING_PLACEHOLDER = "(no reasoning was recorded)"
-_EMPTY_SCHEMAS = frozenset({b"{}", b"{ }"})
-_NO_ARGUMENTS = Raw(b'{"type":"object","properties":{}}')
+# Of a request in the client's own dialect: what is always set, and what is made anew if need be.
+_OURS = frozenset({"model", "stream", "stream_options"})
+_MADE = frozenset(
+    {"messages", "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"}
+)
+_FORMAT = "anthropic-claude-v1"
 
 _encode = msgspec.json.encode
 
@@ -54,51 +58,49 @@ class _Renderer:
 
     def render(self, *, stream: bool) -> Rendered:
         conversation = self._conversation
-        fields: dict[str, object] = {
-            "model": self._target.model or conversation.model,
-            "messages": self._messages(),
-        }
-        fields |= self._tools() | self._sampling() | self._reasoning()
-        if conversation.output_schema:
-            schema = {"name": "answer", "schema": Raw(conversation.output_schema), "strict": True}
-            fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+        check_tools(conversation, self._target)
+        messages = self._messages()
+        check_messages(messages)
+        made: dict[str, object] = {"messages": messages, **self._tools()}
+        max_tokens = fitted_max_tokens(conversation, self._target, self._notices)
         if conversation.dialect == "openai":
-            fields |= {name: conversation.source[name] for name in self._forwarded()}
+            made = self._same_dialect(made, max_tokens)
         else:
-            self._drop(NoticeCode.FIELD_DROPPED, *conversation.unsupported)
-        fields["stream"] = stream
+            made |= self._sampling(max_tokens) | self._reasoning()
+            self._notices += conversation.notices
+        fields = {"model": self._target.model or conversation.model, **made, "stream": stream}
         if stream:
             fields["stream_options"] = {"include_usage": True}
         return Rendered(_encode(fields), tuple(self._notices), self._names.aliases)
 
-    def _forwarded(self) -> Iterator[str]:
-        for name in self._conversation.unsupported:
-            if name in self._conversation.source:
-                yield name
-            else:
-                self._drop(NoticeCode.FIELD_DROPPED, name)
+    def _same_dialect(self, made: dict[str, object], max_tokens: int | None) -> dict[str, object]:
+        """The client's own fields; its messages and tools too, where nothing had to be changed."""
+        source = self._conversation.source
+        fields: dict[str, object] = {k: v for k, v in source.items() if k not in _OURS}
+        if max_tokens != self._conversation.sampling.max_tokens:
+            for name in ("max_tokens", "max_completion_tokens"):
+                if name in fields:
+                    fields[name] = max_tokens
+        found = self._conversation.notices
+        changed = [*self._notices, *(n for n in found if n.code is NoticeCode.HISTORY_SANITISED)]
+        if changed or self._target.native_ids or self._target.reasoning_field:
+            self._notices += [notice for notice in found if notice.detail not in source]
+            fields = made | {k: v for k, v in fields.items() if k not in _MADE}
+        return fields
 
     def _drop(self, code: NoticeCode, *details: str) -> None:
         self._notices += [Notice(code, detail) for detail in details]
+
+    def _drop_once(self, code: NoticeCode, detail: str) -> None:
+        if Notice(code, detail) not in self._notices:
+            self._drop(code, detail)
 
     def _tools(self) -> dict[str, object]:
         conversation = self._conversation
         choice = conversation.tool_choice
         self._drop(NoticeCode.SERVER_TOOL_DROPPED, *(t.type for t in conversation.server_tools))
-        if choice.mode == "tool" and choice.name not in {tool.name for tool in conversation.tools}:
-            raise ClientError(
-                f"the tool {choice.name!r} is not available at this model's upstream",
-                path="tool_choice.name",
-            )
         if not conversation.tools:
-            if choice.mode == "any":
-                raise ClientError("requires a tool, but none is available", path="tool_choice")
             return {}
-        limit = self._target.max_tools
-        if limit is not None and len(conversation.tools) > limit:
-            raise ClientError(
-                f"{len(conversation.tools)} tools > {limit} maximum for this model", path="tools"
-            )
         fields: dict[str, object] = {"tools": [self._tool(tool) for tool in conversation.tools]}
         if choice.mode == "tool":
             function = {"name": self._names.short(choice.name or "")}
@@ -113,18 +115,18 @@ class _Renderer:
         function: dict[str, object] = {"name": self._names.short(tool.name)}
         if tool.description:
             function["description"] = raw_string(tool.description)
-        empty = tool.schema in _EMPTY_SCHEMAS
-        function["parameters"] = _NO_ARGUMENTS if empty else Raw(tool.schema)
+        function["parameters"] = Raw(tool.schema)
         if tool.strict is not None:
             function["strict"] = tool.strict
         return {"type": "function", "function": function}
 
-    def _sampling(self) -> dict[str, object]:
-        sampling = self._conversation.sampling
-        max_tokens, limit = sampling.max_tokens, self._target.max_tokens
-        if limit is not None and max_tokens is not None and max_tokens > limit:
-            self._drop(NoticeCode.LIMIT_CLAMPED, f"max_tokens {max_tokens} → {limit}")
-            max_tokens = limit
+    def _sampling(self, max_tokens: int | None) -> dict[str, object]:
+        conversation = self._conversation
+        sampling = conversation.sampling
+        schema = None
+        if conversation.output_schema:
+            answer = {"name": "answer", "schema": Raw(conversation.output_schema), "strict": True}
+            schema = {"type": "json_schema", "json_schema": answer}
         fields = {
             "max_tokens": max_tokens,
             "temperature": sampling.temperature,
@@ -132,6 +134,7 @@ class _Renderer:
             "top_k": sampling.top_k,
             "stop": list(sampling.stop) or None,
             "user": sampling.user,
+            "response_format": schema,
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -146,16 +149,16 @@ class _Renderer:
                 if mode.budget:
                     return {"reasoning": {"max_tokens": mode.budget}}
                 return {"reasoning": {"enabled": True}} if mode.enabled else {}
-            case "effort":
-                return {"reasoning_effort": mode.effort} if mode.effort else {}
-        if mode.enabled or mode.effort:
+            case "effort" if mode.effort and mode.enabled is not False:
+                return {"reasoning_effort": mode.effort}
+        if mode != ReasoningMode():
             self._drop(NoticeCode.FIELD_DROPPED, "thinking")
         return {}
 
     def _messages(self) -> list[dict[str, object]]:
         messages = ordered(self._conversation.messages, self._notices)
         if self._target.native_ids:
-            messages = numbered_ids(messages)
+            messages = numbered_ids(messages, self._names.short)
         out: list[dict[str, object]] = []
         if system := "\n\n".join(filter(None, map(_without_billing, self._conversation.system))):
             out.append({"role": "system", "content": raw_string(system)})
@@ -167,9 +170,10 @@ class _Renderer:
         return out
 
     def _assistant(self, message: Message) -> Iterator[dict[str, object]]:
-        text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
+        texts = [part.text for part in message.parts if isinstance(part, Text)]
+        text = "\n\n".join(text for text in texts if text.strip())
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
-        if not (text.strip() or calls):
+        if not (text or calls):
             if message.parts:
                 self._drop(NoticeCode.REASONING_DROPPED, f"{message.path} has nothing else")
             return
@@ -191,14 +195,20 @@ class _Renderer:
 
     def _replayed(self, message: Message, has_calls: bool) -> dict[str, object]:
         """Earlier reasoning, where the upstream wants it back; beside calls it insists."""
-        reasoning = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
         field = self._target.reasoning_field
+        parts = [p for p in message.parts if isinstance(p, Reasoning | RedactedReasoning)]
         if field is None:
+            if parts:
+                self._drop_once(NoticeCode.REASONING_DROPPED, "the upstream does not take it back")
             return {}
+        reasoning = "".join(part.text for part in parts if isinstance(part, Reasoning))
         if not reasoning and has_calls:
             self._drop(NoticeCode.REASONING_PLACEHOLDER, message.path)
             reasoning = _REASONING_PLACEHOLDER
-        return {field: raw_string(reasoning)} if reasoning else {}
+        fields: dict[str, object] = {field: raw_string(reasoning)} if reasoning else {}
+        if field == "reasoning" and (details := [*_details(parts)]):
+            fields["reasoning_details"] = details
+        return fields
 
     def _user(self, message: Message) -> Iterator[dict[str, object]]:
         attached: list[Part] = []
@@ -214,6 +224,7 @@ class _Renderer:
         text = "\n\n".join(str(item["text"]) for item in content if "text" in item)
         if message.role is Role.SYSTEM:
             text = f"<system-reminder>\n{text}\n</system-reminder>"
+            content = [{"type": "text", "text": text}, *(c for c in content if "text" not in c)]
         if all(item["type"] == "text" for item in content):
             yield {"role": "user", "content": raw_string(text)}
         else:
@@ -255,8 +266,19 @@ class _Renderer:
                     yield {"type": "text", "text": f"[{kind} omitted: this model cannot read it]"}
 
 
+def _details(parts: Iterable[Reasoning | RedactedReasoning]) -> Iterator[dict[str, object]]:
+    """Sealed reasoning in OpenRouter's form."""
+    for part in parts:
+        match part:
+            case RedactedReasoning(data=data):
+                yield {"type": "reasoning.encrypted", "format": _FORMAT, "data": data}
+            case Reasoning(text=text, signature=str(signature)):
+                detail: dict[str, object] = {"type": "reasoning.text", "format": _FORMAT}
+                yield detail | {"text": raw_string(text), "signature": signature}
+
+
 def _without_billing(part: Text) -> str:
-    if _BILLING not in part.text:
+    if BILLING not in part.text:
         return part.text
     lines = part.text.split("\n")
-    return "\n".join(line for line in lines if not line.startswith(_BILLING)).strip("\n")
+    return "\n".join(line for line in lines if not line.startswith(BILLING)).strip("\n")

@@ -1,104 +1,102 @@
-"""The chunks of Chat Completions as upstreams send them: every field may be absent or null."""
+"""The request of Chat Completions, with the shapes that clients of other dialects mix into it."""
 
 from msgspec import Raw, Struct
 
-from formats.events import Usage
+from formats.codec import ABSENT
+from formats.openai.chunks import ReasoningDetail
 
 
-class Function(Struct):
-    name: str | None = None
-    arguments: str | dict[str, Raw] | list[Raw] | None = None
+class WireUrl(Struct):
+    url: str
 
 
-class ToolCallEntry(Struct):
-    index: int | None = None
-    id: str | int | None = None
-    function: Function | None = None
+class WireFile(Struct):
+    file_data: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
 
 
-class ReasoningDetail(Struct):
-    """OpenRouter's structured reasoning."""
-
-    type: str | None = None
+class WirePart(Struct):
+    type: str
     text: str | None = None
-    summary: str | None = None
-    signature: str | None = None
-    data: str | None = None
-
-
-class ContentPart(Struct):
-    type: str | None = None
-    text: str | None = None
-
-
-class Delta(Struct):
-    content: str | list[ContentPart] | None = None
     refusal: str | None = None
+    image_url: WireUrl | str | None = None
+    file: WireFile | None = None
+
+
+class WireFunction(Struct):
+    name: str | None = None
+    description: str | None = None
+    parameters: Raw = ABSENT
+    strict: bool | None = None
+    arguments: str | dict[str, Raw] | None = None
+
+
+class WireCall(Struct):
+    id: str | None = None
+    function: WireFunction | None = None
+
+
+class WireMessage(Struct):
+    role: str
+    content: str | list[WirePart] | None = None
+    refusal: str | None = None
+    tool_calls: list[WireCall] | None = None
+    function_call: WireFunction | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
     reasoning_details: list[ReasoningDetail] | None = None
-    tool_calls: list[ToolCallEntry] | None = None
-    function_call: Function | None = None
 
 
-class TokenDetails(Struct):
-    cached_tokens: float | None = None
-    cache_write_tokens: float | None = None
-
-
-class WireUsage(Struct):
-    prompt_tokens: float | None = None
-    completion_tokens: float | None = None
-    prompt_tokens_details: TokenDetails | None = None
-    cached_tokens: float | None = None
-    """Moonshot's place for it."""
-    prompt_cache_hit_tokens: float | None = None
-    """DeepSeek's place for it."""
-
-    def counts(self) -> Usage:
-        """As events have them: `prompt_tokens` includes what the cache served, `input` does not."""
-        details = self.prompt_tokens_details or TokenDetails()
-        cached = details.cached_tokens
-        for elsewhere in (self.cached_tokens, self.prompt_cache_hit_tokens):
-            cached = elsewhere if cached is None else cached
-        read, written = _count(cached), _count(details.cache_write_tokens)
-        total = _count(self.prompt_tokens)
-        return Usage(
-            input=None if total is None else max(total - (read or 0) - (written or 0), 0),
-            output=_count(self.completion_tokens),
-            cache_read=read,
-            cache_creation=written,
-        )
-
-
-class ErrorBody(Struct):
-    message: str | None = None
+class WireTool(WireFunction):
     type: str | None = None
-    code: str | int | None = None
+    function: WireFunction | None = None
+    input_schema: Raw = ABSENT
 
 
-class Choice(Struct):
-    index: int | None = None
-    delta: Delta | None = None
-    message: Delta | None = None
-    finish_reason: str | None = None
-    native_finish_reason: str | None = None
-    usage: WireUsage | None = None
-    error: ErrorBody | str | None = None
+class WireToolChoice(Struct):
+    type: str | None = None
+    name: str | None = None
+    function: WireFunction | None = None
 
 
-class Chunk(Struct):
-    id: str | int | None = None
-    object: str | None = None
-    model: str | None = None
-    provider: str | None = None
-    """Who served it, where OpenRouter tells."""
-    choices: list[Choice] | None = None
-    usage: WireUsage | None = None
-    error: ErrorBody | str | None = None
-    message: str | None = None
-    code: str | int | None = None
+class StreamOptions(Struct):
+    include_usage: bool | None = None
 
 
-def _count(tokens: float | None) -> int | None:
-    return None if tokens is None or tokens < 0 else int(tokens)
+class JsonSchema(Struct):
+    schema: Raw = ABSENT
+
+
+class ResponseFormat(Struct):
+    type: str
+    json_schema: JsonSchema | None = None
+
+
+class WireReasoning(Struct):
+    enabled: bool | None = None
+    effort: str | None = None
+    max_tokens: int | None = None
+
+
+class WireRequest(Struct):
+    model: str
+    messages: list[WireMessage]
+    tools: list[WireTool] | None = None
+    functions: list[WireFunction] | None = None
+    tool_choice: str | WireToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop: str | list[str] | None = None
+    user: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    response_format: ResponseFormat | None = None
+    reasoning_effort: str | None = None
+    reasoning: WireReasoning | None = None

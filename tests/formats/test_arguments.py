@@ -56,7 +56,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("text,expected", CASES.items())
+@pytest.mark.parametrize(("text", "expected"), CASES.items())
 def test_cases(text, expected):
     for parts in cuts(text):
         assert read(parts) == expected

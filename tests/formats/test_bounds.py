@@ -46,7 +46,8 @@ OPENINGS = {
     "coder value": "<tool_call>\n<function=f>\n<parameter=a>\n",
     "coder function": "<tool_call>\n<function=f>\n",
     "deepseek string": DEEPSEEK_CALL + '{"a": "',
-    "dsml value": '<｜DSML｜tool_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="true">',
+    "dsml value": '<｜DSML｜tool_calls><｜DSML｜invoke name="f">'
+    '<｜DSML｜parameter name="a" string="true">',
     "draft": "<think>" + KIMI_CALL,
 }
 

@@ -179,8 +179,11 @@ def test_an_openai_stream_that_failed_has_no_done():
     body = encoded(START, MessageFailed(FailureKind.RATE_LIMIT, "slow down"), client="openai")
     assert b"[DONE]" not in body
     assert payloads(body)[-1][1]["error"] == {
-        "message": "slow down", "type": "rate_limit_error", "param": None, "code": "rate_limit_error",
-    }  # fmt: skip
+        "message": "slow down",
+        "type": "rate_limit_error",
+        "param": None,
+        "code": "rate_limit_error",
+    }
 
 
 def test_ids_are_unique_in_the_whole_session():

@@ -11,21 +11,14 @@ from hypothesis import strategies as st
 from formats import (
     DIALECTS,
     FORMATS,
-    CallFault,
     Event,
-    Limits,
     MessageEnd,
     MessageFailed,
     MessageStart,
-    ReasoningDelta,
     State,
     StopReason,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallFailed,
-    ToolCallStart,
     Toolbox,
+    ToolCallEnd,
     Usage,
     build_pipeline,
     collect,
@@ -35,7 +28,7 @@ from formats import (
 from formats.conversation import Tool
 from tests.formats.strategies import arguments, messages, names, pieces, prose
 from tests.formats.test_native_vectors import IN_TEXT
-from tests.formats.wire import IDENTITY, OPTIONS, byte_cuts, chunk, decode, stream, text_from
+from tests.formats.wire import IDENTITY, OPTIONS, byte_cuts, decode, stream, text_from
 
 NATIVE = [name for name, native in FORMATS.items() if native]
 

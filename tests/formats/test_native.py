@@ -49,14 +49,14 @@ def test_a_section_that_goes_on_in_the_other_channel_is_one_section():
 
 
 def test_arguments_stream_while_they_arrive():
-    head, tail = KIMI.split("1}")
+    head = KIMI.partition("1}")[0]
     events = decode(stream({"content": head}, finish=None, done=False), format_name="kimi")
     assert [type(event).__name__ for event in events[1:-1]] == [
         "Notice", "ToolCallStart", "ToolCallDelta",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("native,format_name", [(KIMI, "kimi"), (HERMES, "qwen")])
+@pytest.mark.parametrize(("native", "format_name"), [(KIMI, "kimi"), (HERMES, "qwen")])
 def test_p1_structured_calls_win_over_a_copy_in_the_text(native, format_name):
     structured = calls(entry(0, "s1", "f", '{"x":1}'))
     for deltas in (
@@ -181,7 +181,7 @@ COERCIONS = {
 }
 
 
-@pytest.mark.parametrize("case,expected", COERCIONS.items())
+@pytest.mark.parametrize(("case", "expected"), COERCIONS.items())
 def test_values_are_read_as_the_schema_says(case, expected):
     value, types = case
     assert coerce(value, frozenset(types.split())) == expected
@@ -198,7 +198,7 @@ SCHEMAS = {
 }
 
 
-@pytest.mark.parametrize("schema,types", SCHEMAS.items())
+@pytest.mark.parametrize(("schema", "types"), SCHEMAS.items())
 def test_types_are_the_union_of_what_the_schema_says(schema, types):
     tool = Tool("f", None, f'{{"properties": {{"x": {schema}}}}}'.encode())
     assert Toolbox([tool]).types("f", "x") == types

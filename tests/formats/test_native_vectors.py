@@ -18,8 +18,8 @@ from formats import (
     merge_deltas,
 )
 from formats.conversation import Reasoning, Text, ToolCall
-from tests.formats.wire import OPTIONS, cuts, decode, relay, stream, text_from, toolbox
 from tests.formats.views import view
+from tests.formats.wire import OPTIONS, cuts, decode, relay, stream, text_from, toolbox
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "native"
 

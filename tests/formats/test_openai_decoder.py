@@ -240,7 +240,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("arguments,fault", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("arguments", "fault"), BROKEN.values(), ids=BROKEN)
 def test_arguments_that_are_not_json_fail_the_message(arguments, fault):
     reply = reply_from(stream(calls(entry(0, "a", "f", arguments)), finish="tool_calls"))
     assert reply.faults == [fault]
@@ -270,7 +270,7 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("finish,reason", REASONS.items())
+@pytest.mark.parametrize(("finish", "reason"), REASONS.items())
 def test_d4_stop_reasons_follow_from_what_was_delivered(finish, reason):
     assert reply_from(stream({"content": "hi"}, finish=finish)).stop_reason is reason
 
@@ -315,7 +315,7 @@ def test_p9_an_answer_that_did_not_succeed_is_a_failure(body):
 
 
 @pytest.mark.parametrize(
-    "error,kind",
+    ("error", "kind"),
     [
         ({"code": 429}, FailureKind.RATE_LIMIT),
         ({"code": "429"}, FailureKind.RATE_LIMIT),
@@ -400,7 +400,7 @@ USAGE = {
 }
 
 
-@pytest.mark.parametrize("given,counts", USAGE.values(), ids=USAGE)
+@pytest.mark.parametrize(("given", "counts"), USAGE.values(), ids=USAGE)
 def test_usage_is_split_and_unknown_stays_unknown(given, counts):
     body = chunk({"content": "x"}) + chunk({}, "stop") + data({"choices": [], "usage": given})
     end = decode(body)[-1]

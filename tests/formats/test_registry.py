@@ -32,12 +32,12 @@ FURTHER = {
 }
 
 
-@pytest.mark.parametrize("model,format_name", SEED.items())
+@pytest.mark.parametrize(("model", "format_name"), SEED.items())
 def test_the_twelve_cases_of_the_seed_hold(model, format_name):
     assert detect_format(model).format == format_name
 
 
-@pytest.mark.parametrize("model,format_name", FURTHER.items())
+@pytest.mark.parametrize(("model", "format_name"), FURTHER.items())
 def test_vendors_come_before_words_and_k2_is_a_word(model, format_name):
     assert detect_format(model).format == format_name
 

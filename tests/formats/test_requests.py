@@ -1,5 +1,6 @@
 """Requests from one dialect to the other, each test named for what it keeps from breaking."""
 
+import itertools
 import json
 
 import pytest
@@ -124,7 +125,7 @@ def test_p16_two_turns_share_their_prefix_byte_for_byte():
     third = {**second, "messages": [*second["messages"], assistant(use("x2")), user(result("x2"))]}
     for target in (Target(), KIMI):
         bodies = [rendered(request, target=target).body for request in (first, second, third)]
-        for shorter, longer in zip(bodies, bodies[1:], strict=False):
+        for shorter, longer in itertools.pairwise(bodies):
             end = shorter.index(b'],"tools"')
             assert longer[:end] == shorter[:end]
             assert shorter[end:] in longer
@@ -345,7 +346,7 @@ def test_p5_a_message_of_nothing_but_minted_reasoning_is_left_out():
 
 
 @pytest.mark.parametrize(
-    "given,asked",
+    ("given", "asked"),
     [
         ({"thinking": {"type": "adaptive"}}, {"enabled": True}),
         ({"thinking": {"type": "enabled", "budget_tokens": 99}}, {"max_tokens": 99}),
@@ -363,7 +364,7 @@ def test_thinking_is_asked_for_in_the_upstreams_own_way(given, asked):
 
 
 @pytest.mark.parametrize(
-    "choice,made",
+    ("choice", "made"),
     [
         ({"type": "auto"}, {}),
         ({"type": "any"}, {"tool_choice": "required"}),
@@ -545,8 +546,8 @@ def test_a_schema_for_the_answer_is_carried():
 
 MALFORMED = {
     "messages": {"model": "m", "messages": []},
-    "missing required field `messages`": {"model": "m"},
-    "missing required field `model`": {"messages": [{"role": "user", "content": "x"}]},
+    "messages: is required": {"model": "m"},
+    "model: is required": {"messages": [{"role": "user", "content": "x"}]},
     "messages.0.content": body(messages=[{"role": "user", "content": 5}]),
     "messages.0.content.1.text": body(messages=[user(text("a"), {"type": "text", "text": 5})]),
     "messages.0.content.0.text": body(messages=[user({"type": "text"})]),
@@ -567,7 +568,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("path,request_body", MALFORMED.items())
+@pytest.mark.parametrize(("path", "request_body"), MALFORMED.items())
 def test_a_malformed_request_is_refused_with_the_path_of_its_fault(path, request_body):
     with pytest.raises(ClientError) as refused:
         rendered(request_body)
@@ -586,7 +587,7 @@ def test_what_is_not_a_json_object_is_refused(client, raw):
 
 
 @pytest.mark.parametrize(
-    "path,request_body",
+    ("path", "request_body"),
     {
         "messages": {"model": "m", "messages": []},
         "messages.0.role": {"model": "m", "messages": [{"role": "robot"}]},
@@ -636,3 +637,237 @@ def test_a_conversation_survives_the_way_to_openai_and_back():
         result("a", [text("A")]), result("b", [text("B")]), text("go on"),
     ]  # fmt: skip
     assert json.loads(rendered(there, client="openai").body) == there
+
+
+# What an adversary found
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+@pytest.mark.parametrize(
+    "place",
+    [
+        b'"messages":[{"role":"user","content":"x","\xff":1}]',
+        b'"messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","\xff":1}]',
+        b'"messages":[{"role":"user","content":"x"}],"extra":"\xff"',
+    ],
+)
+def test_bytes_that_are_not_utf8_are_refused_wherever_they_stand(client, place):
+    with pytest.raises(ClientError, match="UTF-8"):
+        DIALECTS[client].parse(b'{"model":"m",' + place + b"}")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "hologram", "text": {"a": 1}, "id": 5, "source": "x"},
+        {"type": "image", "source": {"type": "file", "file_id": "f"}},
+        {"type": "search_result", "source": "https://a", "title": "t", "content": [text("found")]},
+        {"type": "tool_addition", "name": {"a": 1}},
+    ],
+    ids=lambda block: block["type"],
+)
+def test_p4_blocks_that_only_anthropic_knows_never_fail_a_request(block):
+    history = [user(text("hi"), block), assistant(use("a")), user(result("a", [block]))]
+    request = body(messages=history, system=[text("Be kind."), {"type": "hologram"}])
+    roles = [message["role"] for message in to_openai(request)["messages"]]
+    assert roles[:4] == ["system", "user", "assistant", "tool"]
+    same = json.loads(rendered(request, upstream="anthropic").body)
+    assert same["messages"] == history
+
+
+def test_null_fields_of_other_blocks_are_no_fault():
+    history = [user("hi"), assistant(use("a") | {"text": None, "signature": None})]
+    for upstream in DIALECTS:
+        rendered(body(messages=history), upstream=upstream)
+
+
+def test_p5_reasoning_that_another_vendor_sealed_never_reaches_anthropic():
+    message = {
+        "role": "assistant",
+        "content": "x",
+        "reasoning_details": [
+            {"type": "reasoning.encrypted", "data": "gAAAA", "format": "openai-responses-v1"},
+            {
+                "type": "reasoning.text",
+                "text": "Hm.",
+                "signature": GENUINE,
+                "format": "google-gemini-v1",
+            },
+        ],
+    }
+    request = {"model": "m", "messages": [{"role": "user", "content": "hi"}, message]}
+    assert to_anthropic(request)["messages"][1]["content"] == [text("x")]
+
+
+def test_p5_a_signature_survives_an_openai_client():
+    sealed = {
+        "type": "reasoning.text",
+        "text": "Hm.",
+        "signature": GENUINE,
+        "format": "anthropic-claude-v1",
+    }
+    message = {
+        "role": "assistant",
+        "content": "x",
+        "reasoning_content": "Hm.",
+        "reasoning_details": [sealed],
+    }
+    request = {"model": "m", "messages": [{"role": "user", "content": "hi"}, message]}
+    assert to_anthropic(request)["messages"][1]["content"][0] == thinking(GENUINE)
+    replayed = rendered(request, client="openai", target=Target(reasoning_field="reasoning")).body
+    assert json.loads(replayed)["messages"][1]["reasoning_details"] == [sealed]
+
+
+def test_an_openai_request_that_needs_no_change_goes_on_verbatim():
+    request = {
+        "model": "m",
+        "messages": [{"role": "user", "name": "ann", "content": [
+            {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}},
+            {"type": "input_audio", "input_audio": {"data": "AAAA"}},
+        ]}],
+        "max_completion_tokens": 5,
+        "response_format": {"type": "json_object"},
+        "functions": [{"name": "f"}], "function_call": {"name": "f"},
+        "reasoning": {"max_tokens": 9},
+    }  # fmt: skip
+    made = json.loads(rendered(request, client="openai").body)
+    assert made == {**request, "stream": True, "stream_options": {"include_usage": True}}
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (
+            "JVBERi0xLjQ=",
+            {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQ="},
+        ),
+        ("https://example.com/a.pdf", {"type": "url", "url": "https://example.com/a.pdf"}),
+        ("data:text/plain;base64,aGk=", {"type": "text", "media_type": "text/plain", "data": "hi"}),
+    ],
+)
+def test_p15_every_form_of_a_file_reaches_anthropic(data, part):
+    file = {"type": "file", "file": {"filename": "a.pdf", "file_data": data}}
+    request = {"model": "m", "messages": [{"role": "user", "content": [file]}]}
+    assert to_anthropic(request)["messages"][0]["content"][0]["source"] == part
+
+
+def test_p20_the_target_limits_an_anthropic_upstream_too():
+    made = rendered(body(max_tokens=64_000), upstream="anthropic", target=Target(max_tokens=8192))
+    assert json.loads(made.body)["max_tokens"] == 8192
+    openai = {"model": "m", "max_tokens": 64_000, "messages": [{"role": "user", "content": "x"}]}
+    assert to_anthropic(openai, Target(max_tokens=8192))["max_tokens"] == 8192
+
+
+def test_p13_kimi_ids_carry_the_name_that_the_upstream_knows():
+    long = "x" * 80
+    history = [user("hi"), assistant(use("a", long)), user(result("a"))]
+    call = to_openai(body(messages=history, tools=[tool(long)]), KIMI)["messages"][1]["tool_calls"][
+        0
+    ]
+    assert call["id"] == f"functions.{call['function']['name']}:0"
+
+
+def test_p12_blank_text_is_taken_out_of_results_and_system_prompts_too():
+    history = [
+        user("hi"),
+        assistant(text(" "), use("a")),
+        user(result("a", [text("")])),
+        {"role": "assistant", "content": "  "},
+        user("go"),
+    ]
+    request = body(messages=history, system=[text(""), text("Be kind.")])
+    made = json.loads(rendered(request, upstream="anthropic").body)
+    assert made["system"] == [text("Be kind.")]
+    assert [m["role"] for m in made["messages"]] == ["user", "assistant", "user", "user"]
+    assert made["messages"][2]["content"][0]["content"] == []
+    assert to_openai(request)["messages"][2]["content"] == ""
+
+
+@pytest.mark.parametrize("upstream", DIALECTS)
+def test_a_request_that_has_no_content_is_refused(upstream):
+    with pytest.raises(ClientError, match="messages"):
+        rendered(body(messages=[user(text(" "))]), upstream=upstream)
+    with pytest.raises(ClientError, match="messages"):
+        rendered(
+            {"model": "m", "messages": [{"role": "system", "content": "x"}]},
+            client="openai",
+            upstream="anthropic",
+        )
+
+
+def test_to_anthropic_every_id_is_used_once_and_every_schema_has_a_type():
+    call = {"role": "assistant", "function_call": {"name": "f", "arguments": "null"}}
+    done = {"role": "function", "name": "f", "content": "done"}
+    request = {
+        "model": "m",
+        "functions": [{"name": "f", "parameters": {}}],
+        "messages": [{"role": "user", "content": "x"}, call, done, call, done],
+    }
+    made = to_anthropic(request)
+    ids = [b["id"] for m in made["messages"] for b in m["content"] if b["type"] == "tool_use"]
+    results = [
+        b["tool_use_id"]
+        for m in made["messages"]
+        for b in m["content"]
+        if b["type"] == "tool_result"
+    ]
+    assert ids == results == ["f", "f_2"]
+    assert made["messages"][1]["content"][0]["input"] == {}
+    assert made["tools"][0]["input_schema"]["type"] == "object"
+
+
+def test_to_anthropic_a_budget_stays_below_max_tokens():
+    request = {
+        "model": "m",
+        "max_tokens": 2000,
+        "reasoning": {"max_tokens": 9000},
+        "messages": [{"role": "user", "content": "x"}],
+    }
+    assert to_anthropic(request)["thinking"] == {"type": "enabled", "budget_tokens": 1999}
+    assert "thinking" not in to_anthropic(request | {"max_tokens": 500})
+    assert to_anthropic(request | {"reasoning": {"effort": "minimal"}})["output_config"] == {
+        "effort": "low"
+    }
+
+
+def test_what_is_left_out_is_named():
+    history = [user("hi"), assistant(thinking(GENUINE), text("x")), user("go")]
+    request = body(
+        messages=history, system=[text("x", cache_control={})], thinking={"type": "adaptive"}
+    )
+    assert {"content[].cache_control", "thinking"} <= details(request)
+    assert NoticeCode.REASONING_DROPPED in codes(request)
+    broken = {"id": "a", "function": {"name": "f", "arguments": "{"}}
+    openai = {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "tool_calls": [broken]},
+        ],
+    }
+    assert NoticeCode.HISTORY_SANITISED in codes(openai, client="openai", upstream="anthropic")
+    assert NoticeCode.HISTORY_SANITISED in codes(openai, client="openai")
+
+
+def test_an_anthropic_dialect_that_is_not_anthropic_keeps_reasoning_and_loses_the_billing_line():
+    line = "x-anthropic-billing-header: cc"
+    history = [user("hi"), assistant(thinking(""), use("a")), user(result("a"))]
+    request = body(messages=history, system=[text(line), text("Be kind.")])
+    made = json.loads(
+        rendered(request, upstream="anthropic", target=Target(is_anthropic=False)).body
+    )
+    assert made["messages"][1]["content"][0] == thinking("")
+    assert made["system"] == [text("Be kind.")]
+
+
+def test_p16_turns_to_anthropic_share_their_prefix_byte_for_byte():
+    first = body(messages=[user("hi")])
+    second = body(messages=[user("hi"), assistant(thinking(""), text("x")), user("go")])
+    bodies = []
+    for request in (first, second):
+        spaced = json.dumps(request, separators=(" , ", " : ")).encode()
+        bodies.append(
+            DIALECTS["anthropic"].render(DIALECTS["anthropic"].parse(spaced), Target()).body
+        )
+    end = bodies[0].index(b"]", bodies[0].index(b'"messages"'))
+    assert bodies[1][:end] == bodies[0][:end]

@@ -30,7 +30,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("body,events", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("body", "events"), CASES.values(), ids=CASES)
 def test_events_are_read_at_any_cut(body, events):
     for parts in byte_cuts(body):
         decoder = EventDecoder()
@@ -45,8 +45,7 @@ def test_an_event_over_the_limit_is_refused_at_any_cut(body):
     for parts in byte_cuts(body):
         decoder = EventDecoder(Limits(event_bytes=100))
         with pytest.raises(LimitExceeded, match="event_bytes"):
-            for part in parts:
-                decoder.feed(part)
+            [decoder.feed(part) for part in parts]
 
 
 def test_many_events_in_one_read_are_no_event_over_the_limit():

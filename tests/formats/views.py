@@ -1,7 +1,7 @@
 """What a client makes of its bytes, read without any code of the library.
 
-A call counts when its block was closed (Anthropic), or when its arguments are a JSON object (OpenAI,
-which closes nothing).
+A call counts when its block was closed (Anthropic), or when its arguments are a JSON object
+(OpenAI, which closes nothing).
 """
 
 import json

@@ -1,0 +1,176 @@
+"""Content blocks of Anthropic Messages → parts.
+
+A block of a type that no other upstream has is None; fields that none has are named in the notices.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from formats.anthropic.wire import (
+    MediaBlock,
+    RedactedBlock,
+    ReferenceBlock,
+    SearchResultBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from formats.codec import given
+from formats.conversation import (
+    Document,
+    Image,
+    Part,
+    Reasoning,
+    RedactedReasoning,
+    Role,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from formats.errors import ClientError
+from formats.events import Notice, NoticeCode
+from formats.request import parse_json, require_object
+
+_contents = msgspec.json.Decoder(str | list[Raw] | None)
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_types = msgspec.json.Decoder(str)
+_texts = msgspec.json.Decoder(list[TextBlock])
+
+_BLOCKS: dict[str, type[Struct]] = {
+    "text": TextBlock,
+    "image": MediaBlock,
+    "document": MediaBlock,
+    "thinking": ThinkingBlock,
+    "redacted_thinking": RedactedBlock,
+    "tool_use": ToolUseBlock,
+    "tool_result": ToolResultBlock,
+    "search_result": SearchResultBlock,
+    "tool_reference": ReferenceBlock,
+}
+_DECODERS: dict[str, "msgspec.json.Decoder[Any]"] = {
+    name: msgspec.json.Decoder(block) for name, block in _BLOCKS.items()
+}
+_KNOWN = {name: {"type", *block.__struct_fields__} for name, block in _BLOCKS.items()}
+
+
+class BlockParser:
+    """Reads the blocks of one request, whose tools a block may refer to."""
+
+    def __init__(self, tools: dict[str, Tool]) -> None:
+        self.notices: dict[Notice, None] = {}
+        self._tools = tools
+
+    def drop(self, code: NoticeCode, detail: str) -> None:
+        """Take note, once, of what another dialect has no place for."""
+        self.notices[Notice(code, detail)] = None
+
+    def parts(self, content: Raw, role: Role, path: str) -> Iterator[Part]:
+        """The parts of a message's content."""
+        for kind, block, place in self._blocks(content, path):
+            if kind in ("tool_use", "tool_result") and _SPEAKERS[kind] is not role:
+                raise ClientError(f"{kind} is not allowed in a {role} message", path=place)
+            part = self._part(kind, block, place)
+            if part is None:
+                self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{kind} block")
+            elif part != Text(""):
+                yield part
+
+    def texts(self, content: Raw, path: str) -> Iterator[Text]:
+        """The parts of a system prompt."""
+        for part in self.parts(content, Role.SYSTEM, path):
+            if isinstance(part, Text):
+                yield part
+            else:
+                self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{type(part).__name__} in {path}")
+
+    def _blocks(self, content: Raw, path: str) -> Iterator[tuple[str, Any, str]]:
+        value = parse_json(_contents, given(content) or b"null", path=path)
+        if isinstance(value, str):
+            yield "text", TextBlock(value), path
+            return
+        for index, raw in enumerate(value or ()):
+            place = f"{path}.{index}"
+            fields = parse_json(_fields, bytes(raw), path=place)
+            kind = parse_json(_types, bytes(fields.get("type", b"null")), path=f"{place}.type")
+            if kind not in _DECODERS:
+                yield kind, None, place
+                continue
+            for name in fields.keys() - _KNOWN[kind]:
+                self.drop(NoticeCode.FIELD_DROPPED, f"content[].{name}")
+            yield kind, parse_json(_DECODERS[kind], bytes(raw), path=place), place
+
+    def _part(self, kind: str, block: Any, path: str) -> Part | None:
+        match block:
+            case TextBlock(text=text):
+                return Text(text)
+            case ThinkingBlock(thinking=thinking, signature=signature):
+                return Reasoning(thinking or "", signature or None)
+            case RedactedBlock(data=data):
+                return RedactedReasoning(data)
+            case ToolUseBlock():
+                arguments = require_object(given(block.input) or b"{}", path=f"{path}.input")
+                return ToolCall(block.id, block.name, arguments)
+            case ToolResultBlock():
+                content = tuple(self._result(block.content, f"{path}.content"))
+                return ToolResult(block.tool_use_id, content, bool(block.is_error))
+            case ReferenceBlock(tool_name=name):
+                return Text(self._reference(name))
+            case SearchResultBlock():
+                found = "\n".join(text.text for text in block.content)
+                return Document(text=found, title=block.title)
+            case MediaBlock():
+                return _image(block) if kind == "image" else _document(block, path)
+        return None
+
+    def _result(self, content: Raw, path: str) -> Iterator[Text | Image | Document]:
+        for kind, block, place in self._blocks(content, path):
+            part = self._part(kind, block, place)
+            if isinstance(part, Text | Image | Document):
+                if part != Text(""):
+                    yield part
+            else:
+                self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{kind} block in a result")
+                yield Text(f"[{kind}: this content cannot be shown]")
+
+    def _reference(self, name: str) -> str:
+        """A tool that a search found, spelled out: only Anthropic's API expands the reference."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return f"The tool {name} is available."
+        described = f": {tool.description}" if tool.description else "."
+        return f"The tool {name} is available{described}\nIts arguments: {tool.schema.decode()}"
+
+
+_SPEAKERS = {"tool_use": Role.ASSISTANT, "tool_result": Role.USER}
+
+
+def _image(block: MediaBlock) -> Image | None:
+    source = block.source
+    if source.url is not None:
+        return Image(url=source.url)
+    if source.data is not None:
+        return Image(media_type=source.media_type or "image/png", data=source.data)
+    return None  # a file that only Anthropic has
+
+
+def _document(block: MediaBlock, path: str) -> Document | None:
+    source = block.source
+    if source.type == "text":
+        return Document(text=source.data or "", title=block.title)
+    if source.type == "content":
+        content = given(source.content) or b"null"
+        if content.startswith(b"["):
+            texts = parse_json(_texts, content, path=f"{path}.source.content")
+            return Document(text="\n".join(text.text for text in texts), title=block.title)
+        return Document(text=parse_json(_types, content, path=path), title=block.title)
+    if source.url is not None:
+        return Document(url=source.url, title=block.title)
+    if source.data is not None:
+        media_type = source.media_type or "application/pdf"
+        return Document(media_type=media_type, data=source.data, title=block.title)
+    return None

@@ -1,0 +1,110 @@
+"""The chunks of Chat Completions as upstreams send them: every field may be absent or null."""
+
+from msgspec import Raw, Struct
+
+from formats.events import Usage
+
+
+class Function(Struct):
+    name: str | None = None
+    arguments: str | dict[str, Raw] | list[Raw] | None = None
+
+
+class ToolCallEntry(Struct):
+    index: int | None = None
+    id: str | int | None = None
+    function: Function | None = None
+
+
+class ReasoningDetail(Struct):
+    """OpenRouter's structured reasoning."""
+
+    type: str | None = None
+    text: str | None = None
+    summary: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    format: str | None = None
+    """Whose it is: OpenRouter says `anthropic-claude-v1`, `openai-responses-v1`, …"""
+
+    def is_anthropic(self) -> bool:
+        """Whether a signature or encrypted text may ever be shown to Anthropic."""
+        return self.format is None or self.format.startswith("anthropic")
+
+
+class ContentPart(Struct):
+    type: str | None = None
+    text: str | None = None
+
+
+class Delta(Struct):
+    content: str | list[ContentPart] | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    reasoning_details: list[ReasoningDetail] | None = None
+    tool_calls: list[ToolCallEntry] | None = None
+    function_call: Function | None = None
+
+
+class TokenDetails(Struct):
+    cached_tokens: float | None = None
+    cache_write_tokens: float | None = None
+
+
+class WireUsage(Struct):
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    cached_tokens: float | None = None
+    """Moonshot's place for it."""
+    prompt_cache_hit_tokens: float | None = None
+    """DeepSeek's place for it."""
+
+    def counts(self) -> Usage:
+        """As events have them: `prompt_tokens` includes what the cache served, `input` does not."""
+        details = self.prompt_tokens_details or TokenDetails()
+        cached = details.cached_tokens
+        for elsewhere in (self.cached_tokens, self.prompt_cache_hit_tokens):
+            cached = elsewhere if cached is None else cached
+        read, written = _count(cached), _count(details.cache_write_tokens)
+        total = _count(self.prompt_tokens)
+        return Usage(
+            input=None if total is None else max(total - (read or 0) - (written or 0), 0),
+            output=_count(self.completion_tokens),
+            cache_read=read,
+            cache_creation=written,
+        )
+
+
+class ErrorBody(Struct):
+    message: str | None = None
+    type: str | None = None
+    code: str | int | None = None
+
+
+class Choice(Struct):
+    index: int | None = None
+    delta: Delta | None = None
+    message: Delta | None = None
+    finish_reason: str | None = None
+    native_finish_reason: str | None = None
+    usage: WireUsage | None = None
+    error: ErrorBody | str | None = None
+
+
+class Chunk(Struct):
+    id: str | int | None = None
+    object: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    """Who served it, where OpenRouter tells."""
+    choices: list[Choice] | None = None
+    usage: WireUsage | None = None
+    error: ErrorBody | str | None = None
+    message: str | None = None
+    code: str | int | None = None
+
+
+def _count(tokens: float | None) -> int | None:
+    return None if tokens is None or tokens < 0 else int(tokens)
