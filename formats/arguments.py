@@ -78,6 +78,11 @@ class Arguments:
         It stops at the end of `text`, behind a finished value, or at the character that makes the
         value impossible; `status` tells which.
         """
+        if self._expect is _Expect.STRING and self._first == "{" and not self._escape:
+            end = _STRING.match(text, pos).end()  # type: ignore[union-attr]
+            if end == len(text):  # the middle of a long string, which most fragments are
+                self.string_start = None
+                return text[pos:], end
         if self.status is Status.EMPTY:
             pos = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
             if pos == len(text):

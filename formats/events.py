@@ -150,7 +150,6 @@ class NoticeCode(StrEnum):
     SERVER_TOOL_DROPPED = "server_tool_dropped"
     SHADOW_CALL_REMOVED = "shadow_call_removed"
     SURPLUS_CALL_DROPPED = "surplus_call_dropped"
-    TOOL_DROPPED = "tool_dropped"
     UNKNOWN_EVENT = "unknown_event"
 
 
@@ -227,14 +226,31 @@ def next_state(state: State, event: Event) -> State:
 def merge_deltas(events: Iterable[Event]) -> list[Event]:
     """The normal form of a stream: adjacent deltas of one kind become one."""
     merged: list[Event] = []
+    run: list[str] = []  # the texts of the deltas that the last event stands for
+    kind: type | None = None
     for event in events:
-        match merged[-1] if merged else None, event:
-            case TextDelta(text=before), TextDelta(text=after):
-                merged[-1] = TextDelta(before + after)
-            case ReasoningDelta(text=before), ReasoningDelta(text=after):
-                merged[-1] = ReasoningDelta(before + after)
-            case ToolCallDelta(json=before), ToolCallDelta(json=after):
-                merged[-1] = ToolCallDelta(before + after)
-            case _:
-                merged.append(event)
+        if type(event) is not kind:
+            _close(merged, run)
+            kind = type(event)
+            merged.append(event)
+        if isinstance(event, ToolCallDelta):
+            run.append(event.json)
+        elif isinstance(event, TextDelta | ReasoningDelta):
+            run.append(event.text)
+        elif merged[-1] is not event:
+            merged.append(event)
+    _close(merged, run)
     return merged
+
+
+def _close(merged: list[Event], run: list[str]) -> None:
+    if len(run) > 1:
+        text = "".join(run)
+        match merged[-1]:
+            case TextDelta():
+                merged[-1] = TextDelta(text)
+            case ReasoningDelta():
+                merged[-1] = ReasoningDelta(text)
+            case _:
+                merged[-1] = ToolCallDelta(text)
+    run.clear()

@@ -119,14 +119,14 @@ class AnthropicDecoder:
         self._done = False
 
     def feed(self, data: bytes) -> list[Event]:
-        for event in self._sse.feed(data):
-            self._read(event.data)
+        for _, payload in self._sse.feed(data):
+            self._read(payload)
         return self.take()
 
     def close(self) -> list[Event]:
         """The last events; raises UpstreamError when the message has no end."""
-        for event in self._sse.close():
-            self._read(event.data)
+        for _, payload in self._sse.close():
+            self._read(payload)
         if not self._done:
             self._end()
         return self.take()

@@ -23,6 +23,8 @@ _SPACE = " \t\r\n\f\v"
 
 # White space longer than this is meant as such, and is not worth holding.
 _BLANK_CHARS = 4096
+# A text that is made of markers tells nothing new after the first few.
+_NOTICES = 32
 
 
 class Channel(Enum):
@@ -64,6 +66,7 @@ class Machine:
         self._thinking = False
         self._draft: _Draft | None = None  # a candidate inside an open <think>, and what follows
         self._saw_region = False
+        self._notices = 0
 
     def accepts(self, text: str, channel: Channel) -> bool:
         """Whether `text` is plain text amid plain text: it is shown as it is, and noted."""
@@ -73,9 +76,11 @@ class Machine:
             or self._reader is not None
             or self._draft is not None
             or self._text.is_blank
-            or any(initial in text for initial in self._native.initials)
         ):
             return False
+        for initial in self._native.initials:
+            if initial in text:
+                return False
         self._text.before = text[-1]
         return True
 
@@ -153,10 +158,11 @@ class Machine:
             case Verdict.UNDECIDED:
                 return None
             case Verdict.RELEASED:
+                self._notice(NoticeCode.CANDIDATE_RELEASED, marker[0])
                 self._emit(marker[0])
                 return marker.end()
             case Verdict.REMOVED:
-                self.out.append(Notice(NoticeCode.MARKUP_REMOVED, marker[0]))
+                self._notice(NoticeCode.MARKUP_REMOVED, marker[0])
                 return marker.end()
             case Verdict.TRUNCATED:
                 self._begin_region(grammar)
@@ -171,7 +177,7 @@ class Machine:
     def _read_other(self, role: str, marker: str, pos: int) -> int:
         """A marker that opens nothing: a tag of thinking, a turn's end, or a quoted one."""
         if role == _STRAY and self._text.before != "`":
-            self.out.append(Notice(NoticeCode.MARKUP_REMOVED, marker))
+            self._notice(NoticeCode.MARKUP_REMOVED, marker)
         else:
             if role in (_THINK, _THINK_END) and self._channel is Channel.CONTENT:
                 self._thinking = role == _THINK
@@ -198,7 +204,7 @@ class Machine:
     def _begin_region(self, grammar: Grammar) -> None:
         self._saw_region = True
         if self.suppressed:
-            self.out.append(Notice(NoticeCode.SHADOW_CALL_REMOVED))
+            self._notice(NoticeCode.SHADOW_CALL_REMOVED)
             self._context.output.events = []
         elif self._channel is Channel.REASONING and grammar.holds_in_reasoning:
             self._context.output.events = self.deferred
@@ -208,6 +214,11 @@ class Machine:
     def _end_region(self) -> None:
         self._reader = None
         self._text = _Stretch()
+
+    def _notice(self, code: NoticeCode, detail: str = "") -> None:
+        self._notices += 1
+        if self._notices <= _NOTICES:
+            self.out.append(Notice(code, detail))
 
     def _emit(self, text: str) -> None:
         if text := self._text.add(text):

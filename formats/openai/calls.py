@@ -48,6 +48,8 @@ class Calls:
 
     def feed(self, entry: ToolCallEntry) -> list[Event]:
         function = entry.function or Function()
+        if self._continues(entry, function):
+            return self._queue[0].push(function.arguments)  # type: ignore[arg-type]
         call_id = "" if entry.id is None else str(entry.id)
         fragment = _text(function.arguments)
         call = self._identify(entry.index, call_id, function.name or "", fragment)
@@ -60,6 +62,18 @@ class Calls:
         call.waiting.append(fragment)
         self._waiting_chars += len(fragment)
         return self._advance()
+
+    def _continues(self, entry: ToolCallEntry, function: Function) -> bool:
+        """Whether this is just the next fragment of the only open call, as most entries are."""
+        return (
+            len(self._queue) == 1
+            and entry.id is None
+            and function.name is None
+            and self._queue[0] is self._newest
+            and (entry.index is None or self._by_index.get(entry.index) is self._newest)
+            and type(function.arguments) is str
+            and self._newest.streams
+        )
 
     def settle(self) -> list[Event]:
         """Something else follows: end the calls that are complete."""
@@ -147,6 +161,10 @@ class _Call:
     def is_repeated(self, fragment: str) -> bool:
         return self._snapshot.repeats(fragment)
 
+    @property
+    def streams(self) -> bool:
+        return self._started and not self.failed and not self.waiting
+
     def stream(self) -> list[Event]:
         """The events of the fragments that waited."""
         events: list[Event] = []
@@ -154,17 +172,25 @@ class _Call:
             self._started = True
             events.append(ToolCallStart(self.id, self.name))
         for fragment in self.waiting:
-            addition, repeated = self._snapshot.addition(fragment, complete=self.complete)
-            if repeated:
-                events.append(Notice(NoticeCode.ARGUMENTS_REPEATED, self.name))
-            if addition and not self.failed:
-                events += self._read(addition)
+            events += self.push(fragment)
         self.waiting.clear()
+        return events
+
+    def push(self, fragment: str) -> list[Event]:
+        """The events of one fragment."""
+        addition, repeated = self._snapshot.addition(fragment, complete=self.complete)
+        events: list[Event] = []
+        if repeated:
+            events.append(Notice(NoticeCode.ARGUMENTS_REPEATED, self.name))
+        if addition and not self.failed:
+            events += self._read(addition)
         return events
 
     def _read(self, text: str) -> list[Event]:
         forward, end = self._arguments.read(text)
         events: list[Event] = [ToolCallDelta(forward)] if forward else []
+        if end == len(text) and self._arguments.status is Status.OPEN:
+            return events
         if self._arguments.decoded_twice and forward:
             events.insert(0, Notice(NoticeCode.ARGUMENTS_DECODED_TWICE, self.name))
         junk = text[end:].strip()

@@ -28,6 +28,7 @@ from formats.events import (
     ReasoningSignature,
     StopReason,
     TextDelta,
+    merge_deltas,
 )
 from formats.openai.calls import Calls
 from formats.openai.chunks import Choice, Chunk, Delta, ErrorBody, ToolCallEntry
@@ -48,6 +49,7 @@ _FAILURES = frozenset({"error", "malformed_function_call"})
 _ERROR_CHARS = 2000
 
 _chunks = msgspec.json.Decoder(Chunk)
+_decode = _chunks.decode
 
 
 class OpenAIDecoder:
@@ -64,14 +66,14 @@ class OpenAIDecoder:
         self._done = False
 
     def feed(self, data: bytes) -> list[Event]:
-        for event in self._sse.feed(data):
-            self._read(event.data)
+        for _, payload in self._sse.feed(data):
+            self._read(payload)
         return self.take()
 
     def close(self) -> list[Event]:
         """The last events; raises UpstreamError when the answer has no end."""
-        for event in self._sse.close():
-            self._read(event.data)
+        for _, payload in self._sse.close():
+            self._read(payload)
         if not self._done:
             if self._finish is None:
                 raise UpstreamError("The upstream's answer ended without a finish reason")
@@ -87,7 +89,8 @@ class OpenAIDecoder:
 
     def take(self) -> list[Event]:
         """The events that were read before an error was raised."""
-        out, self._out = self._out, []
+        # One read often brings many chunks; as one delta they cost the rest of the way once.
+        out, self._out = merge_deltas(self._out), []
         return out
 
     def _read(self, data: bytes) -> None:
@@ -97,7 +100,7 @@ class OpenAIDecoder:
             self._end(self._finish)
             return
         try:
-            chunk = decode(_chunks, data)
+            chunk = _decode(data) if b"\\u" not in data else decode(_chunks, data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UpstreamError(
                 f"The upstream sent a chunk that cannot be read: {error}",
@@ -126,14 +129,7 @@ class OpenAIDecoder:
             raise _failure(choice.error)
         delta = choice.delta or choice.message
         if delta is not None:
-            if type(delta.content) is str and delta.content and not self._calls.open:
-                if delta.reasoning or delta.reasoning_content or delta.reasoning_details:
-                    self._read_reasoning(delta)
-                self._out.append(TextDelta(delta.content))
-                if delta.tool_calls or delta.function_call:
-                    self._read_calls(delta)
-            else:
-                self._read_delta(delta)
+            self._read_delta(delta)
         if choice.usage is not None:
             self._usage = self._usage.updated(choice.usage.counts())
         if choice.finish_reason:
@@ -143,15 +139,18 @@ class OpenAIDecoder:
                     raise UpstreamError(f"The upstream ended its answer with {reason!r}")
 
     def _read_delta(self, delta: Delta) -> None:
-        """What is not plain text; the order is the one in which a model writes."""
-        self._read_reasoning(delta)
+        """The parts of a delta, in the order in which a model writes them."""
+        if delta.reasoning or delta.reasoning_content or delta.reasoning_details:
+            self._read_reasoning(delta)
         content = delta.content
         if isinstance(content, list):
             content = "".join(part.text or "" for part in content)
-        for text in (content, delta.refusal):
-            if text:
-                self._add(TextDelta(text))
-        self._read_calls(delta)
+        if content:
+            self._add(TextDelta(content))
+        if delta.refusal:
+            self._add(TextDelta(delta.refusal))
+        if delta.tool_calls or delta.function_call:
+            self._read_calls(delta)
 
     def _read_reasoning(self, delta: Delta) -> None:
         # Relays send the same text in two or three fields: one copy.

@@ -1,6 +1,7 @@
 """Messages, and what upstreams may send, for the laws."""
 
 import json
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def call(draw: st.DrawFn) -> list[Event]:
     return [ToolCallStart(call_id, draw(names)), *deltas, ToolCallEnd()]
 
 
-run = (
+run: st.SearchStrategy[Any] = (
     prose.map(lambda text: [TextDelta(text)])
     | prose.map(lambda text: [ReasoningDelta(text)])
     | st.tuples(prose, prose).map(lambda p: [ReasoningDelta(p[0]), ReasoningSignature(p[1])])
@@ -69,7 +70,8 @@ usages = st.builds(
 @st.composite
 def messages(draw: st.DrawFn) -> list[Event]:
     """A whole message that an upstream might have meant."""
-    body = [event for events in draw(st.lists(run, min_size=1, max_size=6)) for event in events]
+    runs: list[list[Event]] = draw(st.lists(run, min_size=1, max_size=6))
+    body = [event for events in runs for event in events]
     has_call = any(isinstance(event, ToolCallEnd) for event in body)
     usage = draw(usages)
     ending: Event

@@ -220,12 +220,12 @@ def test_calls_beyond_what_the_client_allowed_are_dropped_and_noticed():
     assert {notice.code for notice in none.notices} == {"surplus_call_dropped"}
 
 
-def test_a_lone_surrogate_reaches_the_client_as_an_escape():
+def test_a_surrogate_pair_cut_in_two_reaches_the_client_whole():
     half = b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n'
     other = b'data: {"choices":[{"delta":{"content":"\\ude00"}}]}\n\n'
     body = relay(half + other + stream(), client="anthropic")
-    deltas = [e["delta"]["text"] for n, e in payloads(body) if n == "content_block_delta"]
-    assert deltas == ["\ud83d", "\ude00"]
+    assert b'"text":"\\ud83d\\ude00"' in body
+    assert view(body, "anthropic").text == "😀"
 
 
 def test_u31_text_that_imitates_events_stays_text():

@@ -60,19 +60,22 @@ B2 = ("b", "g", {"y": 2})
 
 
 def test_arguments_stream_as_they_arrive():
-    events = decode(
-        stream(
-            calls(entry(0, "a", "f", "")),
-            calls(entry(0, arguments='{"x":')),
-            calls(entry(0, arguments=" 1}")),
-        )
-    )
-    assert events[1:5] == [
+    reads = [
+        chunk(calls(entry(0, "a", "f", ""))),
+        chunk(calls(entry(0, arguments='{"x":'))),
+        chunk(calls(entry(0, arguments=" 1}"))),
+        chunk({}, "tool_calls"),
+    ]
+    assert decode(reads)[1:5] == [
         ToolCallStart("a", "f"),
         ToolCallDelta('{"x":'),
         ToolCallDelta(" 1}"),
         ToolCallEnd(),
     ]
+
+
+def test_deltas_of_one_read_are_one_delta():
+    assert decode(stream({"content": "a"}, {"content": "b"}))[1] == TextDelta("ab")
 
 
 def test_p2a_name_and_arguments_in_one_chunk():
