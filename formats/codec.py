@@ -5,11 +5,18 @@ escape. msgspec refuses such text; the standard library reads and writes it unch
 """
 
 import json
+import re
 from typing import TypeVar
 
 import msgspec
 
 _T = TypeVar("_T")
+
+# A half of a surrogate pair whose other half is not beside it.
+_LONE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 
 _encode = msgspec.json.encode
 
@@ -33,12 +40,10 @@ def decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
         if b"\\ud" not in data and b"\\uD" not in data:
             raise
         try:
-            value = json.loads(data)
-        except ValueError:
-            value = None
-        if value is None:
-            raise
-        return msgspec.convert(value, decoder.type)
+            return msgspec.convert(json.loads(data), decoder.type)
+        except (ValueError, RecursionError):
+            # Text that only passes through cannot be converted: there, half a pair is replaced.
+            return decoder.decode(_LONE.sub(rb"\\ufffd", data))
 
 
 def encode_string(text: str) -> bytes:

@@ -94,7 +94,8 @@ class Delivery:
             case ToolCallEnd():
                 self._calls += 1
             case ToolCallFailed(fault=fault):
-                self._fault = self._fault or fault
+                if fault is not CallFault.SUPERSEDED:
+                    self._fault = self._fault or fault
             case ReasoningSignature() | ReasoningRedacted():
                 self._has_content = True
             case MessageStart(id=message_id, model=model, usage=usage):
@@ -111,6 +112,11 @@ class Delivery:
             self._append(out, Notice(NoticeCode.SURPLUS_CALL_DROPPED, call.name))
             return
         name = self._toolbox.resolve(call.name)
+        if not name.strip():
+            self._surplus = True
+            self._fault = self._fault or CallFault.MISSING_NAME
+            self._append(out, ToolCallFailed(CallFault.MISSING_NAME))
+            return
         if name != call.name:
             self._append(out, Notice(NoticeCode.NAME_RESOLVED, f"{call.name} → {name}"))
         call_id = call.id

@@ -36,6 +36,8 @@ class CallFault(StrEnum):
     MISSING_NAME = "missing_name"
     NON_OBJECT_ARGS = "non_object_args"
     MALFORMED = "malformed"
+    SUPERSEDED = "superseded"
+    """A structured call took its place; the only fault that does not fail the message."""
 
 
 class Usage(Struct, frozen=True):

@@ -74,7 +74,7 @@ class Toolbox:
         name = self._aliases.get(name, name)
         if name not in self._properties:
             schema = msgspec.json.decode(self._schemas.get(name, b"{}"))
-            properties = schema.get("properties")
+            properties = schema.get("properties") if isinstance(schema, dict) else None
             self._properties[name] = properties if isinstance(properties, dict) else {}
         return self._properties[name]
 

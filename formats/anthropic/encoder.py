@@ -14,6 +14,7 @@ from formats.codec import encode_string, raw_string
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
 from formats.errors import FailureKind
 from formats.events import (
+    CallFault,
     Event,
     MessageEnd,
     MessageFailed,
@@ -46,7 +47,7 @@ class AnthropicEncoder:
         self._block: type[Event] | None = None  # what the open block takes
         self._index = -1
         self._call: ToolCallStart | None = None  # one whose block has not been opened
-        self._left_open: list[int] = []  # the blocks of calls that failed
+        self._left_open: list[int] = []  # the blocks of failed calls, to be closed at a good end
 
     def feed(self, events: Iterable[Event]) -> bytes:
         return b"".join([self._encode(event) for event in events])
@@ -77,8 +78,8 @@ class AnthropicEncoder:
                 return self._close()
             case ToolCallEnd():
                 return (self._encode(ToolCallDelta("{}")) if self._call else b"") + self._close()
-            case ToolCallFailed():
-                self._fail_call()
+            case ToolCallFailed(fault=fault):
+                self._fail_call(closes=fault is not CallFault.SUPERSEDED)
             case MessageEnd():
                 return self._end(event)
             case MessageFailed(kind=kind, message=message):
@@ -122,9 +123,10 @@ class AnthropicEncoder:
             % (encode_string(call.id), encode_string(call.name)),
         )
 
-    def _fail_call(self) -> None:
+    def _fail_call(self, *, closes: bool) -> None:
         if self._block is ToolCallDelta:
-            self._left_open.append(self._index)
+            if closes:
+                self._left_open.append(self._index)
             self._block = None
         self._call = None
 
@@ -151,7 +153,8 @@ class AnthropicEncoder:
         if self._index < 0:  # a truly empty answer: some SDKs read content[0]
             closing = self._open(TextDelta, _EMPTY_TEXT) + self._close()
         closing += b"".join(map(self._stop_block, self._left_open))
-        delta = {"stop_reason": event.stop_reason, "stop_sequence": event.stop_sequence}
+        stop = None if event.stop_sequence is None else raw_string(event.stop_sequence)
+        delta = {"stop_reason": event.stop_reason, "stop_sequence": stop}
         body = {"type": "message_delta", "delta": delta, "usage": _usage(event.usage)}
         return closing + encode_event("message_delta", _encode(body)) + _STOP
 
@@ -185,7 +188,9 @@ def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
             "model": reply.model,
             "content": content or [{"type": "text", "text": ""}],
             "stop_reason": reply.stop_reason,
-            "stop_sequence": reply.stop_sequence,
+            "stop_sequence": None
+            if reply.stop_sequence is None
+            else raw_string(reply.stop_sequence),
             "usage": usage,
         }
     )

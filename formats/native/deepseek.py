@@ -48,7 +48,7 @@ from formats.native.tokens import (
 )
 from formats.toolbox import Toolbox
 
-_FENCED = re.compile(r"\s*([^\s`]+)\s*(?:```(?:json)?)?\s*")
+_FENCED = re.compile(r"\s*([^\s`]+)\s*(?:```(?:json)?\s*)?(?:```\s*)?")
 _USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
@@ -68,6 +68,8 @@ def _read_header(header: str, toolbox: Toolbox) -> Name:
 
 
 def _read_preamble(preamble: str) -> Name:
+    if not preamble.strip():
+        return "function"  # V3.1, of a tool that has this very name
     fenced = _FENCED.fullmatch(preamble)
     return fenced[1] if fenced else Unnamed.BAD
 
@@ -95,7 +97,7 @@ def _read_parameter(tag: str) -> Parameter:
     return Parameter(attributes["name"], is_string=None if said is None else said == "true")
 
 
-_NAMED: Atoms = (" +", *literal("name="), *_QUOTED)
+_NAMED: Atoms = ("[ ]{1,8}", *literal("name="), *_QUOTED)
 
 DEEPSEEK = NativeFormat(
     [
@@ -113,14 +115,14 @@ DEEPSEEK = NativeFormat(
         TagGrammar(
             {
                 BLOCK: [(*_OPEN, _BLOCK_NAME, "[ ]?", ">")],
-                FUNCTION: [(*_OPEN, *literal("invoke"), *_NAMED, "[ ]*", "/?", ">")],
+                FUNCTION: [(*_OPEN, *literal("invoke"), *_NAMED, "[ ]{0,8}", "/?", ">")],
                 PARAMETER: [
-                    (*_OPEN, *literal("parameter"), *_NAMED, "[ ]*", ">"),
+                    (*_OPEN, *literal("parameter"), *_NAMED, "[ ]{0,8}", ">"),
                     (
                         *_OPEN,
                         *literal("parameter"),
                         *_NAMED,
-                        " +",
+                        "[ ]{1,8}",
                         *literal("string="),
                         *_QUOTED,
                         ">",

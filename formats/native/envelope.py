@@ -16,8 +16,7 @@ from dataclasses import replace
 import msgspec
 
 from formats.arguments import Arguments, Status
-from formats.codec import decode
-from formats.errors import LimitExceeded
+from formats.codec import ABSENT, decode, given, to_bytes
 from formats.events import CallFault, NoticeCode
 from formats.native.markers import PARTIAL, MarkerSet
 from formats.native.output import Output
@@ -81,7 +80,8 @@ class EnvelopeReader:
             if not final:
                 return None
             self.closed = True
-            return len(text) if marker or start == len(text) else pos
+            end = marker.start() if marker else len(text)
+            return len(text) if start >= end else pos
         if noise := text[start : marker.start()].strip():
             self._context.output.notice(NoticeCode.MARKUP_REMOVED, noise)
         if marker.lastgroup == "BLOCK_END":
@@ -112,7 +112,7 @@ class EnvelopeReader:
         scan.read(text[pos : pos + _ORDERED_CHARS])
         if scan.status is Status.OPEN and len(text) - pos < _ORDERED_CHARS and not final:
             return None
-        self._captured = Output()
+        self._captured = Output(self._context.limits.held_chars)
         self._arguments = StreamedArguments(
             replace(self._context, output=self._captured), ends=self._ends
         )
@@ -158,23 +158,22 @@ class EnvelopeReader:
         elif outcome is Outcome.FAILED:
             self._context.output.events += self._captured.faults()
             self._give_up()
-        elif self._captured.argument_chars > self._context.limits.held_chars:
-            raise LimitExceeded("held_chars", self._context.limits.held_chars)
         return end
 
     def _deliver(self, envelope: str) -> None:
         output = self._context.output
-        fields = decode(_fields, envelope.encode("utf-8", "surrogatepass"))
+        fields = decode(_fields, to_bytes(envelope))
         name = json.loads(bytes(fields.get("name", b"null")))
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name.strip():
             output.fail(CallFault.MISSING_NAME, envelope)
             return
-        given = bytes(fields.get("arguments") or fields.get("parameters") or b"null").decode()
+        values = [given(fields.get(key, ABSENT)) for key in ("arguments", "parameters")]
+        written = (values[0] or values[1] or b"null").decode()
         arguments = Arguments(self._context.limits)
-        forward, _ = arguments.read(given)
+        forward, _ = arguments.read(written)
         arguments.finish()
         if arguments.status is not Status.COMPLETE:
-            output.fail(CallFault.NON_OBJECT_ARGS, given)
+            output.fail(CallFault.NON_OBJECT_ARGS, written)
             return
         if arguments.decoded_twice:
             output.notice(NoticeCode.ARGUMENTS_DECODED_TWICE)

@@ -27,10 +27,12 @@ from formats.toolbox import Toolbox
 
 _COUNTED = re.compile(r"(.+):\d+", re.DOTALL)
 _USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
+_PUNCTUATION = re.compile(r"\s*([.:])\s*")
 _SQUASHED = re.compile(r"functions[._]?(.+?)_?\d+")
 
 
 def read_header(header: str, toolbox: Toolbox) -> Name:
+    header = _PUNCTUATION.sub(r"\1", header)  # detokenisers put spaces around it
     if not header or header.isdigit():  # K2.5 leaves only the counter
         return Unnamed.COUNTER
     if not _USABLE.fullmatch(header):
@@ -41,7 +43,7 @@ def read_header(header: str, toolbox: Toolbox) -> Name:
         if candidate in toolbox:
             return candidate
     if counted:
-        return name
+        return name or Unnamed.BAD
     # A client that allows no dot or colon in an id turned `functions.f:3` into `functions_f_3`.
     squashed = _SQUASHED.fullmatch(header)
     return squashed[1] if squashed and squashed[1] in toolbox else Unnamed.BAD

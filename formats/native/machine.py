@@ -8,6 +8,7 @@ Between two feeds only what cannot be decided yet is held.
 Both channels run through one machine, because a model may leave its reasoning by opening a call.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 
@@ -23,6 +24,8 @@ _SPACE = " \t\r\n\f\v"
 
 # White space longer than this is meant as such, and is not worth holding.
 _BLANK_CHARS = 4096
+# As much as the longest header that a marker may refer back to.
+_BEFORE_CHARS = 96
 # A text that is made of markers tells nothing new after the first few.
 _NOTICES = 32
 
@@ -63,7 +66,9 @@ class Machine:
         self._reader: Reader | None = None
         self._pending = ""  # text that cannot be decided yet
         self._text = _Stretch()
+        self._carried: TextDelta | ReasoningDelta | None = None  # a candidate of the other channel
         self._thinking = False
+        self._awaits_answer = True  # after the end, nothing can show that a call was a draft
         self._draft: _Draft | None = None  # a candidate inside an open <think>, and what follows
         self._saw_region = False
         self._notices = 0
@@ -81,16 +86,19 @@ class Machine:
         for initial in self._native.initials:
             if initial in text:
                 return False
-        self._text.before = text[-1]
+        self._text.note(text)
         return True
 
     def feed(self, text: str, channel: Channel) -> None:
         if channel is not self._channel:
             self._switch(channel)
+        if self._carried and not self._claim(text):
+            return
         self._run(self._pending + text, final=False)
 
     def close(self) -> None:
         """No more text comes, or a structured call stands behind it."""
+        self._carried = None
         self._run(self._pending, final=True)
         if self._text.blank and not self._saw_region:
             self.out.append(self._delta(self._text.blank))
@@ -103,19 +111,38 @@ class Machine:
             self.close()
 
     def _switch(self, channel: Channel) -> None:
-        """A marker does not reach from one channel into the other, but a candidate may."""
-        if not self._reaches_over():
+        """What is open may go on in the other channel only if it is a call of special tokens."""
+        opener = self._native.markers.match(self._pending) if self._pending else None
+        grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
+        if self._reader is not None:
+            stays = self._context.output.events is not self.deferred
+        else:
+            stays = bool(self._draft or (grammar and not grammar.holds_in_reasoning))
+        if not stays:
             self.close()
+        elif self._reader is None and self._draft is None:
+            self._carried = self._delta(self._pending)
         self._text = _Stretch()
         self._channel = channel
 
-    def _reaches_over(self) -> bool:
-        """Whether what is open may go on in the other channel: a call of special tokens may."""
-        if self._reader is not None:
-            return self._context.output.events is not self.deferred
-        opener = self._native.markers.match(self._pending) if self._pending else None
+    def _claim(self, text: str) -> bool:
+        """Whether a candidate of the other channel is decided; if it was text, it is shown there."""
+        candidate = self._pending + text
+        opener = self._native.markers.match(candidate)
         grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
-        return self._draft is not None or (grammar is not None and not grammar.holds_in_reasoning)
+        verdict = (
+            grammar.open(candidate, opener, False, self._context, "")
+            if opener and grammar
+            else Verdict.RELEASED
+        )
+        if verdict is Verdict.UNDECIDED:
+            self._pending = candidate
+            return False
+        if verdict is Verdict.RELEASED and self._carried:
+            self.out.append(self._carried)
+            self._pending = self._pending[len(self._carried.text) :]
+        self._carried = None
+        return True
 
     def _run(self, text: str, final: bool) -> None:
         pos: int | None = 0
@@ -149,12 +176,12 @@ class Machine:
         if role == PARTIAL and not final:
             return None
         grammar = self._native.grammar_of.get(role)
-        if grammar is None or self._text.before == "`":
+        if grammar is None or self._text.before.endswith("`"):
             return self._read_other(role, marker[0], pos)
         if self._thinking:
             self._draft = _Draft(self._context.limits.held_chars)
             return pos
-        match grammar.open(text, marker, final, self._context):
+        match grammar.open(text, marker, final, self._context, self._text.before):
             case Verdict.UNDECIDED:
                 return None
             case Verdict.RELEASED:
@@ -176,12 +203,13 @@ class Machine:
 
     def _read_other(self, role: str, marker: str, pos: int) -> int:
         """A marker that opens nothing: a tag of thinking, a turn's end, or a quoted one."""
-        if role == _STRAY and self._text.before != "`":
+        is_quoted = self._text.before.endswith("`")
+        if role == _STRAY and not is_quoted:
             self._notice(NoticeCode.MARKUP_REMOVED, marker)
-        else:
-            if role in (_THINK, _THINK_END) and self._channel is Channel.CONTENT:
-                self._thinking = role == _THINK
-            self._emit(marker)
+            return pos + len(marker)
+        if role in (_THINK, _THINK_END) and not is_quoted and self._channel is Channel.CONTENT:
+            self._thinking = role == _THINK and self._awaits_answer
+        self._emit(marker)
         return pos + len(marker)
 
     def _hold_draft(self, draft: "_Draft", text: str, pos: int, final: bool) -> int | None:
@@ -194,7 +222,7 @@ class Machine:
             return marker.end()
         if final:
             draft.add(text[pos:])
-            self._draft, self._thinking = None, False
+            self._draft, self._thinking, self._awaits_answer = None, False, False
             self._run(draft.text(), final=True)
             return len(text)
         end = marker.start() if marker else len(text)
@@ -203,13 +231,16 @@ class Machine:
 
     def _begin_region(self, grammar: Grammar) -> None:
         self._saw_region = True
+        output = self._context.output
+        output.held_chars = None
         if self.suppressed:
             self._notice(NoticeCode.SHADOW_CALL_REMOVED)
-            self._context.output.events = []
+            output.events = deque(maxlen=0)
         elif self._channel is Channel.REASONING and grammar.holds_in_reasoning:
-            self._context.output.events = self.deferred
+            output.events = self.deferred
+            output.held_chars = self._context.limits.held_chars
         else:
-            self._context.output.events = self.out
+            output.events = self.out
 
     def _end_region(self) -> None:
         self._reader = None
@@ -224,7 +255,7 @@ class Machine:
         if text := self._text.add(text):
             self.out.append(self._delta(text))
 
-    def _delta(self, text: str) -> Event:
+    def _delta(self, text: str) -> TextDelta | ReasoningDelta:
         return TextDelta(text) if self._channel is Channel.CONTENT else ReasoningDelta(text)
 
 
@@ -235,13 +266,13 @@ class _Stretch:
         self.blank = ""
         self.is_blank = True
         self.before = ""
-        """The last character; a backtick makes the marker behind it literal."""
+        """Its end: a backtick makes the marker behind it literal."""
 
     def add(self, text: str) -> str:
         """The text that may be shown now."""
         if not text:
             return ""
-        self.before = text[-1]
+        self.note(text)
         if not self.is_blank:
             return text
         text = self.blank + text
@@ -250,6 +281,9 @@ class _Stretch:
             return ""
         self.blank, self.is_blank = "", False
         return text
+
+    def note(self, text: str) -> None:
+        self.before = (self.before + text)[-_BEFORE_CHARS:]
 
 
 class _Draft:

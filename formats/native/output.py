@@ -1,5 +1,8 @@
 """What a region's reader says about the calls it finds."""
 
+from collections.abc import MutableSequence
+
+from formats.errors import LimitExceeded
 from formats.events import (
     CallFault,
     Event,
@@ -19,9 +22,11 @@ _FAULTS = 8
 class Output:
     """Appends to `events`, which its owner may replace between regions."""
 
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.argument_chars = 0
+    def __init__(self, held_chars: int | None = None) -> None:
+        """`held_chars` limits arguments that must wait before anybody sees them."""
+        self.events: MutableSequence[Event] = []
+        self.held_chars = held_chars
+        self._argument_chars = 0
         self._faults = 0
         self._is_open = False
 
@@ -32,8 +37,11 @@ class Output:
 
     def arguments(self, json: str) -> None:
         if json:
-            self.argument_chars += len(json)
             self.events.append(ToolCallDelta(json))
+            if self.held_chars is not None:
+                self._argument_chars += len(json)
+                if self._argument_chars > self.held_chars:
+                    raise LimitExceeded("held_chars", self.held_chars)
 
     def end(self) -> None:
         self.events.append(ToolCallEnd())

@@ -85,6 +85,7 @@ QWEN = NativeFormat(
             },
             _read_flower_header,
             repeats_name=True,
+            removes_strays=False,
             holds_in_reasoning=True,
         ),
     ],

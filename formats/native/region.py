@@ -76,5 +76,6 @@ class Grammar(Protocol):
     """
 
     def open(
-        self, text: str, opener: "Match[str]", final: bool, context: Context
-    ) -> "Opening | Verdict": ...
+        self, text: str, opener: "Match[str]", final: bool, context: Context, before: str
+    ) -> "Opening | Verdict":
+        """Decide a candidate; `before` is the end of the text before it."""

@@ -14,7 +14,7 @@ from re import Match
 from typing import NamedTuple
 
 from formats.codec import encode_string
-from formats.events import CallFault, NoticeCode
+from formats.events import CallFault
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 from formats.native.region import Context, Opening, Verdict
 from formats.native.streamed import Outcome, StreamedArguments
@@ -70,11 +70,11 @@ class TagGrammar:
         self.after_function = self.markers.only(BLOCK, FUNCTION, BLOCK_END)
 
     def open(
-        self, text: str, opener: Match[str], final: bool, context: Context
+        self, text: str, opener: Match[str], final: bool, context: Context, before: str
     ) -> Opening | Verdict:
         match opener.lastgroup:
             case "FUNCTION":
-                name = self.read_function(opener[0]).name
+                name = context.toolbox.resolve(self.read_function(opener[0]).name)
                 if self.bare_needs_declared and name not in context.toolbox:
                     return Verdict.RELEASED
                 return Opening(TagReader(self, context), opener.start())
@@ -159,7 +159,7 @@ class TagReader:
         self._state = self._between
 
     def _inside(self, text: str, pos: int, final: bool) -> int | None:
-        """Inside a function: a parameter, a JSON object, or its end; noise is dropped."""
+        """Inside a function: a parameter, a JSON object, or its end."""
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
         if text[start : start + 1] == "{" and self._separator == "{":
             self._json = StreamedArguments(self._context, ends=self._grammar.ends)
@@ -172,8 +172,10 @@ class TagReader:
             return pos
         if marker is None or marker.lastgroup == PARTIAL:
             return self._cut_short(text, pos, final)
-        if noise := text[start : marker.start()]:
-            self._context.output.notice(NoticeCode.MARKUP_REMOVED, noise)
+        if noise := text[start : marker.start()]:  # a parameter in a form that is not known
+            self._context.output.fail(CallFault.MALFORMED, noise)
+            self._state = self._skip
+            return marker.start()
         match marker.lastgroup:
             case "PARAMETER":
                 self._start_value(marker)
@@ -207,14 +209,14 @@ class TagReader:
 
     def _after_json(self, text: str, pos: int, final: bool) -> int | None:
         marker = self._grammar.ends.search(text, pos)
+        if (marker.start() if marker else len(text)) - pos > self._context.limits.header_chars:
+            self._context.output.fail(CallFault.MALFORMED, text[pos:])
+            self._state = self._skip
+            return pos
         if marker and marker.lastgroup != PARTIAL:
             self._context.output.end()
             self._state = self._between
             return marker.end() if marker.lastgroup == FUNCTION_END else marker.start()
-        if len(text) - pos > self._context.limits.header_chars:
-            self._context.output.fail(CallFault.MALFORMED, text[pos:])
-            self._state = self._skip
-            return pos
         return self._cut_short(text, pos, final)
 
     def _skip(self, text: str, pos: int, final: bool) -> int | None:

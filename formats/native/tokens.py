@@ -29,6 +29,8 @@ SECTION_END = "SECTION_END"
 
 _PLAIN_HEADER = re.compile(r"[A-Za-z0-9_.:\-\s]*")
 _SPACE = re.compile(r"\s*")
+_FENCE = " \t\r\n`"  # what may stand behind the arguments without being prose
+_LAST_HEADER = re.compile(r"[A-Za-z0-9_.-]{1,80}:\d{1,6}\s*\Z")
 _JSON_START = re.compile(r'[{\["]')
 
 
@@ -47,34 +49,39 @@ class TokenGrammar:
         read_preamble: Callable[[str], Name] = lambda preamble: Unnamed.BAD,
         *,
         repeats_name: bool = False,
+        removes_strays: bool = True,
         holds_in_reasoning: bool = False,
     ) -> None:
         """`read_preamble` finds the name between ARGUMENTS_BEGIN and the JSON, where the header
         said that it is BEHIND. `repeats_name`: a second ARGUMENTS_BEGIN calls the same tool again.
+        `removes_strays`: a token outside a region is no text.
         """
         self.spellings = tokens
         self.read_header = read_header
         self.read_preamble = read_preamble
         self.repeats_name = repeats_name
+        self.removes_strays = removes_strays
         self.holds_in_reasoning = holds_in_reasoning
         self.markers = MarkerSet(tokens)
         self.ends = self.markers.only(*(role for role in (CALL_END, SECTION_END) if role in tokens))
 
     def open(
-        self, text: str, opener: Match[str], final: bool, context: Context
+        self, text: str, opener: Match[str], final: bool, context: Context, before: str
     ) -> Opening | Verdict:
         match opener.lastgroup:
             case "SECTION_BEGIN":
                 return self._open_section(text, opener.end(), final, context)
             case "CALL_BEGIN":
                 return self._open_call(text, opener.end(), final, TokenReader(self, context))
-            case "ARGUMENTS_BEGIN":  # the tokens before it are lost: the arguments may tell
+            case "ARGUMENTS_BEGIN":  # the tokens before it are lost: its header stands in the text
                 start = _SPACE.match(text, opener.end()).end()  # type: ignore[union-attr]
                 if start == len(text) and not final:
                     return Verdict.UNDECIDED
                 if text[start : start + 1] == "{":
-                    return Opening(TokenReader(self, context, header=""), opener.end())
-        return Verdict.REMOVED
+                    header = _LAST_HEADER.search(before)
+                    reader = TokenReader(self, context, header=header[0] if header else "")
+                    return Opening(reader, opener.end())
+        return Verdict.REMOVED if self.removes_strays else Verdict.RELEASED
 
     def _open_section(
         self, text: str, pos: int, final: bool, context: Context
@@ -90,6 +97,10 @@ class TokenGrammar:
                 return Verdict.TRUNCATED
             case _Ahead.MARKER, Match(lastgroup="CALL_BEGIN"):
                 return self._open_call(text, marker.end(), final, reader)
+            case _Ahead.MARKER, Match(lastgroup="SECTION_END") if text[
+                pos : marker.start()
+            ].strip():
+                return Verdict.RELEASED  # prose between the tokens, and no call
             case _Ahead.MARKER, Match():
                 return Opening(reader, pos)
         return Verdict.RELEASED
@@ -169,7 +180,7 @@ class TokenReader:
             case str(name):
                 context.output.start(name)
             case Unnamed.COUNTER:
-                self._captured = Output()
+                self._captured = Output(context.limits.held_chars)
                 context = replace(context, output=self._captured)
             case _:
                 context.output.fail(CallFault.BAD_HEADER, header)
@@ -201,9 +212,11 @@ class TokenReader:
         return pos
 
     def _read_preamble(self, text: str, pos: int, final: bool) -> int | None:
-        start = _JSON_START.search(text, pos)
-        marker = self._grammar.markers.search(text, pos)
-        end = min(match.start() if match else len(text) for match in (start, marker))
+        # No further than it may reach: a marker is never longer than the margin.
+        window = text[: pos + self.header_chars + 64]
+        start = _JSON_START.search(window, pos)
+        marker = self._grammar.markers.search(window, pos)
+        end = min(match.start() if match else len(window) for match in (start, marker))
         if end - pos > self.header_chars:
             end = pos + self.header_chars
         elif end == len(text) or (marker and marker.start() == end and marker.lastgroup == PARTIAL):
@@ -300,6 +313,5 @@ class TokenReader:
             self._context.output.fail(CallFault.TRUNCATED, cut[0])
         elif self.in_section and self._context.strict:
             self._context.output.fail(CallFault.TRUNCATED, "the section has no end token")
-        if cut:
-            return len(text)
-        return pos if text[pos:].strip() else len(text)
+        noise = text[pos : cut.start() if cut else len(text)]
+        return pos if noise.strip(_FENCE) else len(text)

@@ -9,6 +9,7 @@ from zlib import crc32
 
 from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits
 from formats.events import (
+    CallFault,
     Event,
     MessageEnd,
     MessageFailed,
@@ -43,13 +44,14 @@ class NativeTransform:
         self._machine = Machine(native, Context(toolbox, limits, Output(), strict))
         self._rescued = _Fingerprints()
         self._structured: list[Event] | None = None  # a call that may repeat a rescued one
+        self._structured_chars = 0
         self._has_answer = False
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
         machine = self._machine
         for event in events:
             if type(event) is TextDelta:
-                self._has_answer = True
+                self._has_answer = self._has_answer or not event.text.isspace()
                 if machine.accepts(event.text, Channel.CONTENT):
                     machine.out.append(event)
                 else:
@@ -80,9 +82,15 @@ class NativeTransform:
         match event:
             case ToolCallStart():
                 self._machine.suppressed = True
+                start = len(out)
                 self._close()
+                out[start:] = [
+                    ToolCallFailed(CallFault.SUPERSEDED) if isinstance(e, ToolCallFailed) else e
+                    for e in out[start:]
+                ]
                 if self._rescued.complete:
                     self._structured = []
+                    self._structured_chars = 0
                 self._pass(event)
             case ToolCallDelta() | ToolCallEnd() | ToolCallFailed():
                 self._pass(event)
@@ -112,19 +120,35 @@ class NativeTransform:
             if repeated.complete <= self._rescued.complete and repeated.complete:
                 held = [Notice(NoticeCode.SHADOW_CALL_REMOVED, "repeats a rescued call")]
             self._machine.out.extend(held)
-        elif len(self._structured) > self._limits.held_chars:
-            raise LimitExceeded("held_chars", self._limits.held_chars)
+        elif isinstance(event, ToolCallDelta):
+            self._structured_chars += len(event.json)
+            if self._structured_chars > self._limits.held_chars:
+                raise LimitExceeded("held_chars", self._limits.held_chars)
 
     def _promote(self) -> None:
         """Deliver the calls that were found in the reasoning, unless they were copies or drafts."""
         deferred = self._machine.deferred
         if self._machine.suppressed and deferred:
             self._machine.out.append(Notice(NoticeCode.SHADOW_CALL_REMOVED, "in the reasoning"))
-        elif self._has_answer and any(isinstance(event, ToolCallFailed) for event in deferred):
+        elif self._has_answer:
             # A broken draft does not spoil the answer that follows it.
-            self._machine.out.append(Notice(NoticeCode.MARKUP_REMOVED, "a draft in the reasoning"))
+            self._machine.out.extend(_complete(deferred))
         else:
             self._machine.out.extend(deferred)
+
+
+def _complete(events: Iterable[Event]) -> list[Event]:
+    """The events of the calls that were completed, and a notice for each that was not."""
+    out: list[Event] = []
+    call: list[Event] = []
+    for event in events:
+        call.append(event)
+        if isinstance(event, ToolCallFailed):
+            call = [Notice(NoticeCode.MARKUP_REMOVED, "a broken call in the reasoning")]
+        if isinstance(event, ToolCallFailed | ToolCallEnd):
+            out += call
+            call = []
+    return out + call
 
 
 class _Fingerprints:

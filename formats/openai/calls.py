@@ -39,6 +39,7 @@ class Calls:
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._newest: _Call | None = None
+        self._announced = ""  # a name that came again, without arguments, after a complete call
         self._waiting_chars = 0
         self._faults: list[Event] = []  # of calls that had already ended
 
@@ -46,13 +47,14 @@ class Calls:
     def open(self) -> bool:
         return bool(self._queue)
 
-    def feed(self, entry: ToolCallEntry) -> list[Event]:
+    def feed(self, entry: ToolCallEntry, *, alone: bool = True) -> list[Event]:
+        """The events of one entry; several in one delta are calls of their own, index or not."""
         function = entry.function or Function()
         if self._continues(entry, function):
             return self._queue[0].push(function.arguments)  # type: ignore[arg-type]
         call_id = "" if entry.id is None else str(entry.id)
         fragment = _text(function.arguments)
-        call = self._identify(entry.index, call_id, function.name or "", fragment)
+        call = self._identify(entry.index, call_id, function.name or "", fragment, alone)
         call.id = call.id or call_id
         call.name = call.name or (function.name or "")
         if call.ended:
@@ -97,30 +99,35 @@ class Calls:
         self._faults = []
         return events
 
-    def _identify(self, index: int | None, call_id: str, name: str, fragment: str) -> "_Call":
-        known = self._by_id.get(call_id) if call_id else None
-        indexed = self._newest if index is None else self._by_index.get(index)
-        if known is not None:
-            call = known
-        elif indexed is None or (call_id and indexed.id):
-            call = self._add()
-        elif name and indexed.complete and fragment.strip() and not indexed.is_repeated(fragment):
-            call = self._add()  # every call has index 0 and no id
-        elif name and index is None and indexed.name and name != indexed.name:
-            call = self._add()
-        else:
-            call = indexed
+    def _identify(
+        self, index: int | None, call_id: str, name: str, fragment: str, alone: bool
+    ) -> "_Call":
+        call = self._newest if index is None else self._by_index.get(index)
+        if call is None or (name and index is None and not alone):
+            call = None
+        elif call_id and call.id and call_id != call.id:
+            call = self._by_id.get(call_id)  # the index is the same for every call
+        elif not call_id and self._is_another(call, name, fragment):
+            call = None
+        if call is None:
+            call = _Call(self._limits)
+            call.name, self._announced = self._announced, ""
+            self._queue.append(call)
         if index is not None:
             self._by_index[index] = call
         if call_id:
-            self._by_id[call_id] = call
+            self._by_id.setdefault(call_id, call)
         self._newest = call
         return call
 
-    def _add(self) -> "_Call":
-        call = _Call(self._limits)
-        self._queue.append(call)
-        return call
+    def _is_another(self, call: "_Call", name: str, fragment: str) -> bool:
+        """Whether an entry without an id begins a call beside the one that its index names."""
+        if name and call.name and name != call.name:
+            return True
+        begins = call.complete and fragment.strip() and not call.is_repeated(fragment)
+        if name and call.complete and not fragment.strip():
+            self._announced = name  # a call of the same tool, or just its name once more
+        return bool(begins and (name or self._announced))
 
     def _advance(self) -> list[Event]:
         """Stream the first call; end it, and go on with the next, once it is complete."""
@@ -222,8 +229,8 @@ class _Call:
 class _Snapshot:
     """Tells an upstream that repeats the arguments so far from one that sends only what is new.
 
-    An object's text cannot follow its own beginning, so the second fragment decides, and nothing
-    but a checksum needs to be kept.
+    The text of an object hardly ever follows its own beginning, so the second fragment decides, and
+    nothing but a checksum needs to be kept.
     """
 
     def __init__(self) -> None:
@@ -237,9 +244,7 @@ class _Snapshot:
         repeats = False
         if self._chars and fragment:
             if self._is_cumulative is None:
-                self._is_cumulative = self._first.startswith("{") and fragment.startswith(
-                    self._first
-                )
+                self._is_cumulative = self._first.startswith("{") and self._is_whole(fragment)
             if self._is_cumulative and fragment.startswith(self._first):
                 repeats = True
             elif complete and self.repeats(fragment):
@@ -249,6 +254,17 @@ class _Snapshot:
         self._chars += len(new)
         self._sum = crc32(new.encode(errors="surrogatepass"), self._sum)
         return new, repeats
+
+    def _is_whole(self, fragment: str) -> bool:
+        """Whether a fragment that begins like the first can be the arguments so far.
+
+        Behind `{"a":` it may also be a nested object; then it has a brace too many.
+        """
+        if not fragment.startswith(self._first):
+            return False
+        scan = Arguments()
+        _, end = scan.read(fragment)
+        return scan.status is not Status.INVALID and not fragment[end:].strip()
 
     def repeats(self, fragment: str) -> bool:
         return (

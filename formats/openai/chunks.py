@@ -1,5 +1,7 @@
 """The chunks of Chat Completions as upstreams send them: every field may be absent or null."""
 
+from typing import Any
+
 from msgspec import Raw, Struct
 
 from formats.events import Usage
@@ -35,6 +37,13 @@ class ReasoningDetail(Struct):
 class ContentPart(Struct):
     type: str | None = None
     text: str | None = None
+    thinking: list["ContentPart"] | str | None = None
+    """Mistral's place for reasoning."""
+
+    def reasoning(self) -> str:
+        if isinstance(self.thinking, list):
+            return "".join(part.text or "" for part in self.thinking)
+        return self.thinking or ""
 
 
 class Delta(Struct):
@@ -43,22 +52,22 @@ class Delta(Struct):
     reasoning: str | None = None
     reasoning_content: str | None = None
     reasoning_details: list[ReasoningDetail] | None = None
-    tool_calls: list[ToolCallEntry] | None = None
+    tool_calls: list[ToolCallEntry | None] | None = None
     function_call: Function | None = None
 
 
 class TokenDetails(Struct):
-    cached_tokens: float | None = None
-    cache_write_tokens: float | None = None
+    cached_tokens: Any = None
+    cache_write_tokens: Any = None
 
 
 class WireUsage(Struct):
-    prompt_tokens: float | None = None
-    completion_tokens: float | None = None
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
     prompt_tokens_details: TokenDetails | None = None
-    cached_tokens: float | None = None
+    cached_tokens: Any = None
     """Moonshot's place for it."""
-    prompt_cache_hit_tokens: float | None = None
+    prompt_cache_hit_tokens: Any = None
     """DeepSeek's place for it."""
 
     def counts(self) -> Usage:
@@ -78,9 +87,9 @@ class WireUsage(Struct):
 
 
 class ErrorBody(Struct):
-    message: str | None = None
-    type: str | None = None
-    code: str | int | None = None
+    message: Any = None
+    type: Any = None
+    code: Any = None
 
 
 class Choice(Struct):
@@ -97,14 +106,20 @@ class Chunk(Struct):
     id: str | int | None = None
     object: str | None = None
     model: str | None = None
-    provider: str | None = None
+    provider: Any = None
     """Who served it, where OpenRouter tells."""
     choices: list[Choice] | None = None
     usage: WireUsage | None = None
     error: ErrorBody | str | None = None
-    message: str | None = None
-    code: str | int | None = None
+    message: Any = None
+    code: Any = None
+    detail: Any = None
 
 
-def _count(tokens: float | None) -> int | None:
-    return None if tokens is None or tokens < 0 else int(tokens)
+def _count(tokens: Any) -> int | None:
+    """A count, however it is spelled; nonsense is unknown."""
+    if isinstance(tokens, str) and tokens.isascii() and tokens.isdigit() and len(tokens) < 16:
+        return int(tokens)
+    if isinstance(tokens, int | float) and 0 <= tokens < 10**15:
+        return int(tokens)
+    return None

@@ -5,6 +5,9 @@ only on the first and the last event. An error inside the stream fails the messa
 end without a finish reason. Text that arrives while a call is open follows the call.
 """
 
+import json
+import re
+
 import msgspec
 
 from formats.codec import decode
@@ -12,6 +15,7 @@ from formats.errors import (
     DEFAULT_LIMITS,
     KIND_OF_NAME,
     FailureKind,
+    LimitExceeded,
     Limits,
     UpstreamError,
     kind_of_status,
@@ -36,17 +40,30 @@ from formats.sse import EventDecoder
 
 STOP_REASONS: dict[str, StopReason] = {
     "stop": StopReason.END_TURN,
-    "eos": StopReason.END_TURN,
     "length": StopReason.MAX_TOKENS,
     "max_tokens": StopReason.MAX_TOKENS,
+    "model_length": StopReason.MAX_TOKENS,
     "tool_calls": StopReason.TOOL_USE,
     "tool_use": StopReason.TOOL_USE,
     "function_call": StopReason.TOOL_USE,
     "content_filter": StopReason.REFUSAL,
+    "safety": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
 }
-# Gemini's word for a call it could not write; relays pass it on with empty content.
-_FAILURES = frozenset({"error", "malformed_function_call"})
+# What upstreams call an answer that did not succeed. The second is Gemini's word for a call that it
+# could not write, the third DeepSeek's for one that it broke off.
+_FAILURES = frozenset(
+    {
+        "error",
+        "malformed_function_call",
+        "insufficient_system_resource",
+        "abort",
+        "network_error",
+        "timeout",
+    }
+)
 _ERROR_CHARS = 2000
+_STATUS = re.compile("[1-5][0-9]{2}")
 
 _chunks = msgspec.json.Decoder(Chunk)
 _decode = _chunks.decode
@@ -56,24 +73,28 @@ class OpenAIDecoder:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.served_by: str | None = None
         """Who really answered, where an upstream that routes says so."""
+        self._limits = limits
         self._sse = EventDecoder(limits)
         self._calls = Calls(limits)
         self._out: list[Event] = []
         self._later: list[Event] = []  # text that arrived while a call was open
+        self._later_chars = 0
         self._finish: str | None = None
         self._usage = UNKNOWN_USAGE
         self._started = False
+        self._has_content = False
+        self._ignored_choice = False
         self._done = False
 
     def feed(self, data: bytes) -> list[Event]:
-        for _, payload in self._sse.feed(data):
-            self._read(payload)
+        for name, payload in self._sse.feed(data):
+            self._read(payload, name)
         return self.take()
 
     def close(self) -> list[Event]:
         """The last events; raises UpstreamError when the answer has no end."""
-        for _, payload in self._sse.close():
-            self._read(payload)
+        for name, payload in self._sse.close():
+            self._read(payload, name)
         if not self._done:
             if self._finish is None:
                 raise UpstreamError("The upstream's answer ended without a finish reason")
@@ -93,12 +114,15 @@ class OpenAIDecoder:
         out, self._out = merge_deltas(self._out), []
         return out
 
-    def _read(self, data: bytes) -> None:
+    def _read(self, data: bytes, name: bytes = b"") -> None:
         if self._done:
             return
-        if data == b"[DONE]":
-            self._end(self._finish)
-            return
+        if not data.startswith(b"{"):
+            data = data.strip()
+            if data == b"[DONE]":
+                self._end(self._finish)
+            if data in (b"[DONE]", b"", b"null"):
+                return
         try:
             chunk = _decode(data) if b"\\u" not in data else decode(_chunks, data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -106,13 +130,14 @@ class OpenAIDecoder:
                 f"The upstream sent a chunk that cannot be read: {error}",
                 kind=FailureKind.TRANSFORMATION,
             ) from error
-        if chunk.error is not None or chunk.object == "error":
-            raise _failure(chunk.error or ErrorBody(message=chunk.message, code=chunk.code))
+        if chunk.error is not None or (chunk.choices is None and self._is_error(chunk, name)):
+            message = chunk.message or chunk.detail
+            raise _failure(chunk.error or ErrorBody(message=message, code=chunk.code))
         if not self._started:
             self._started = True
             self._out.append(MessageStart(str(chunk.id or ""), chunk.model or ""))
         if chunk.provider:
-            self.served_by = chunk.provider
+            self.served_by = str(chunk.provider)
         if chunk.usage is not None:
             self._usage = self._usage.updated(chunk.usage.counts())
         if chunk.choices:
@@ -121,9 +146,15 @@ class OpenAIDecoder:
         elif chunk.usage is not None and self._finish is not None:
             self._end(self._finish)
 
+    def _is_error(self, chunk: Chunk, name: bytes) -> bool:
+        """Whether a chunk without choices is an error in one of the shapes of other servers."""
+        return name == b"error" or chunk.object == "error" or bool(chunk.message or chunk.detail)
+
     def _read_choice(self, choice: Choice) -> None:
         if choice.index:
-            self._notice_once(Notice(NoticeCode.CHOICE_IGNORED, f"index {choice.index}"))
+            if not self._ignored_choice:
+                self._ignored_choice = True
+                self._out.append(Notice(NoticeCode.CHOICE_IGNORED, f"index {choice.index}"))
             return
         if choice.error is not None:
             raise _failure(choice.error)
@@ -144,6 +175,8 @@ class OpenAIDecoder:
             self._read_reasoning(delta)
         content = delta.content
         if isinstance(content, list):
+            if reasoning := "".join(part.reasoning() for part in content):
+                self._add(ReasoningDelta(reasoning))
             content = "".join(part.text or "" for part in content)
         if content:
             self._add(TextDelta(content))
@@ -171,28 +204,45 @@ class OpenAIDecoder:
                 self._add(ReasoningRedacted(detail.data))
 
     def _read_calls(self, delta: Delta) -> None:
-        for entry in delta.tool_calls or ():
-            self._out += self._calls.feed(entry)
+        entries = [entry for entry in delta.tool_calls or () if entry and entry != ToolCallEntry()]
         if delta.function_call is not None:
-            self._out += self._calls.feed(ToolCallEntry(function=delta.function_call))
+            entries.append(ToolCallEntry(function=delta.function_call))
+        for entry in entries:
+            self._has_content = True
+            self._out += self._calls.feed(entry, alone=len(entries) == 1)
 
     def _add(self, event: Event) -> None:
+        self._has_content = True
         if self._calls.open:
             self._out += self._calls.settle()
-        (self._later if self._calls.open else self._out).append(event)
+        if self._calls.open:
+            self._hold(event)
+            return
+        if self._later:
+            self._flush()
+        self._out.append(event)
 
-    def _notice_once(self, notice: Notice) -> None:
-        if notice not in self._out:
-            self._out.append(notice)
+    def _hold(self, event: Event) -> None:
+        """Keep what arrives in the middle of a call until the call is complete."""
+        self._later.append(event)
+        if isinstance(event, TextDelta | ReasoningDelta):
+            self._later_chars += len(event.text)
+        if self._later_chars > self._limits.held_chars:
+            raise LimitExceeded("held_chars", self._limits.held_chars)
+
+    def _flush(self) -> None:
+        self._out += self._later
+        self._later = []
+        self._later_chars = 0
 
     def _end(self, finish: str | None) -> None:
         if finish is None:
-            if not self._started or self._calls.open:
+            if not self._has_content or self._calls.open:
                 raise UpstreamError("The upstream's answer ended without a finish reason")
             self._out.append(Notice(NoticeCode.FINISH_REASON_MISSING))
-        reason = STOP_REASONS.get(finish or "stop", StopReason.END_TURN)
+        reason = STOP_REASONS.get((finish or "stop").lower(), StopReason.END_TURN)
         self._out += self._calls.finish(cut=reason is StopReason.MAX_TOKENS)
-        self._out += self._later
+        self._flush()
         self._out.append(MessageEnd(reason, usage=self._usage))
         self._done = True
 
@@ -200,8 +250,11 @@ class OpenAIDecoder:
 def _failure(error: ErrorBody | str) -> UpstreamError:
     if isinstance(error, str):
         return UpstreamError(error[:_ERROR_CHARS])
-    named = KIND_OF_NAME.get(str(error.code)) or KIND_OF_NAME.get(error.type or "")
-    numbered = kind_of_status(int(str(error.code))) if str(error.code).isdigit() else None
-    kind = named or numbered or FailureKind.UPSTREAM
+    code = str(error.code).removesuffix(".0")
+    named = KIND_OF_NAME.get(code) or KIND_OF_NAME.get(str(error.type))
+    numbered = kind_of_status(int(code)) if _STATUS.fullmatch(code) else None
     message = error.message or "The upstream reported an error without a message"
+    if not isinstance(message, str):
+        message = json.dumps(message, ensure_ascii=False)
+    kind = named or numbered or FailureKind.UPSTREAM
     return UpstreamError(message[:_ERROR_CHARS], kind=kind)
