@@ -22,8 +22,8 @@ from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
 from formats.native.deepseek import DEEPSEEK
+from formats.native.format import NativeFormat
 from formats.native.kimi import KIMI
-from formats.native.machine import NativeFormat
 from formats.native.qwen import QWEN
 from formats.native.transform import NativeTransform
 from formats.pipeline import Decoder, Encoder, Pipeline

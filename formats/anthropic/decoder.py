@@ -1,17 +1,26 @@
 """Anthropic Messages → events: a stream, or one whole message.
 
-Blocks arrive one after another; a call whose block another block, or the end of the message, leaves
-open has failed. Events and blocks of unknown types are noticed and passed over.
+Anthropic sends blocks one after another; relays interleave them. The first open call streams, and
+whatever arrives before its block is closed waits for that. A call whose block is never closed has
+failed. Events and blocks of unknown types are noticed and passed over.
 """
 
+from collections import deque
 from typing import TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
 
-from formats.arguments import Arguments, Status
-from formats.codec import ABSENT, decode, given
-from formats.errors import DEFAULT_LIMITS, KIND_OF_NAME, FailureKind, Limits, UpstreamError
+from formats.anthropic.calls import Call
+from formats.anthropic.frames import Block, Delta, WholeMessage, WireError, WireEvent, WireMessage
+from formats.codec import decode
+from formats.errors import (
+    DEFAULT_LIMITS,
+    KIND_OF_NAME,
+    FailureKind,
+    LimitExceeded,
+    Limits,
+    UpstreamError,
+)
 from formats.events import (
     UNKNOWN_USAGE,
     CallFault,
@@ -25,82 +34,14 @@ from formats.events import (
     ReasoningSignature,
     StopReason,
     TextDelta,
-    ToolCallDelta,
-    ToolCallEnd,
     ToolCallFailed,
-    ToolCallStart,
-    Usage,
+    merge_deltas,
 )
 from formats.sse import EventDecoder
 
 _T = TypeVar("_T")
 
 _ERROR_CHARS = 2000
-
-
-class WireUsage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-
-    def counts(self) -> Usage:
-        return Usage(
-            input=self.input_tokens,
-            output=self.output_tokens,
-            cache_read=self.cache_read_input_tokens,
-            cache_creation=self.cache_creation_input_tokens,
-        )
-
-
-class Block(Struct):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    signature: str | None = None
-    data: str = ""
-    id: str = ""
-    name: str = ""
-    input: Raw = ABSENT
-
-
-class Delta(Struct):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    signature: str = ""
-    partial_json: str = ""
-    stop_reason: str | None = None
-    stop_sequence: str | None = None
-
-
-class WireMessage(Struct):
-    id: str = ""
-    model: str = ""
-    content: list[Block] = []
-    stop_reason: str | None = None
-    stop_sequence: str | None = None
-    usage: WireUsage | None = None
-
-
-class WireError(Struct):
-    type: str = ""
-    message: str = ""
-
-
-class WireEvent(Struct):
-    type: str = ""
-    index: int | None = None
-    message: WireMessage | None = None
-    content_block: Block | None = None
-    delta: Delta | None = None
-    usage: WireUsage | None = None
-    error: WireError | None = None
-
-
-class WholeMessage(WireMessage):
-    type: str = ""
-    error: WireError | None = None
 
 
 _events = msgspec.json.Decoder(WireEvent)
@@ -113,9 +54,16 @@ class AnthropicDecoder:
         self._limits = limits
         self._sse = EventDecoder(limits)
         self._out: list[Event] = []
-        self._call: _Call | None = None
+        self._blocks: dict[
+            int | None, Call | None
+        ] = {}  # by index; None is no call of the client's
+        self._ended: set[int | None] = set()  # the indices of calls whose block was closed
+        self._queue: deque[Call] = deque()  # the calls that have not ended, oldest first
+        self._later: list[Event] = []  # what arrived while a call was open
+        self._later_chars = 0
         self._stop: Delta | None = None  # held until message_stop, for the usage beside it
         self._usage = UNKNOWN_USAGE
+        self._started = False
         self._done = False
 
     def feed(self, data: bytes) -> list[Event]:
@@ -137,31 +85,30 @@ class AnthropicDecoder:
         if message.error is not None:
             raise _failure(message.error)
         self._start(message)
-        for block in message.content:
-            self._start_block(block)
-            self._stop_block()
+        for index, block in enumerate(message.content or ()):
+            self._start_block(index, block)
+            self._stop_block(index)
         self._stop = Delta(stop_reason=message.stop_reason, stop_sequence=message.stop_sequence)
         self._end()
         return self.take()
 
     def take(self) -> list[Event]:
         """The events that were read before an error was raised."""
-        out, self._out = self._out, []
+        out, self._out = merge_deltas(self._out), []
         return out
 
     def _read(self, data: bytes) -> None:
-        if self._done or data == b"[DONE]":
+        if self._done or data.strip() in (b"[DONE]", b"", b"null"):
             return
         event = _decoded(_events, data)
         match event.type:
             case "content_block_delta" if event.delta:
-                self._read_delta(event.delta)
+                self._read_delta(event.index, event.delta)
             case "content_block_start" if event.content_block:
-                self._give_up_call()
-                self._start_block(event.content_block)
+                self._start_block(event.index, event.content_block)
             case "content_block_stop":
-                self._stop_block()
-            case "message_start" if event.message:
+                self._stop_block(event.index)
+            case "message_start" if event.message and not self._started:
                 self._start(event.message)
             case "message_delta":
                 if event.usage:
@@ -175,109 +122,110 @@ class AnthropicDecoder:
             case "ping":
                 pass
             case _:
-                self._out.append(Notice(NoticeCode.UNKNOWN_EVENT, event.type))
+                self._add(Notice(NoticeCode.UNKNOWN_EVENT, event.type or ""))
 
     def _start(self, message: WireMessage) -> None:
+        self._started = True
         if message.usage:
             self._usage = message.usage.counts()
-        self._out.append(MessageStart(message.id, message.model, self._usage))
+        self._out.append(MessageStart(message.id or "", message.model or "", self._usage))
 
-    def _start_block(self, block: Block) -> None:
+    def _start_block(self, index: int | None, block: Block) -> None:
+        self._blocks[index] = None
         match block.type:
             case "text":
                 self._add_text(block.text)
             case "thinking":
                 self._add_reasoning(block.thinking)
                 if block.signature:
-                    self._out.append(ReasoningSignature(block.signature))
+                    self._add(ReasoningSignature(block.signature))
             case "redacted_thinking":
-                self._out.append(ReasoningRedacted(block.data))
+                self._add(ReasoningRedacted(block.data or ""))
             case "tool_use":
-                self._call = _Call(block, self._limits)
-                self._out.append(ToolCallStart(block.id, block.name))
+                call = self._blocks[index] = Call(block, self._limits)
+                self._queue.append(call)
+                self._advance()
             case _:
-                self._out.append(Notice(NoticeCode.CONTENT_UNSUPPORTED, block.type))
+                self._add(Notice(NoticeCode.CONTENT_UNSUPPORTED, block.type or ""))
 
-    def _read_delta(self, delta: Delta) -> None:
+    def _read_delta(self, index: int | None, delta: Delta) -> None:
         match delta.type:
             case "text_delta":
                 self._add_text(delta.text)
-            case "input_json_delta" if self._call:
-                self._out += self._call.read(delta.partial_json)
+            case "input_json_delta":
+                self._read_arguments(index, delta.partial_json or "")
             case "thinking_delta":
                 self._add_reasoning(delta.thinking)
             case "signature_delta":
                 if delta.signature:
-                    self._out.append(ReasoningSignature(delta.signature))
-            case "input_json_delta":
-                pass  # of a server tool, which is noticed at its start
+                    self._add(ReasoningSignature(delta.signature))
             case _:
-                self._out.append(Notice(NoticeCode.UNKNOWN_EVENT, delta.type))
+                self._add(Notice(NoticeCode.UNKNOWN_EVENT, delta.type or ""))
 
-    def _add_text(self, text: str) -> None:
+    def _read_arguments(self, index: int | None, fragment: str) -> None:
+        call = self._blocks.get(index)
+        if call is None:
+            if index in self._ended and fragment.strip():
+                self._add(ToolCallFailed(CallFault.INVALID_JSON, "more behind the block's end"))
+            return
+        call.add(fragment)
+        if call is not self._queue[0]:
+            self._held(len(fragment))
+        self._advance()
+
+    def _add_text(self, text: str | None) -> None:
         if text:
-            self._out.append(TextDelta(text))
+            self._add(TextDelta(text))
 
-    def _add_reasoning(self, text: str) -> None:
+    def _add_reasoning(self, text: str | None) -> None:
         if text:
-            self._out.append(ReasoningDelta(text))
+            self._add(ReasoningDelta(text))
 
-    def _stop_block(self) -> None:
-        if self._call:
-            self._out += self._call.stop()
-            self._call = None
+    def _add(self, event: Event) -> None:
+        if not self._started:
+            self._start(WireMessage())
+        if not self._queue:
+            self._out.append(event)
+            return
+        self._later.append(event)
+        if isinstance(event, TextDelta | ReasoningDelta):
+            self._held(len(event.text))
 
-    def _give_up_call(self) -> None:
-        if self._call:
-            self._out += self._call.give_up()
-            self._call = None
+    def _held(self, chars: int) -> None:
+        self._later_chars += chars
+        if self._later_chars > self._limits.held_chars:
+            raise LimitExceeded("held_chars", self._limits.held_chars)
+
+    def _stop_block(self, index: int | None) -> None:
+        if call := self._blocks.pop(index, None):
+            self._ended.add(index)
+            call.stop()
+            self._advance()
+
+    def _advance(self) -> None:
+        """Stream the first call; end it, and go on with the next, once its block is closed."""
+        if not self._started:
+            self._start(WireMessage())
+        while self._queue:
+            self._out += self._queue[0].stream()
+            if not self._queue[0].stopped:
+                return
+            self._queue.popleft()
+        self._out += self._later
+        self._later, self._later_chars = [], 0
 
     def _end(self) -> None:
         if self._stop is None:
             raise UpstreamError("The upstream's answer ended without a stop reason")
-        self._give_up_call()
+        for call in self._queue:
+            call.give_up()
+        self._advance()
         try:
             reason = StopReason(self._stop.stop_reason or "")
         except ValueError:
             reason = StopReason.END_TURN
-        self._out.append(MessageEnd(reason, self._stop.stop_sequence, self._usage))
+        self._add(MessageEnd(reason, self._stop.stop_sequence, self._usage))
         self._done = True
-
-
-class _Call:
-    def __init__(self, block: Block, limits: Limits) -> None:
-        self._arguments = Arguments(limits)
-        self._whole = (given(block.input) or b"").decode()  # what the block itself brought
-        self._failed = False
-
-    def read(self, text: str) -> list[Event]:
-        if self._failed:
-            return []
-        forward, end = self._arguments.read(text)
-        events: list[Event] = [ToolCallDelta(forward)] if forward else []
-        if self._arguments.status is Status.NON_OBJECT:
-            return [*events, *self._fail(CallFault.NON_OBJECT_ARGS)]
-        if self._arguments.status is Status.INVALID or text[end:].strip():
-            return [*events, *self._fail(CallFault.INVALID_JSON)]
-        return events
-
-    def stop(self) -> list[Event]:
-        events: list[Event] = []
-        if self._arguments.status is Status.EMPTY and not self._failed:
-            events = self.read(self._whole)
-        self._arguments.finish()
-        if self._failed:
-            return events
-        if self._arguments.status in (Status.EMPTY, Status.COMPLETE):
-            return [*events, ToolCallEnd()]
-        return [*events, *self._fail(CallFault.TRUNCATED)]
-
-    def give_up(self) -> list[Event]:
-        return [] if self._failed else self._fail(CallFault.TRUNCATED)
-
-    def _fail(self, fault: CallFault) -> list[Event]:
-        self._failed = True
-        return [ToolCallFailed(fault)]
 
 
 def _decoded(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
@@ -290,9 +238,9 @@ def _decoded(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
         ) from error
 
 
-def _failure(error: WireError) -> UpstreamError:
-    message = error.message or "The upstream reported an error without a message"
-    return UpstreamError(
-        message[:_ERROR_CHARS],
-        kind=KIND_OF_NAME.get(error.type, FailureKind.UPSTREAM),
-    )
+def _failure(error: WireError | str) -> UpstreamError:
+    if isinstance(error, str):
+        error = WireError(message=error)
+    message = str(error.message or "The upstream reported an error without a message")
+    kind = KIND_OF_NAME.get(str(error.type), FailureKind.UPSTREAM)
+    return UpstreamError(message[:_ERROR_CHARS], kind=kind)

@@ -24,9 +24,10 @@ V3.2 (DSML); V4 calls the block `tool_calls`, and relays spell the bars in sever
 
 import re
 
-from formats.native.machine import NativeFormat
+from formats.native.format import NativeFormat
 from formats.native.markers import Atoms, literal
 from formats.native.region import Name, Unnamed
+from formats.native.sections import TokenGrammar
 from formats.native.tags import (
     BLOCK,
     BLOCK_END,
@@ -44,7 +45,7 @@ from formats.native.tokens import (
     CALL_END,
     SECTION_BEGIN,
     SECTION_END,
-    TokenGrammar,
+    Tokens,
 )
 from formats.toolbox import Toolbox
 
@@ -102,15 +103,17 @@ _NAMED: Atoms = ("[ ]{1,8}", *literal("name="), *_QUOTED)
 DEEPSEEK = NativeFormat(
     [
         TokenGrammar(
-            {
-                SECTION_BEGIN: [_token("tool calls begin"), _token("tool calls")],
-                CALL_BEGIN: [_token("tool call begin")],
-                ARGUMENTS_BEGIN: [_token("tool sep")],
-                CALL_END: [_token("tool call end")],
-                SECTION_END: [_token("tool calls end")],
-            },
-            _read_header,
-            _read_preamble,
+            Tokens(
+                {
+                    SECTION_BEGIN: [_token("tool calls begin"), _token("tool calls")],
+                    CALL_BEGIN: [_token("tool call begin")],
+                    ARGUMENTS_BEGIN: [_token("tool sep")],
+                    CALL_END: [_token("tool call end")],
+                    SECTION_END: [_token("tool calls end")],
+                },
+                _read_header,
+                _read_preamble,
+            )
         ),
         TagGrammar(
             {

@@ -12,16 +12,17 @@ bare counter, or with the punctuation lost.
 
 import re
 
-from formats.native.machine import NativeFormat
+from formats.native.format import NativeFormat
 from formats.native.markers import literal
 from formats.native.region import Name, Unnamed
+from formats.native.sections import TokenGrammar
 from formats.native.tokens import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
     CALL_END,
     SECTION_BEGIN,
     SECTION_END,
-    TokenGrammar,
+    Tokens,
 )
 from formats.toolbox import Toolbox
 
@@ -52,27 +53,29 @@ def read_header(header: str, toolbox: Toolbox) -> Name:
 KIMI = NativeFormat(
     [
         TokenGrammar(
-            {
-                # The singular is the technical report's, and mixes with the plural.
-                SECTION_BEGIN: [
-                    literal("<|tool_calls_section_begin|>"),
-                    literal("<|tool_call_section_begin|>"),
-                ],
-                CALL_BEGIN: [literal("<|tool_call_begin|>")],
-                ARGUMENTS_BEGIN: [
-                    literal("<|tool_call_argument_begin|>"),
-                    literal("<|tool_arguments_begin|>"),  # the report's spelling
-                ],
-                CALL_END: [
-                    literal("<|tool_call_end|>"),
-                    literal("<|tool_call_argument_end|>"),  # listed by sanitizers, never seen
-                ],
-                SECTION_END: [
-                    literal("<|tool_calls_section_end|>"),
-                    literal("<|tool_call_section_end|>"),
-                ],
-            },
-            read_header,
+            Tokens(
+                {
+                    # The singular is the technical report's, and mixes with the plural.
+                    SECTION_BEGIN: [
+                        literal("<|tool_calls_section_begin|>"),
+                        literal("<|tool_call_section_begin|>"),
+                    ],
+                    CALL_BEGIN: [literal("<|tool_call_begin|>")],
+                    ARGUMENTS_BEGIN: [
+                        literal("<|tool_call_argument_begin|>"),
+                        literal("<|tool_arguments_begin|>"),  # the report's spelling
+                    ],
+                    CALL_END: [
+                        literal("<|tool_call_end|>"),
+                        literal("<|tool_call_argument_end|>"),  # listed by sanitizers, never seen
+                    ],
+                    SECTION_END: [
+                        literal("<|tool_calls_section_end|>"),
+                        literal("<|tool_call_section_end|>"),
+                    ],
+                },
+                read_header,
+            )
         )
     ],
     strays=["<|im_end|>", "<|im_assistant|>", "<|im_middle|>"],

@@ -9,17 +9,14 @@ Both channels run through one machine, because a model may leave its reasoning b
 """
 
 from collections import deque
-from collections.abc import Sequence
 from enum import Enum
 
 from formats.errors import LimitExceeded
 from formats.events import CallFault, Event, Notice, NoticeCode, ReasoningDelta, TextDelta
-from formats.native.markers import PARTIAL, Atoms, MarkerSet, literal
+from formats.native.format import STRAY, THINK, THINK_END, NativeFormat
+from formats.native.markers import PARTIAL
 from formats.native.region import Context, Grammar, Opening, Reader, Verdict
 
-_THINK = "THINK"
-_THINK_END = "THINK_END"
-_STRAY = "STRAY"
 _SPACE = " \t\r\n\f\v"
 
 # White space longer than this is meant as such, and is not worth holding.
@@ -33,23 +30,6 @@ _NOTICES = 32
 class Channel(Enum):
     CONTENT = "content"
     REASONING = "reasoning"
-
-
-class NativeFormat:
-    """The grammars that a family of models writes, and the tokens it ends its turns with."""
-
-    def __init__(self, grammars: Sequence[Grammar], *, strays: Sequence[str] = ()) -> None:
-        markers: dict[str, Sequence[Atoms]] = {}
-        self.grammar_of: dict[str, Grammar] = {}
-        for grammar in grammars:
-            markers |= grammar.spellings
-            self.grammar_of |= dict.fromkeys(grammar.spellings, grammar)
-        think = {_THINK: [literal("<think>")], _THINK_END: [literal("</think>")]}
-        stray = {_STRAY: [literal(token) for token in strays]} if strays else {}
-        self.markers = MarkerSet(markers | think | stray)
-        self.think_end = MarkerSet({_THINK_END: think[_THINK_END]})
-        spellings = [atoms for group in markers.values() for atoms in group]
-        self.initials = tuple({atoms[0].removeprefix("\\") for atoms in spellings} | {"<"})
 
 
 class Machine:
@@ -126,7 +106,7 @@ class Machine:
         self._channel = channel
 
     def _claim(self, text: str) -> bool:
-        """Whether a candidate of the other channel is decided; if it was text, it is shown there."""
+        """Whether a candidate of the other channel is decided; as text, it is shown there."""
         candidate = self._pending + text
         opener = self._native.markers.match(candidate)
         grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
@@ -204,11 +184,11 @@ class Machine:
     def _read_other(self, role: str, marker: str, pos: int) -> int:
         """A marker that opens nothing: a tag of thinking, a turn's end, or a quoted one."""
         is_quoted = self._text.before.endswith("`")
-        if role == _STRAY and not is_quoted:
+        if role == STRAY and not is_quoted:
             self._notice(NoticeCode.MARKUP_REMOVED, marker)
             return pos + len(marker)
-        if role in (_THINK, _THINK_END) and not is_quoted and self._channel is Channel.CONTENT:
-            self._thinking = role == _THINK and self._awaits_answer
+        if role in (THINK, THINK_END) and not is_quoted and self._channel is Channel.CONTENT:
+            self._thinking = role == THINK and self._awaits_answer
         self._emit(marker)
         return pos + len(marker)
 

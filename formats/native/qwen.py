@@ -24,9 +24,10 @@ Flowers, of the older Qwen-Agent:
 """
 
 from formats.native.envelope import open_envelope
-from formats.native.machine import NativeFormat
+from formats.native.format import NativeFormat
 from formats.native.markers import MarkerSet, literal
 from formats.native.region import Context, Name, Opening, Unnamed, Verdict
+from formats.native.sections import TokenGrammar
 from formats.native.tags import (
     BLOCK,
     BLOCK_END,
@@ -42,7 +43,7 @@ from formats.native.tokens import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
     SECTION_END,
-    TokenGrammar,
+    Tokens,
 )
 from formats.toolbox import Toolbox
 
@@ -78,13 +79,15 @@ QWEN = NativeFormat(
             open_json=_open_json,
         ),
         TokenGrammar(
-            {
-                CALL_BEGIN: [literal("✿FUNCTION✿") + _COLON],
-                ARGUMENTS_BEGIN: [literal("✿ARGS✿") + _COLON],
-                SECTION_END: [literal("✿RESULT✿"), literal("✿RETURN✿")],
-            },
-            _read_flower_header,
-            repeats_name=True,
+            Tokens(
+                {
+                    CALL_BEGIN: [literal("✿FUNCTION✿") + _COLON],
+                    ARGUMENTS_BEGIN: [literal("✿ARGS✿") + _COLON],
+                    SECTION_END: [literal("✿RESULT✿"), literal("✿RETURN✿")],
+                },
+                _read_flower_header,
+                repeats_name=True,
+            ),
             removes_strays=False,
             holds_in_reasoning=True,
         ),

@@ -1,24 +1,11 @@
-"""Calls between special tokens: a section of calls, each a header and a JSON object.
+"""The special tokens of a format, and the way its headers name a tool."""
 
-    SECTION_BEGIN { CALL_BEGIN header ARGUMENTS_BEGIN {json} CALL_END } SECTION_END
-
-Any closer may be missing once the object before it is complete, the section's tokens may be missing
-altogether, and white space or noise may stand between any two tokens. A format is a `TokenGrammar`:
-the spellings of the five tokens, and two pure functions that find the tool's name.
-"""
-
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from re import Match
 
-from formats.events import CallFault, NoticeCode
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
-from formats.native.output import Output
-from formats.native.region import Context, Name, Opening, Unnamed, Verdict
-from formats.native.streamed import Outcome, StreamedArguments
+from formats.native.region import Name, Unnamed
 from formats.toolbox import Toolbox
 
 SECTION_BEGIN = "SECTION_BEGIN"
@@ -27,291 +14,41 @@ ARGUMENTS_BEGIN = "ARGUMENTS_BEGIN"
 CALL_END = "CALL_END"
 SECTION_END = "SECTION_END"
 
-_PLAIN_HEADER = re.compile(r"[A-Za-z0-9_.:\-\s]*")
-_SPACE = re.compile(r"\s*")
-_FENCE = " \t\r\n`"  # what may stand behind the arguments without being prose
-_LAST_HEADER = re.compile(r"[A-Za-z0-9_.-]{1,80}:\d{1,6}\s*\Z")
-_JSON_START = re.compile(r'[{\["]')
 
-
-class _Ahead(Enum):
+class Ahead(Enum):
     MARKER = "the next token is near"
     FAR = "no token within the limit"
     END = "the text ends first"
     UNDECIDED = "more text must come"
 
 
-class TokenGrammar:
+class Tokens:
     def __init__(
         self,
-        tokens: Mapping[str, Sequence[Atoms]],
+        spellings: Mapping[str, Sequence[Atoms]],
         read_header: Callable[[str, Toolbox], Name],
         read_preamble: Callable[[str], Name] = lambda preamble: Unnamed.BAD,
         *,
         repeats_name: bool = False,
-        removes_strays: bool = True,
-        holds_in_reasoning: bool = False,
     ) -> None:
         """`read_preamble` finds the name between ARGUMENTS_BEGIN and the JSON, where the header
         said that it is BEHIND. `repeats_name`: a second ARGUMENTS_BEGIN calls the same tool again.
-        `removes_strays`: a token outside a region is no text.
         """
-        self.spellings = tokens
+        self.spellings = spellings
         self.read_header = read_header
         self.read_preamble = read_preamble
         self.repeats_name = repeats_name
-        self.removes_strays = removes_strays
-        self.holds_in_reasoning = holds_in_reasoning
-        self.markers = MarkerSet(tokens)
-        self.ends = self.markers.only(*(role for role in (CALL_END, SECTION_END) if role in tokens))
-
-    def open(
-        self, text: str, opener: Match[str], final: bool, context: Context, before: str
-    ) -> Opening | Verdict:
-        match opener.lastgroup:
-            case "SECTION_BEGIN":
-                return self._open_section(text, opener.end(), final, context)
-            case "CALL_BEGIN":
-                return self._open_call(text, opener.end(), final, TokenReader(self, context))
-            case "ARGUMENTS_BEGIN":  # the tokens before it are lost: its header stands in the text
-                start = _SPACE.match(text, opener.end()).end()  # type: ignore[union-attr]
-                if start == len(text) and not final:
-                    return Verdict.UNDECIDED
-                if text[start : start + 1] == "{":
-                    header = _LAST_HEADER.search(before)
-                    reader = TokenReader(self, context, header=header[0] if header else "")
-                    return Opening(reader, opener.end())
-        return Verdict.REMOVED if self.removes_strays else Verdict.RELEASED
-
-    def _open_section(
-        self, text: str, pos: int, final: bool, context: Context
-    ) -> Opening | Verdict:
-        reader = TokenReader(self, context, in_section=True)
-        ahead, marker = self.ahead(text, pos, final, context.limits.header_chars)
-        match ahead, marker:
-            case _Ahead.UNDECIDED, _:
-                return Verdict.UNDECIDED
-            case _Ahead.END, None if text[pos:].strip():
-                return Verdict.RELEASED
-            case _Ahead.END, _:
-                return Verdict.TRUNCATED
-            case _Ahead.MARKER, Match(lastgroup="CALL_BEGIN"):
-                return self._open_call(text, marker.end(), final, reader)
-            case _Ahead.MARKER, Match(lastgroup="SECTION_END") if text[
-                pos : marker.start()
-            ].strip():
-                return Verdict.RELEASED  # prose between the tokens, and no call
-            case _Ahead.MARKER, Match():
-                return Opening(reader, pos)
-        return Verdict.RELEASED
-
-    def _open_call(
-        self, text: str, pos: int, final: bool, reader: "TokenReader"
-    ) -> Opening | Verdict:
-        ahead, marker = self.ahead(text, pos, final, reader.header_chars)
-        header = text[pos : marker.start() if marker else len(text)]
-        match ahead, marker:
-            case _Ahead.UNDECIDED, _:
-                return Verdict.UNDECIDED
-            case _Ahead.END, _ if _PLAIN_HEADER.fullmatch(header):
-                return Verdict.TRUNCATED
-            case _Ahead.MARKER, Match(lastgroup="ARGUMENTS_BEGIN"):
-                reader.header = header
-                return Opening(reader, marker.end())
-            case _Ahead.MARKER, Match() if reader.in_section or _PLAIN_HEADER.fullmatch(header):
-                reader.header_is_cut = True
-                return Opening(reader, pos)
-        return Verdict.RELEASED
+        self.markers = MarkerSet(spellings)
+        ends = (role for role in (CALL_END, SECTION_END) if role in spellings)
+        self.ends = self.markers.only(*ends)
 
     def ahead(
         self, text: str, pos: int, final: bool, limit: int
-    ) -> tuple[_Ahead, Match[str] | None]:
+    ) -> tuple[Ahead, Match[str] | None]:
         """How far the next token is, and that token, whole or cut off by the end."""
         marker = self.markers.search(text, pos)
         if (marker.start() if marker else len(text)) - pos > limit:
-            return _Ahead.FAR, None
+            return Ahead.FAR, None
         if marker is None or marker.lastgroup == PARTIAL:
-            return (_Ahead.END if final else _Ahead.UNDECIDED), marker
-        return _Ahead.MARKER, marker
-
-
-class TokenReader:
-    def __init__(
-        self,
-        grammar: TokenGrammar,
-        context: Context,
-        *,
-        in_section: bool = False,
-        header: str | None = None,
-    ) -> None:
-        self.closed = False
-        self.rewind = ""
-        self.in_section = in_section
-        self.header = header
-        self.header_is_cut = False
-        self.header_chars = context.limits.header_chars
-        self._grammar = grammar
-        self._context = context
-        self._name: Name = Unnamed.BAD
-        self._captured = Output()  # the arguments of a call whose name they must tell
-        self._arguments: StreamedArguments
-        self._state = self._begin
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
-
-    def _begin(self, text: str, pos: int, final: bool) -> int | None:
-        if self.header is not None:
-            self._start_call(self.header)
-        else:
-            self._state = self._read_header if self.header_is_cut else self._between
-        return pos
-
-    def _start_call(self, header: str) -> None:
-        self._name = self._grammar.read_header(header.strip(), self._context.toolbox)
-        if self._name is Unnamed.BEHIND:
-            self._state = self._read_preamble
-        else:
-            self._start_arguments(header)
-
-    def _start_arguments(self, header: str) -> None:
-        context = self._context
-        match self._name:
-            case str(name):
-                context.output.start(name)
-            case Unnamed.COUNTER:
-                self._captured = Output(context.limits.held_chars)
-                context = replace(context, output=self._captured)
-            case _:
-                context.output.fail(CallFault.BAD_HEADER, header)
-        self._arguments = StreamedArguments(
-            context,
-            ends=self._grammar.ends,
-            muted=self._name in (Unnamed.BAD, Unnamed.BEHIND),
-        )
-        self._state = self._read_arguments
-
-    def _read_header(self, text: str, pos: int, final: bool) -> int | None:
-        ahead, marker = self._grammar.ahead(text, pos, final, self.header_chars)
-        match ahead, marker:
-            case _Ahead.UNDECIDED, _:
-                return None
-            case _Ahead.MARKER, Match(lastgroup="ARGUMENTS_BEGIN"):
-                self._start_call(text[pos : marker.start()])
-                return marker.end()
-            case _Ahead.MARKER, Match():
-                self._context.output.fail(CallFault.BAD_HEADER, text[pos : marker.start()])
-                self._state = self._between
-                return marker.start()
-            case _Ahead.END, _:
-                self._context.output.fail(CallFault.TRUNCATED, text[pos:])
-                self.closed = True
-                return len(text)
-        self._context.output.fail(CallFault.BAD_HEADER, text[pos:])
-        self.closed = True
-        return pos
-
-    def _read_preamble(self, text: str, pos: int, final: bool) -> int | None:
-        # No further than it may reach: a marker is never longer than the margin.
-        window = text[: pos + self.header_chars + 64]
-        start = _JSON_START.search(window, pos)
-        marker = self._grammar.markers.search(window, pos)
-        end = min(match.start() if match else len(window) for match in (start, marker))
-        if end - pos > self.header_chars:
-            end = pos + self.header_chars
-        elif end == len(text) or (marker and marker.start() == end and marker.lastgroup == PARTIAL):
-            if not final:
-                return None
-            self._context.output.fail(CallFault.TRUNCATED, text[pos:])
-            self.closed = True
-            return len(text)
-        preamble = text[pos:end]
-        self._name = self._grammar.read_preamble(preamble)
-        self._start_arguments(preamble)
-        return end
-
-    def _read_arguments(self, text: str, pos: int, final: bool) -> int | None:
-        if pos == len(text) and not final:
-            return None
-        if self._arguments.empty:
-            start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
-            marker = self._grammar.markers.match(text, start)
-            if marker and marker.lastgroup != PARTIAL:
-                self._end_call()
-                return start
-            if marker and not final:
-                return None
-        outcome, end = self._arguments.read(text, pos, final)
-        if outcome is Outcome.COMPLETE:
-            self._end_call()
-        elif outcome is Outcome.FAILED:
-            self.rewind = self._arguments.rewind
-            self._context.output.events += self._captured.faults()
-            self._state = self._skip
-        return end
-
-    def _end_call(self) -> None:
-        output = self._context.output
-        self._state = self._between
-        match self._name:
-            case Unnamed.COUNTER:
-                arguments = self._captured.text() or "{}"
-                inferred = self._context.toolbox.infer(json.loads(arguments))
-                if inferred is None:
-                    output.fail(CallFault.BAD_HEADER, arguments)
-                    return
-                output.notice(NoticeCode.NAME_RESOLVED, inferred)
-                output.start(inferred)
-                output.arguments(arguments)
-                output.end()
-            case str():
-                output.end()
-
-    def _skip(self, text: str, pos: int, final: bool) -> int | None:
-        """Drop what is left of a broken call: up to the next token."""
-        marker = self._grammar.markers.search(text, pos)
-        if marker and marker.lastgroup == ARGUMENTS_BEGIN:
-            return marker.end()
-        if marker and marker.lastgroup != PARTIAL:
-            self._state = self._between
-            return marker.start()
-        if final:
-            self.closed = True
-            return len(text)
-        end = marker.start() if marker else len(text)
-        return end if end > pos else None
-
-    def _between(self, text: str, pos: int, final: bool) -> int | None:
-        """Between calls: noise that a token follows is dropped, any other text is visible."""
-        ahead, marker = self._grammar.ahead(text, pos, final, self.header_chars)
-        if ahead is _Ahead.UNDECIDED:
-            return None
-        if marker is None or ahead is not _Ahead.MARKER:
-            return self._leave(text, pos, marker)
-        noise = text[pos : marker.start()]
-        match marker.lastgroup:
-            case "ARGUMENTS_BEGIN" if self._grammar.repeats_name and isinstance(self._name, str):
-                self._start_arguments(noise)
-            case "ARGUMENTS_BEGIN":
-                self._start_call(noise)
-            case "CALL_BEGIN":
-                self._state = self._read_header
-            case "SECTION_BEGIN":
-                self.in_section = True
-            case "SECTION_END":
-                self.closed = True
-            case "CALL_END" if not self.in_section:
-                self.closed = True
-        if marker.lastgroup != ARGUMENTS_BEGIN and noise.strip():
-            self._context.output.notice(NoticeCode.MARKUP_REMOVED, noise)
-        return marker.end()
-
-    def _leave(self, text: str, pos: int, cut: Match[str] | None) -> int:
-        """The section is over without its end token."""
-        self.closed = True
-        if cut and not self._grammar.ends.may_be(cut[0]):
-            self._context.output.fail(CallFault.TRUNCATED, cut[0])
-        elif self.in_section and self._context.strict:
-            self._context.output.fail(CallFault.TRUNCATED, "the section has no end token")
-        noise = text[pos : cut.start() if cut else len(text)]
-        return pos if noise.strip(_FENCE) else len(text)
+            return (Ahead.END if final else Ahead.UNDECIDED), marker
+        return Ahead.MARKER, marker

@@ -24,7 +24,8 @@ from formats.events import (
     ToolCallFailed,
     ToolCallStart,
 )
-from formats.native.machine import Channel, Machine, NativeFormat
+from formats.native.format import NativeFormat
+from formats.native.machine import Channel, Machine
 from formats.native.output import Output
 from formats.native.region import Context
 from formats.toolbox import Toolbox

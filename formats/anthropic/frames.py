@@ -1,0 +1,76 @@
+"""The events of an Anthropic stream as upstreams send them: every field may be absent or null."""
+
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from formats.codec import ABSENT
+from formats.events import Usage
+
+
+class WireUsage(Struct):
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cache_read_input_tokens: float | None = None
+    cache_creation_input_tokens: float | None = None
+
+    def counts(self) -> Usage:
+        return Usage(
+            input=_count(self.input_tokens),
+            output=_count(self.output_tokens),
+            cache_read=_count(self.cache_read_input_tokens),
+            cache_creation=_count(self.cache_creation_input_tokens),
+        )
+
+
+class Block(Struct):
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Raw = ABSENT
+
+
+class Delta(Struct):
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+
+
+class WireMessage(Struct):
+    id: str | None = None
+    model: str | None = None
+    content: list[Block] | None = None
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    usage: WireUsage | None = None
+
+
+class WireError(Struct):
+    type: Any = None
+    message: Any = None
+
+
+class WireEvent(Struct):
+    type: str | None = None
+    index: int | None = None
+    message: WireMessage | None = None
+    content_block: Block | None = None
+    delta: Delta | None = None
+    usage: WireUsage | None = None
+    error: WireError | str | None = None
+
+
+class WholeMessage(WireMessage):
+    error: WireError | str | None = None
+
+
+def _count(tokens: float | None) -> int | None:
+    return int(tokens) if tokens is not None and 0 <= tokens < 10**15 else None

@@ -1,0 +1,277 @@
+"""Calls between special tokens: a section of calls, each a header and a JSON object.
+
+    SECTION_BEGIN { CALL_BEGIN header ARGUMENTS_BEGIN {json} CALL_END } SECTION_END
+
+Any closer may be missing once the object before it is complete, the section's tokens may be missing
+altogether, and white space or noise may stand between any two tokens.
+"""
+
+import json
+import re
+from dataclasses import replace
+from re import Match
+
+from formats.events import CallFault, NoticeCode
+from formats.native.markers import PARTIAL
+from formats.native.output import Output
+from formats.native.region import Context, Name, Opening, Unnamed, Verdict
+from formats.native.streamed import Outcome, StreamedArguments
+from formats.native.tokens import ARGUMENTS_BEGIN, Ahead, Tokens
+
+_PLAIN_HEADER = re.compile(r"[A-Za-z0-9_.:\-\s]*")
+_SPACE = re.compile(r"\s*")
+_FENCE = " \t\r\n`"  # what may stand behind the arguments without being prose
+_LAST_HEADER = re.compile(r"[A-Za-z0-9_.-]{1,80}:\d{1,6}\s*\Z")
+_JSON_START = re.compile(r'[{\["]')
+
+
+class TokenGrammar:
+    def __init__(
+        self, tokens: Tokens, *, removes_strays: bool = True, holds_in_reasoning: bool = False
+    ) -> None:
+        """`removes_strays`: a token outside a section is no text."""
+        self.spellings = tokens.spellings
+        self.holds_in_reasoning = holds_in_reasoning
+        self._tokens = tokens
+        self._removes_strays = removes_strays
+
+    def open(
+        self, text: str, opener: Match[str], final: bool, context: Context, before: str
+    ) -> Opening | Verdict:
+        match opener.lastgroup:
+            case "SECTION_BEGIN":
+                return self._open_section(text, opener.end(), final, context)
+            case "CALL_BEGIN":
+                return self._open_call(
+                    text, opener.end(), final, TokenReader(self._tokens, context)
+                )
+            case "ARGUMENTS_BEGIN":  # the tokens before it are lost: its header stands in the text
+                start = _SPACE.match(text, opener.end()).end()  # type: ignore[union-attr]
+                if start == len(text) and not final:
+                    return Verdict.UNDECIDED
+                if text[start : start + 1] == "{":
+                    header = _LAST_HEADER.search(before)
+                    reader = TokenReader(self._tokens, context, header=header[0] if header else "")
+                    return Opening(reader, opener.end())
+        return Verdict.REMOVED if self._removes_strays else Verdict.RELEASED
+
+    def _open_section(
+        self, text: str, pos: int, final: bool, context: Context
+    ) -> Opening | Verdict:
+        reader = TokenReader(self._tokens, context, in_section=True)
+        ahead, marker = self._tokens.ahead(text, pos, final, context.limits.header_chars)
+        match ahead, marker:
+            case Ahead.UNDECIDED, _:
+                return Verdict.UNDECIDED
+            case Ahead.END, None if text[pos:].strip():
+                return Verdict.RELEASED
+            case Ahead.END, _:
+                return Verdict.TRUNCATED
+            case Ahead.MARKER, Match(lastgroup="CALL_BEGIN"):
+                return self._open_call(text, marker.end(), final, reader)
+            case Ahead.MARKER, Match(lastgroup="SECTION_END"):
+                prose = text[pos : marker.start()].strip()
+                return Verdict.RELEASED if prose else Opening(reader, pos)
+            case Ahead.MARKER, Match():
+                return Opening(reader, pos)
+        return Verdict.RELEASED
+
+    def _open_call(
+        self, text: str, pos: int, final: bool, reader: "TokenReader"
+    ) -> Opening | Verdict:
+        ahead, marker = self._tokens.ahead(text, pos, final, reader.header_chars)
+        header = text[pos : marker.start() if marker else len(text)]
+        match ahead, marker:
+            case Ahead.UNDECIDED, _:
+                return Verdict.UNDECIDED
+            case Ahead.END, _ if _PLAIN_HEADER.fullmatch(header):
+                return Verdict.TRUNCATED
+            case Ahead.MARKER, Match(lastgroup="ARGUMENTS_BEGIN"):
+                reader.header = header
+                return Opening(reader, marker.end())
+            case Ahead.MARKER, Match() if reader.in_section or _PLAIN_HEADER.fullmatch(header):
+                reader.header_is_cut = True
+                return Opening(reader, pos)
+        return Verdict.RELEASED
+
+
+class TokenReader:
+    def __init__(
+        self,
+        tokens: Tokens,
+        context: Context,
+        *,
+        in_section: bool = False,
+        header: str | None = None,
+    ) -> None:
+        self.closed = False
+        self.rewind = ""
+        self.in_section = in_section
+        self.header = header
+        self.header_is_cut = False
+        self.header_chars = context.limits.header_chars
+        self._tokens = tokens
+        self._context = context
+        self._name: Name = Unnamed.BAD
+        self._captured = Output()  # the arguments of a call whose name they must tell
+        self._arguments: StreamedArguments
+        self._state = self._begin
+
+    def step(self, text: str, pos: int, final: bool) -> int | None:
+        return self._state(text, pos, final)
+
+    def _begin(self, text: str, pos: int, final: bool) -> int | None:
+        if self.header is not None:
+            self._start_call(self.header)
+        else:
+            self._state = self._read_header if self.header_is_cut else self._between
+        return pos
+
+    def _start_call(self, header: str) -> None:
+        self._name = self._tokens.read_header(header.strip(), self._context.toolbox)
+        if self._name is Unnamed.BEHIND:
+            self._state = self._read_preamble
+        else:
+            self._start_arguments(header)
+
+    def _start_arguments(self, header: str) -> None:
+        context = self._context
+        match self._name:
+            case str(name):
+                context.output.start(name)
+            case Unnamed.COUNTER:
+                self._captured = Output(context.limits.held_chars)
+                context = replace(context, output=self._captured)
+            case _:
+                context.output.fail(CallFault.BAD_HEADER, header)
+        self._arguments = StreamedArguments(
+            context,
+            ends=self._tokens.ends,
+            muted=self._name in (Unnamed.BAD, Unnamed.BEHIND),
+        )
+        self._state = self._read_arguments
+
+    def _read_header(self, text: str, pos: int, final: bool) -> int | None:
+        ahead, marker = self._tokens.ahead(text, pos, final, self.header_chars)
+        match ahead, marker:
+            case Ahead.UNDECIDED, _:
+                return None
+            case Ahead.MARKER, Match(lastgroup="ARGUMENTS_BEGIN"):
+                self._start_call(text[pos : marker.start()])
+                return marker.end()
+            case Ahead.MARKER, Match():
+                self._context.output.fail(CallFault.BAD_HEADER, text[pos : marker.start()])
+                self._state = self._between
+                return marker.start()
+            case Ahead.END, _:
+                self._context.output.fail(CallFault.TRUNCATED, text[pos:])
+                self.closed = True
+                return len(text)
+        self._context.output.fail(CallFault.BAD_HEADER, text[pos:])
+        self.closed = True
+        return pos
+
+    def _read_preamble(self, text: str, pos: int, final: bool) -> int | None:
+        # No further than it may reach: a marker is never longer than the margin.
+        window = text[: pos + self.header_chars + 64]
+        start = _JSON_START.search(window, pos)
+        marker = self._tokens.markers.search(window, pos)
+        end = min(match.start() if match else len(window) for match in (start, marker))
+        if end - pos > self.header_chars:
+            end = pos + self.header_chars
+        elif end == len(text) or (marker and marker.start() == end and marker.lastgroup == PARTIAL):
+            if not final:
+                return None
+            self._context.output.fail(CallFault.TRUNCATED, text[pos:])
+            self.closed = True
+            return len(text)
+        preamble = text[pos:end]
+        self._name = self._tokens.read_preamble(preamble)
+        self._start_arguments(preamble)
+        return end
+
+    def _read_arguments(self, text: str, pos: int, final: bool) -> int | None:
+        if pos == len(text) and not final:
+            return None
+        if self._arguments.empty:
+            start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+            marker = self._tokens.markers.match(text, start)
+            if marker and marker.lastgroup != PARTIAL:
+                self._end_call()
+                return start
+            if marker and not final:
+                return None
+        outcome, end = self._arguments.read(text, pos, final)
+        if outcome is Outcome.COMPLETE:
+            self._end_call()
+        elif outcome is Outcome.FAILED:
+            self.rewind = self._arguments.rewind
+            self._context.output.events += self._captured.faults()
+            self._state = self._skip
+        return end
+
+    def _end_call(self) -> None:
+        output = self._context.output
+        self._state = self._between
+        match self._name:
+            case Unnamed.COUNTER:
+                arguments = self._captured.text() or "{}"
+                inferred = self._context.toolbox.infer(json.loads(arguments))
+                if inferred is None:
+                    output.fail(CallFault.BAD_HEADER, arguments)
+                    return
+                output.notice(NoticeCode.NAME_RESOLVED, inferred)
+                output.start(inferred)
+                output.arguments(arguments)
+                output.end()
+            case str():
+                output.end()
+
+    def _skip(self, text: str, pos: int, final: bool) -> int | None:
+        """Drop what is left of a broken call: up to the next token."""
+        marker = self._tokens.markers.search(text, pos)
+        if marker and marker.lastgroup == ARGUMENTS_BEGIN:
+            return marker.end()
+        if marker and marker.lastgroup != PARTIAL:
+            self._state = self._between
+            return marker.start()
+        if final:
+            self.closed = True
+            return len(text)
+        end = marker.start() if marker else len(text)
+        return end if end > pos else None
+
+    def _between(self, text: str, pos: int, final: bool) -> int | None:
+        """Between calls: noise that a token follows is dropped, any other text is visible."""
+        ahead, marker = self._tokens.ahead(text, pos, final, self.header_chars)
+        if ahead is Ahead.UNDECIDED:
+            return None
+        if marker is None or ahead is not Ahead.MARKER:
+            return self._leave(text, pos, marker)
+        noise = text[pos : marker.start()]
+        match marker.lastgroup:
+            case "ARGUMENTS_BEGIN" if self._tokens.repeats_name and isinstance(self._name, str):
+                self._start_arguments(noise)
+            case "ARGUMENTS_BEGIN":
+                self._start_call(noise)
+            case "CALL_BEGIN":
+                self._state = self._read_header
+            case "SECTION_BEGIN":
+                self.in_section = True
+            case "SECTION_END":
+                self.closed = True
+            case "CALL_END" if not self.in_section:
+                self.closed = True
+        if marker.lastgroup != ARGUMENTS_BEGIN and noise.strip():
+            self._context.output.notice(NoticeCode.MARKUP_REMOVED, noise)
+        return marker.end()
+
+    def _leave(self, text: str, pos: int, cut: Match[str] | None) -> int:
+        """The section is over without its end token."""
+        self.closed = True
+        if cut and not self._tokens.ends.may_be(cut[0]):
+            self._context.output.fail(CallFault.TRUNCATED, cut[0])
+        elif self.in_section and self._context.strict:
+            self._context.output.fail(CallFault.TRUNCATED, "the section has no end token")
+        noise = text[pos : cut.start() if cut else len(text)]
+        return pos if noise.strip(_FENCE) else len(text)
