@@ -72,13 +72,14 @@ class Machine:
     def feed(self, text: str, channel: Channel) -> None:
         if channel is not self._channel:
             self._switch(channel)
-        if self._carried and not self._claim(text):
+        if self._carried and not self._claim(text, final=False):
             return
         self._run(self._pending + text, final=False)
 
     def close(self) -> None:
         """No more text comes, or a structured call stands behind it."""
-        self._carried = None
+        if self._carried:
+            self._claim("", final=True)
         self._run(self._pending, final=True)
         if self._text.blank and not self._saw_region:
             self.out.append(self._delta(self._text.blank))
@@ -105,13 +106,13 @@ class Machine:
         self._text = _Stretch()
         self._channel = channel
 
-    def _claim(self, text: str) -> bool:
+    def _claim(self, text: str, *, final: bool) -> bool:
         """Whether a candidate of the other channel is decided; as text, it is shown there."""
         candidate = self._pending + text
         opener = self._native.markers.match(candidate)
         grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
         verdict = (
-            grammar.open(candidate, opener, False, self._context, "")
+            grammar.open(candidate, opener, final, self._context, "")
             if opener and grammar
             else Verdict.RELEASED
         )

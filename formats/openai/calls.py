@@ -69,6 +69,7 @@ class Calls:
         """Whether this is just the next fragment of the only open call, as most entries are."""
         return (
             len(self._queue) == 1
+            and not self._announced
             and entry.id is None
             and function.name is None
             and self._queue[0] is self._newest
