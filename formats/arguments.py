@@ -72,17 +72,21 @@ class Arguments:
     def in_string(self) -> bool:
         return self._expect is _Expect.STRING
 
+    def goes_on(self, text: str) -> bool:
+        """Whether `text` is read and to be forwarded whole, being the middle of a string."""
+        return (
+            self._expect is _Expect.STRING
+            and self._first == "{"
+            and not self._escape
+            and _STRING.fullmatch(text) is not None
+        )
+
     def read(self, text: str, pos: int = 0) -> tuple[str, int]:
         """The text to forward, and the place in `text` where reading stopped.
 
         It stops at the end of `text`, behind a finished value, or at the character that makes the
         value impossible; `status` tells which.
         """
-        if self._expect is _Expect.STRING and self._first == "{" and not self._escape:
-            end = _STRING.match(text, pos).end()  # type: ignore[union-attr]
-            if end == len(text):  # the middle of a long string, which most fragments are
-                self.string_start = None
-                return text[pos:], end
         if self.status is Status.EMPTY:
             pos = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
             if pos == len(text):

@@ -28,7 +28,9 @@ def require_utf8(body: bytes) -> None:
         raise ClientError(f"the body is not valid UTF-8: {error.reason}") from error
 
 
-def parse_json(decoder: "msgspec.json.Decoder[_T]", body: bytes, *, path: str = "") -> _T:
+def parse_json(
+    decoder: "msgspec.json.Decoder[_T]", body: bytes | msgspec.Raw, *, path: str = ""
+) -> _T:
     """`body` as the decoder's type; raises ClientError, whose message names the JSON path."""
     try:
         return decoder.decode(body)

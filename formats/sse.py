@@ -43,7 +43,12 @@ class EventDecoder:
             text = text.removeprefix(_BOM)
             self._at_start = False
         *blocks, rest = text.split(b"\n\n")
-        events = [event for block in blocks if (event := self._event(block)) is not None]
+        events: list[ServerSentEvent] = []
+        for block in blocks:
+            if block.startswith(b"data: ") and b"\n" not in block and len(block) <= self._limit:
+                events.append((b"", block[6:]))
+            elif (event := self._event(block)) is not None:
+                events.append(event)
         self._parts = [rest] if rest else []
         self._size = len(rest)
         self._ends_in_lf = rest.endswith(b"\n")
@@ -63,8 +68,6 @@ class EventDecoder:
 
     def _event(self, block: bytes) -> ServerSentEvent | None:
         self._check(len(block))
-        if block.startswith(b"data: ") and b"\n" not in block:
-            return b"", block[6:]
         name = b""
         data: list[bytes] = []
         for line in block.split(b"\n"):

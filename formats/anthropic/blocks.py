@@ -41,6 +41,7 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 _types = msgspec.json.Decoder(str)
 _texts = msgspec.json.Decoder(list[TextBlock])
 
+_NULL = Raw(b"null")
 _BLOCKS: dict[str, type[Struct]] = {
     "text": TextBlock,
     "image": MediaBlock,
@@ -89,20 +90,20 @@ class BlockParser:
                 self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{type(part).__name__} in {path}")
 
     def _blocks(self, content: Raw, path: str) -> Iterator[tuple[str, Any, str]]:
-        value = parse_json(_contents, given(content) or b"null", path=path)
+        value = parse_json(_contents, content or _NULL, path=path)
         if isinstance(value, str):
             yield "text", TextBlock(value), path
             return
         for index, raw in enumerate(value or ()):
             place = f"{path}.{index}"
-            fields = parse_json(_fields, bytes(raw), path=place)
-            kind = parse_json(_types, bytes(fields.get("type", b"null")), path=f"{place}.type")
+            fields = parse_json(_fields, raw, path=place)
+            kind = parse_json(_types, fields.get("type", _NULL), path=f"{place}.type")
             if kind not in _DECODERS:
                 yield kind, None, place
                 continue
             for name in fields.keys() - _KNOWN[kind]:
                 self.drop(NoticeCode.FIELD_DROPPED, f"content[].{name}")
-            yield kind, parse_json(_DECODERS[kind], bytes(raw), path=place), place
+            yield kind, parse_json(_DECODERS[kind], raw, path=place), place
 
     def _part(self, kind: str, block: Any, path: str) -> Part | None:
         match block:

@@ -4,13 +4,13 @@ Unknown fields never fail a request. They are named in `Conversation.notices` fo
 another dialect, and stay in `Conversation.source` for one of this.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw
 
 from formats.anthropic.blocks import BlockParser
-from formats.anthropic.wire import WireMessage, WireRequest, WireTool, WireToolChoice
+from formats.anthropic.wire import WireRequest, WireTool, WireToolChoice
 from formats.codec import ABSENT, given
 from formats.conversation import (
     Conversation,
@@ -24,17 +24,20 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import NoticeCode
-from formats.request import parse_json, require_object, require_schema, require_utf8
+from formats.request import parse_json, require, require_object, require_schema, require_utf8
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _requests = msgspec.json.Decoder(WireRequest)
-_objects = msgspec.json.Decoder(list[dict[str, Raw]] | None)
+_messages = msgspec.json.Decoder(list[dict[str, Raw]])
+_roles = msgspec.json.Decoder(str)
+_tools = msgspec.json.Decoder(list[WireTool] | None)
+_tool_fields = msgspec.json.Decoder(list[dict[str, Raw]] | None)
 
-_KNOWN = frozenset(WireRequest.__struct_fields__)
-_KNOWN_OF = {
-    "tools": frozenset(WireTool.__struct_fields__),
-    "messages": frozenset(WireMessage.__struct_fields__),
-}
+# Decoded apart, each in one pass: they are nearly all of a request's bytes.
+_LARGE = frozenset({"system", "messages", "tools"})
+_KNOWN = frozenset({*WireRequest.__struct_fields__, *_LARGE, "thread"})
+_KNOWN_OF_TOOL = frozenset(WireTool.__struct_fields__)
+_KNOWN_OF_MESSAGE = frozenset({"role", "content"})
 # Tools that only Anthropic can run; their types end in a date.
 _SERVER_TOOLS = (
     "web_search_",
@@ -44,6 +47,8 @@ _SERVER_TOOLS = (
     "mcp_",
     "advisor_",
 )
+_ROLES = {role.value: role for role in Role}
+_NULL = Raw(b"null")
 # Stands in `tools` for tools that a search would load; only Anthropic's own API expands it.
 _PLACEHOLDER = "DeferredToolPlaceholder"
 
@@ -58,20 +63,16 @@ def parse(body: bytes) -> Conversation:
             path="thread",
             details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
         )
-    wire = parse_json(_requests, body)
-    if not wire.messages:
-        raise ClientError("at least one message is required", path="messages")
-    tools, server_tools = _parse_tools(wire.tools or [])
+    small = {name: value for name, value in source.items() if name not in _LARGE}
+    wire = parse_json(_requests, msgspec.json.encode(small))
+    tools, server_tools = _parse_tools(source.get("tools", _NULL))
     blocks = BlockParser({tool.name: tool for tool in tools})
     _notice_unknown(source, blocks)
-    messages = tuple(
-        _parse_message(message, f"messages.{index}", blocks)
-        for index, message in enumerate(wire.messages)
-    )
+    messages = tuple(_parse_messages(source.get("messages"), blocks))
     return Conversation(
         model=wire.model,
         messages=messages,
-        system=tuple(blocks.texts(wire.system, "system")),
+        system=tuple(blocks.texts(source.get("system", ABSENT), "system")),
         tools=tuple(tools),
         server_tools=tuple(server_tools),
         tool_choice=_parse_tool_choice(wire.tool_choice),
@@ -92,21 +93,28 @@ def parse(body: bytes) -> Conversation:
     )
 
 
-def _parse_message(message: WireMessage, path: str, blocks: BlockParser) -> Message:
-    try:
-        role = Role(message.role)
-    except ValueError:
-        raise ClientError(
-            f"must be 'user', 'assistant' or 'system', not {message.role[:40]!r}",
-            path=f"{path}.role",
-        ) from None
-    return Message(role, tuple(blocks.parts(message.content, role, f"{path}.content")), path)
+def _parse_messages(messages: Raw | None, blocks: BlockParser) -> Iterator[Message]:
+    given_messages = parse_json(_messages, require(messages, "messages"), path="messages")
+    if not given_messages:
+        raise ClientError("at least one message is required", path="messages")
+    for index, fields in enumerate(given_messages):
+        path = f"messages.{index}"
+        name = parse_json(_roles, require(fields.get("role"), f"{path}.role"), path=f"{path}.role")
+        if name not in _ROLES:
+            raise ClientError(
+                f"must be 'user', 'assistant' or 'system', not {name[:40]!r}", path=f"{path}.role"
+            )
+        for unknown in fields.keys() - _KNOWN_OF_MESSAGE:
+            blocks.drop(NoticeCode.FIELD_DROPPED, f"messages[].{unknown}")
+        content = fields.get("content", ABSENT)
+        parts = blocks.parts(content, _ROLES[name], f"{path}.content")
+        yield Message(_ROLES[name], tuple(parts), path)
 
 
-def _parse_tools(tools: Iterable[WireTool]) -> tuple[list[Tool], list[ServerTool]]:
+def _parse_tools(tools: Raw) -> tuple[list[Tool], list[ServerTool]]:
     own: list[Tool] = []
     server: list[ServerTool] = []
-    for index, tool in enumerate(tools):
+    for index, tool in enumerate(parse_json(_tools, tools, path="tools") or ()):
         path = f"tools.{index}"
         schema, kind = given(tool.input_schema), tool.type or "custom"
         if kind.startswith(_SERVER_TOOLS) or (kind != "custom" and schema is None):
@@ -150,7 +158,6 @@ def _notice_unknown(source: dict[str, Raw], blocks: BlockParser) -> None:
     """Name the fields that another dialect has no place for."""
     for name in sorted(source.keys() - _KNOWN):
         blocks.drop(NoticeCode.FIELD_DROPPED, name)
-    for field, known in _KNOWN_OF.items():
-        for item in _objects.decode(source.get(field, Raw(b"null"))) or ():
-            for name in item.keys() - known:
-                blocks.drop(NoticeCode.FIELD_DROPPED, f"{field}[].{name}")
+    for tool in _tool_fields.decode(source.get("tools", _NULL)) or ():
+        for name in tool.keys() - _KNOWN_OF_TOOL:
+            blocks.drop(NoticeCode.FIELD_DROPPED, f"tools[].{name}")

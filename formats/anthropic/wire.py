@@ -52,11 +52,6 @@ class ReferenceBlock(Struct):
     tool_name: str
 
 
-class WireMessage(Struct):
-    role: str
-    content: Raw = ABSENT
-
-
 class WireTool(Struct):
     name: str | None = None
     type: str | None = None
@@ -93,10 +88,9 @@ class OutputConfig(Struct):
 
 
 class WireRequest(Struct):
+    """All but the large fields: `system`, `messages` and `tools`."""
+
     model: str
-    messages: list[WireMessage]
-    system: Raw = ABSENT
-    tools: list[WireTool] | None = None
     tool_choice: WireToolChoice | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -107,4 +101,3 @@ class WireRequest(Struct):
     stream: bool | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
-    thread: Raw = ABSENT

@@ -23,5 +23,4 @@ class NativeFormat:
         stray = {STRAY: [literal(token) for token in strays]} if strays else {}
         self.markers = MarkerSet(markers | think | stray)
         self.think_end = MarkerSet({THINK_END: think[THINK_END]})
-        spellings = [atoms for group in markers.values() for atoms in group]
-        self.initials = tuple({atoms[0].removeprefix("\\") for atoms in spellings} | {"<"})
+        self.initials = self.markers.initials

@@ -33,7 +33,8 @@ _SQUASHED = re.compile(r"functions[._]?(.+?)_?\d+")
 
 
 def read_header(header: str, toolbox: Toolbox) -> Name:
-    header = _PUNCTUATION.sub(r"\1", header)  # detokenisers put spaces around it
+    if " " in header:  # detokenisers put them around punctuation
+        header = _PUNCTUATION.sub(r"\1", header)
     if not header or header.isdigit():  # K2.5 leaves only the counter
         return Unnamed.COUNTER
     if not _USABLE.fullmatch(header):

@@ -20,27 +20,32 @@ def literal(text: str) -> Atoms:
 
 
 def _whole(atoms: Atoms) -> str:
-    return "".join(atoms)
+    return f"(?<={atoms[0]}){''.join(atoms[1:])}"
 
 
 def _cut(atoms: Atoms) -> str:
-    pattern = atoms[-2] if len(atoms) > 1 else atoms[0]
-    pattern += r"\Z"
-    for atom in reversed(atoms[:-2]):
-        pattern = rf"{atom}(?:\Z|{pattern})"
-    return pattern
+    pattern = r"\Z"
+    for atom in reversed(atoms[1:-1]):
+        pattern = rf"(?:\Z|{atom}{pattern})"
+    return f"(?<={atoms[0]}){pattern}"
 
 
 class MarkerSet:
-    """Markers by role; a match's `lastgroup` is its role, or PARTIAL for one that is cut off."""
+    """Markers by role; a match's `lastgroup` is its role, or PARTIAL for one that is cut off.
+
+    Every marker begins with a single character, so that the search can skip to the next of those.
+    """
 
     def __init__(self, markers: Mapping[str, Sequence[Atoms]]) -> None:
         self._markers = markers
         wholes = [
             f"(?P<{role}>{'|'.join(map(_whole, spellings))})" for role, spellings in markers.items()
         ]
-        cuts = "|".join(_cut(atoms) for spellings in markers.values() for atoms in spellings)
-        self._regex = re.compile(f"{'|'.join(wholes)}|(?P<{PARTIAL}>{cuts})")
+        every = [atoms for spellings in markers.values() for atoms in spellings]
+        self.initials = tuple(sorted({atoms[0] for atoms in every}))
+        cuts = "|".join(map(_cut, every))
+        body = f"{'|'.join(wholes)}|(?P<{PARTIAL}>{cuts})"
+        self._regex = re.compile(f"[{''.join(self.initials)}](?:{body})")
         self.search = self._regex.search
         self.match = self._regex.match
 

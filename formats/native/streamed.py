@@ -44,6 +44,10 @@ class StreamedArguments:
 
     def read(self, text: str, pos: int, final: bool) -> tuple[Outcome, int]:
         """How it goes, and the place in `text` up to which it was read."""
+        if not final and not self._muted and not self._string and "<" not in text and pos == 0:
+            if "✿" not in text and self._arguments.goes_on(text):
+                self._context.output.arguments(text)
+                return Outcome.MORE, len(text)
         forward, end = self._arguments.read(text, pos)
         if self._withholds_end and self._arguments.status is Status.COMPLETE:
             forward = forward[:-1]

@@ -50,8 +50,6 @@ class Calls:
     def feed(self, entry: ToolCallEntry, *, alone: bool = True) -> list[Event]:
         """The events of one entry; several in one delta are calls of their own, index or not."""
         function = entry.function or Function()
-        if self._continues(entry, function):
-            return self._queue[0].push(function.arguments)  # type: ignore[arg-type]
         call_id = "" if entry.id is None else str(entry.id)
         fragment = _text(function.arguments)
         call = self._identify(entry.index, call_id, function.name or "", fragment, alone)
@@ -65,18 +63,23 @@ class Calls:
         self._waiting_chars += len(fragment)
         return self._advance()
 
-    def _continues(self, entry: ToolCallEntry, function: Function) -> bool:
-        """Whether this is just the next fragment of the only open call, as most entries are."""
-        return (
-            len(self._queue) == 1
-            and not self._announced
-            and entry.id is None
-            and function.name is None
-            and self._queue[0] is self._newest
-            and (entry.index is None or self._by_index.get(entry.index) is self._newest)
-            and type(function.arguments) is str
-            and self._newest.streams
-        )
+    def proceed(self, entry: ToolCallEntry | None) -> str | None:
+        """The next fragment of the only open call, or None if the entry may be more than that."""
+        call = self._newest
+        function = entry.function if entry else None
+        if (
+            entry is None
+            or function is None
+            or call is None
+            or entry.id is not None
+            or function.name is not None
+            or type(function.arguments) is not str
+            or len(self._queue) != 1
+            or self._announced
+            or (entry.index is not None and self._by_index.get(entry.index) is not call)
+        ):
+            return None
+        return call.proceed(function.arguments)
 
     def settle(self) -> list[Event]:
         """Something else follows: end the calls that are complete."""
@@ -169,9 +172,13 @@ class _Call:
     def is_repeated(self, fragment: str) -> bool:
         return self._snapshot.repeats(fragment)
 
-    @property
-    def streams(self) -> bool:
-        return self._started and not self.failed and not self.waiting
+    def proceed(self, fragment: str) -> str | None:
+        """The fragment, if it is known to be the middle of a string, which most fragments are."""
+        if self._started and not self.waiting and self._snapshot.sends_what_is_new:
+            if self._arguments.goes_on(fragment):
+                self._snapshot.note(fragment)
+                return fragment
+        return None
 
     def stream(self) -> list[Event]:
         """The events of the fragments that waited."""
@@ -252,9 +259,16 @@ class _Snapshot:
                 return "", True
         new = fragment[self._chars :] if repeats else fragment
         self._first = self._first or fragment
-        self._chars += len(new)
-        self._sum = crc32(new.encode(errors="surrogatepass"), self._sum)
+        self.note(new)
         return new, repeats
+
+    @property
+    def sends_what_is_new(self) -> bool:
+        return self._is_cumulative is False
+
+    def note(self, text: str) -> None:
+        self._chars += len(text)
+        self._sum = crc32(text.encode(errors="surrogatepass"), self._sum)
 
     def _is_whole(self, fragment: str) -> bool:
         """Whether a fragment that begins like the first can be the arguments so far.

@@ -32,7 +32,7 @@ from formats.events import (
     ReasoningSignature,
     StopReason,
     TextDelta,
-    merge_deltas,
+    ToolCallDelta,
 )
 from formats.openai.calls import Calls
 from formats.openai.chunks import Choice, Chunk, Delta, ErrorBody, ToolCallEntry
@@ -77,6 +77,8 @@ class OpenAIDecoder:
         self._sse = EventDecoder(limits)
         self._calls = Calls(limits)
         self._out: list[Event] = []
+        self._run: list[str] = []  # the texts of the deltas that the next event will stand for
+        self._run_kind: type[TextDelta] | type[ToolCallDelta] = TextDelta
         self._later: list[Event] = []  # text that arrived while a call was open
         self._later_chars = 0
         self._finish: str | None = None
@@ -98,6 +100,7 @@ class OpenAIDecoder:
         if not self._done:
             if self._finish is None:
                 raise UpstreamError("The upstream's answer ended without a finish reason")
+            self._close_run()
             self._end(self._finish)
         return self.take()
 
@@ -110,8 +113,8 @@ class OpenAIDecoder:
 
     def take(self) -> list[Event]:
         """The events that were read before an error was raised."""
-        # One read often brings many chunks; as one delta they cost the rest of the way once.
-        out, self._out = merge_deltas(self._out), []
+        self._close_run()
+        out, self._out = self._out, []
         return out
 
     def _read(self, data: bytes, name: bytes = b"") -> None:
@@ -120,6 +123,7 @@ class OpenAIDecoder:
         if not data.startswith(b"{"):
             data = data.strip()
             if data == b"[DONE]":
+                self._close_run()
                 self._end(self._finish)
             if data in (b"[DONE]", b"", b"null"):
                 return
@@ -136,8 +140,10 @@ class OpenAIDecoder:
         if not self._started:
             self._started = True
             self._out.append(MessageStart(str(chunk.id or ""), chunk.model or ""))
-        if chunk.provider:
-            self.served_by = str(chunk.provider)
+            self.served_by = str(chunk.provider) if chunk.provider else None
+        if self._extends_run(chunk):
+            return
+        self._close_run()
         if chunk.usage is not None:
             self._usage = self._usage.updated(chunk.usage.counts())
         if chunk.choices:
@@ -145,6 +151,45 @@ class OpenAIDecoder:
                 self._read_choice(choice)
         elif chunk.usage is not None and self._finish is not None:
             self._end(self._finish)
+
+    def _extends_run(self, chunk: Chunk) -> bool:
+        """Whether a chunk is just a little more of what came last, as nearly all of them are.
+
+        One read often brings many: as one delta they cost the rest of the way once.
+        """
+        if not chunk.choices or chunk.usage:
+            return False
+        choice = chunk.choices[0]
+        delta = choice.delta
+        if delta is None or choice.finish_reason or choice.index or choice.usage or choice.error:
+            return False
+        if delta.reasoning or delta.reasoning_content or delta.reasoning_details or delta.refusal:
+            return False
+        if not delta.tool_calls:
+            if type(delta.content) is not str or delta.function_call or self._calls.open:
+                return False
+            return self._extend(TextDelta, delta.content)
+        if delta.content or len(delta.tool_calls) > 1 or not self._calls.open:
+            return False
+        return self._extend(ToolCallDelta, self._calls.proceed(delta.tool_calls[0]))
+
+    def _extend(self, kind: type[TextDelta] | type[ToolCallDelta], text: str | None) -> bool:
+        if text is None:
+            return False
+        if text:
+            if kind is not self._run_kind or self._later:
+                self._close_run()
+                if self._later:
+                    self._flush()
+                self._run_kind = kind
+            self._has_content = True
+            self._run.append(text)
+        return True
+
+    def _close_run(self) -> None:
+        if self._run:
+            self._out.append(self._run_kind("".join(self._run)))
+            self._run = []
 
     def _is_error(self, chunk: Chunk, name: bytes) -> bool:
         """Whether a chunk without choices is an error in one of the shapes of other servers."""
