@@ -27,10 +27,15 @@ def ordered(messages: Iterable[Message], notices: list[Notice]) -> list[Message]
     turns = [_Turn()]
     turn_of: dict[str, _Turn] = {}
     for message in messages:
-        calls = [part for part in message.parts if isinstance(part, ToolCall)]
-        if calls:
+        kinds = set(map(type, message.parts))
+        if ToolCall in kinds:
+            calls = [part for part in message.parts if isinstance(part, ToolCall)]
             turns.append(_Turn(message, calls))
             turn_of |= dict.fromkeys((call.id for call in calls), turns[-1])
+            continue
+        if ToolResult not in kinds:
+            if message.parts:
+                turns[-1].after.append(message)
             continue
         rest: list[Part] = []
         for part in message.parts:

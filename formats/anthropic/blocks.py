@@ -56,6 +56,7 @@ _BLOCKS: dict[str, type[Struct]] = {
 _DECODERS: dict[str, "msgspec.json.Decoder[Any]"] = {
     name: msgspec.json.Decoder(block) for name, block in _BLOCKS.items()
 }
+_KINDS = {f'"{name}"'.encode(): name for name in _BLOCKS}  # by their JSON text
 _KNOWN = {name: {"type", *block.__struct_fields__} for name, block in _BLOCKS.items()}
 
 
@@ -97,12 +98,14 @@ class BlockParser:
         for index, raw in enumerate(value or ()):
             place = f"{path}.{index}"
             fields = parse_json(_fields, raw, path=place)
-            kind = parse_json(_types, fields.get("type", _NULL), path=f"{place}.type")
-            if kind not in _DECODERS:
-                yield kind, None, place
+            kind = _KINDS.get(bytes(fields.get("type", _NULL)))
+            if kind is None:
+                named = parse_json(_types, fields.get("type", _NULL), path=f"{place}.type")
+                yield named, None, place
                 continue
-            for name in fields.keys() - _KNOWN[kind]:
-                self.drop(NoticeCode.FIELD_DROPPED, f"content[].{name}")
+            if not fields.keys() <= _KNOWN[kind]:
+                for name in fields.keys() - _KNOWN[kind]:
+                    self.drop(NoticeCode.FIELD_DROPPED, f"content[].{name}")
             yield kind, parse_json(_DECODERS[kind], raw, path=place), place
 
     def _part(self, kind: str, block: Any, path: str) -> Part | None:

@@ -75,7 +75,7 @@ def test_1_chunking_any_split_gives_the_same_events(upstream, format_name, text,
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(events=messages())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_1_chunking_any_split_of_the_bytes_gives_the_same_events(dialect, events):
     body = encoded(events, dialect)
     whole = merge_deltas(decode(body, upstream=dialect))
@@ -116,7 +116,7 @@ def test_2_order_every_output_is_a_word_of_the_table(upstream, format_name, body
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(events=messages())
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_3_round_trip_decoding_what_was_encoded_gives_the_events_back(dialect, events):
     start = MessageStart("msg_1", "m", Usage(input=1, output=0))
     events = [start if dialect == "anthropic" else events[0], *events[1:]]
@@ -172,7 +172,7 @@ def test_4_truncation_a_cut_call_is_never_listed_as_complete(
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(events=messages(), cut=st.integers(0, 100_000))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_4_truncation_a_cut_stream_ends_in_an_error_or_is_complete(dialect, events, cut):
     body = encoded(events, dialect)
     got = decode(body[: cut % len(body)], upstream=dialect)
@@ -200,7 +200,7 @@ def test_5_identity_text_without_markers_passes_unchanged(upstream, format_name,
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(text=garbage)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_5_identity_text_in_backticks_is_never_a_call(format_name, text):
     assume("<" in text and "✿" not in text)
     quoted = text.replace("<", "`<")
@@ -212,7 +212,7 @@ def test_5_identity_text_in_backticks_is_never_a_call(format_name, text):
 @pytest.mark.parametrize("client", DIALECTS)
 @pytest.mark.parametrize("format_name", NATIVE)
 @given(before=prose, name=names, given_arguments=arguments)
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_7_matrix_every_cell_gives_the_same_message(
     client, upstream, format_name, before, name, given_arguments
 ):

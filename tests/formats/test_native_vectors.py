@@ -84,7 +84,7 @@ def test_every_registered_format_has_vectors(format_name):
 @pytest.mark.parametrize("vector", IN_TEXT, ids=_name)
 def test_text_gives_the_expected_message_at_any_cut(vector):
     whole = None
-    for pieces in cuts(vector["text"], 3 if len(vector["text"]) > 10_000 else 6):
+    for pieces in cuts(vector["text"], 1 if len(vector["text"]) > 10_000 else 4):
         events = decode(
             text_from("openai", pieces, vector["channel"]),
             format_name=vector["format"],
