@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 HOST ?= $(or $(ATHENA_HOST),127.0.0.1)
 PORT ?= $(or $(ATHENA_PORT),8000)
 
+# Cached bytecode is a third of the time that the tests' imports take.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test check format bench clean
 
 # Install again only when a list of requirements has changed.
@@ -22,7 +25,7 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto
 
 format: $(VENV)/installed
 	$(BIN)/ruff format .
