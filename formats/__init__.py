@@ -39,6 +39,7 @@ from formats.events import (
     merge_deltas,
     next_state,
 )
+from formats.failure import as_overflow, read_failure
 from formats.pipeline import Pipeline
 from formats.registry import (
     DIALECTS,
@@ -46,9 +47,11 @@ from formats.registry import (
     STANDARD,
     Detected,
     Dialect,
+    Markers,
     Override,
     build_pipeline,
     detect_format,
+    spelled_format,
 )
 from formats.reply import Collector, Reply, ReplyOptions, collect
 from formats.toolbox import Toolbox
@@ -71,6 +74,7 @@ __all__ = [
     "Identity",
     "LimitExceeded",
     "Limits",
+    "Markers",
     "MessageEnd",
     "MessageFailed",
     "MessageStart",
@@ -96,10 +100,13 @@ __all__ = [
     "Toolbox",
     "UpstreamError",
     "Usage",
+    "as_overflow",
     "build_pipeline",
     "collect",
     "detect_format",
     "kind_of_status",
     "merge_deltas",
     "next_state",
+    "read_failure",
+    "spelled_format",
 ]

@@ -174,3 +174,5 @@ class Target(Struct, frozen=True):
     max_tools: int | None = None
     images: bool = True
     files: bool = True
+    fields: dict[str, object] = {}
+    """What every request to the upstream carries besides: OpenRouter's `provider`, for one."""

@@ -93,9 +93,21 @@ class ClientError(FormatsError):
 
 
 class UpstreamError(FormatsError):
-    def __init__(self, message: str, *, kind: FailureKind = FailureKind.UPSTREAM) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: FailureKind = FailureKind.UPSTREAM,
+        status: int | None = None,
+    ) -> None:
+        """`status`: the upstream's own, where the client is told the same."""
         super().__init__(message)
         self.kind = kind
+        self._status = status
+
+    @property
+    def status(self) -> int:
+        return self._status or STATUS[self.kind]
 
 
 class LimitExceeded(UpstreamError):

@@ -135,6 +135,7 @@ class NoticeCode(StrEnum):
     CALL_RESULT_SYNTHESIZED = "call_result_synthesized"
     CANDIDATE_RELEASED = "candidate_released"
     CHOICE_IGNORED = "choice_ignored"
+    CONTENT_LARGE = "content_large"
     CONTENT_UNSUPPORTED = "content_unsupported"
     EMPTY_ANSWER = "empty_answer"
     FIELD_DROPPED = "field_dropped"

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from formats.delivery import Delivery
-from formats.errors import FormatsError
+from formats.errors import FormatsError, UpstreamError
 from formats.events import Event, MessageFailed, State
+from formats.failure import as_overflow
 from formats.native.transform import NativeTransform
 
 
@@ -100,4 +101,6 @@ class Pipeline:
 
 
 def _failed(error: FormatsError) -> MessageFailed:
+    if isinstance(error, UpstreamError):
+        error = as_overflow(error)
     return MessageFailed(error.kind, str(error))

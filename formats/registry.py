@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple, Protocol
+from functools import cache
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import formats.anthropic.decoder
 import formats.anthropic.encoder
@@ -53,6 +54,10 @@ class Dialect:
     """What keeps a silent stream alive."""
 
 
+Markers: TypeAlias = tuple[tuple[str, str], ...]
+"""More spellings of a format's special tokens, as (role, spelling)."""
+
+
 class Detected(NamedTuple):
     format: str
     reason: Literal["override", "detection", "default"]
@@ -80,6 +85,17 @@ def detect_format(model: str, overrides: Iterable[Override] = ()) -> Detected:
     return Detected(STANDARD, "default")
 
 
+@cache
+def spelled_format(format_name: str, markers: Markers = ()) -> NativeFormat | None:
+    """A format that also reads these spellings; raises ValueError for one that it cannot take."""
+    native = FORMATS[format_name]
+    if not markers:
+        return native
+    if native is None:
+        raise ValueError(f"the format {format_name} has no markers")
+    return native.spelled(markers)
+
+
 def build_pipeline(
     *,
     client: str,
@@ -91,10 +107,11 @@ def build_pipeline(
     options: ReplyOptions | None = None,
     limits: Limits = DEFAULT_LIMITS,
     strict: bool = False,
+    markers: Markers = (),
 ) -> Pipeline:
     """What turns the bytes of one upstream's answer into the bytes of one client's."""
     tools = toolbox or Toolbox()
-    native = FORMATS[format_name]
+    native = spelled_format(format_name, markers)
     return Pipeline(
         DIALECTS[upstream].decoder(limits),
         NativeTransform(native, tools, limits, strict=strict) if native else None,

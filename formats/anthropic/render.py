@@ -64,6 +64,7 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
     check_messages(fields["messages"])  # type: ignore[arg-type]
     fields["model"] = target.model or conversation.model
     fields["stream"] = stream
+    fields |= target.fields
     return Rendered(_encode(fields), tuple(notices))
 
 

@@ -1,19 +1,24 @@
 """A native format: the grammars that a family of models writes, and the tokens around them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from formats.native.markers import Atoms, MarkerSet, literal
 from formats.native.region import Grammar
+from formats.native.sections import TokenGrammar
 
 THINK = "THINK"
 THINK_END = "THINK_END"
 STRAY = "STRAY"
+# Anything shorter would be found in ordinary text.
+_SHORTEST_TOKEN = 4
 
 
 class NativeFormat:
     """`strays` are the tokens that a model ends its turns with."""
 
     def __init__(self, grammars: Sequence[Grammar], *, strays: Sequence[str] = ()) -> None:
+        self._grammars = grammars
+        self._strays = strays
         markers: dict[str, Sequence[Atoms]] = {}
         self.grammar_of: dict[str, Grammar] = {}
         for grammar in grammars:
@@ -24,3 +29,26 @@ class NativeFormat:
         self.markers = MarkerSet(markers | think | stray)
         self.think_end = MarkerSet({THINK_END: think[THINK_END]})
         self.initials = self.markers.initials
+
+    def spelled(self, more: Iterable[tuple[str, str]]) -> "NativeFormat":
+        """This format with more spellings, (role, text), of the tokens of its sections.
+
+        Raises ValueError for a role that it does not have, or a spelling that cannot be a token.
+        """
+        grammars = list(self._grammars)
+        for role, text in more:
+            if len(text) < _SHORTEST_TOKEN or text[0].isspace() or text[0].isalnum():
+                raise ValueError(
+                    f"{text!r} cannot mark a call: it must have {_SHORTEST_TOKEN} characters and "
+                    "begin with a sign"
+                )
+            for place, grammar in enumerate(grammars):
+                if isinstance(grammar, TokenGrammar) and role in grammar.spellings:
+                    grammars[place] = grammar.spelled(role, literal(text))
+                    break
+            else:
+                roles = sorted(
+                    {r for g in grammars if isinstance(g, TokenGrammar) for r in g.spellings}
+                )
+                raise ValueError(f"unknown token {role!r}; it has {', '.join(roles) or 'none'}")
+        return NativeFormat(grammars, strays=self._strays)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from re import Match
 
 from formats.events import CallFault, NoticeCode
-from formats.native.markers import PARTIAL
+from formats.native.markers import PARTIAL, Atoms
 from formats.native.output import Output
 from formats.native.region import Context, Name, Opening, Unnamed, Verdict
 from formats.native.streamed import Outcome, StreamedArguments
@@ -34,6 +34,14 @@ class TokenGrammar:
         self.holds_in_reasoning = holds_in_reasoning
         self._tokens = tokens
         self._removes_strays = removes_strays
+
+    def spelled(self, role: str, atoms: Atoms) -> "TokenGrammar":
+        """This grammar with one more spelling of a token."""
+        return TokenGrammar(
+            self._tokens.spelled(role, atoms),
+            removes_strays=self._removes_strays,
+            holds_in_reasoning=self.holds_in_reasoning,
+        )
 
     def open(
         self, text: str, opener: Match[str], final: bool, context: Context, before: str

@@ -42,6 +42,15 @@ class Tokens:
         ends = (role for role in (CALL_END, SECTION_END) if role in spellings)
         self.ends = self.markers.only(*ends)
 
+    def spelled(self, role: str, atoms: Atoms) -> "Tokens":
+        """These tokens with one more spelling of one of them."""
+        return Tokens(
+            {**self.spellings, role: [*self.spellings[role], atoms]},
+            self.read_header,
+            self.read_preamble,
+            repeats_name=self.repeats_name,
+        )
+
     def ahead(
         self, text: str, pos: int, final: bool, limit: int
     ) -> tuple[Ahead, Match[str] | None]:

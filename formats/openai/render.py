@@ -69,6 +69,7 @@ class _Renderer:
             made |= self._sampling(max_tokens) | self._reasoning()
             self._notices += conversation.notices
         fields = {"model": self._target.model or conversation.model, **made, "stream": stream}
+        fields |= self._target.fields
         if stream:
             fields["stream_options"] = {"include_usage": True}
         return Rendered(_encode(fields), tuple(self._notices), self._names.aliases)
