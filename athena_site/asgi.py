@@ -1,9 +1,39 @@
-"""The ASGI application that the server runs."""
+"""The ASGI application that the server runs: the hot path, and stock Django for the rest."""
 
 import os
-
-from django.core.asgi import get_asgi_application
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "athena_site.settings")
 
-application = get_asgi_application()
+from django.core.asgi import get_asgi_application
+
+_django = get_asgi_application()  # sets Django up: what follows imports its models
+
+from proxy.handler import GatewayHandler  # noqa: E402
+from proxy.runtime import runtime  # noqa: E402
+from proxy.views import answer_error  # noqa: E402
+
+_gateway = GatewayHandler(max_body_bytes=runtime.max_body_bytes, answer_error=answer_error)
+_GATEWAY_PATHS = ("/v1/", "/demo/", "/healthz", "/readyz", "/api/hello")
+
+_Receive = Callable[[], Awaitable[dict[str, Any]]]
+_Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+async def application(scope: dict[str, Any], receive: _Receive, send: _Send) -> None:
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+    elif scope["path"].startswith(_GATEWAY_PATHS) or scope["path"] in ("/", "/v1"):
+        await _gateway(scope, receive, send)
+    else:
+        await _django(scope, receive, send)
+
+
+async def _lifespan(receive: _Receive, send: _Send) -> None:
+    await receive()
+    await runtime.start()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await runtime.stop()
+    await send({"type": "lifespan.shutdown.complete"})

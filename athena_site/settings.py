@@ -2,6 +2,7 @@
 
 import secrets
 from pathlib import Path
+from typing import Any
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -11,8 +12,36 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 env.read_env(BASE_DIR / ".env")
 
-DATA_DIR = Path(env.str("ATHENA_DATA_DIR", default=str(BASE_DIR / "var")))
-DATA_DIR.mkdir(parents=True, exist_ok=True)
+
+def _number(name: str, default: int, *, least: int, most: int) -> int:
+    text = env.str(name, default=str(default))
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise ImproperlyConfigured(f"{name} must be a number from {least} to {most}, not {text!r}")
+    return int(text)
+
+
+def _one_of(name: str, *choices: str) -> str:
+    """One of the choices; the first is the default."""
+    text: str = env.str(name, default=choices[0])
+    if text not in choices:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(choices)}, not {text!r}")
+    return text
+
+
+DATA_DIR = Path(env.str("ATHENA_DATA_DIR", default=str(BASE_DIR / "var"))).absolute()
+try:
+    DATA_DIR.mkdir(parents=True, exist_ok=True)
+except OSError as error:
+    raise ImproperlyConfigured(f"ATHENA_DATA_DIR cannot be used: {error}") from error
+
+HOST = env.str("ATHENA_HOST", default="127.0.0.1")
+PORT = _number("ATHENA_PORT", 8000, least=1, most=65535)
+# Where a client on this machine reaches the gateway.
+_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(HOST, HOST)  # noqa: S104
+OWN_URL = f"http://{f'[{_HOST}]' if ':' in _HOST else _HOST}:{PORT}"
+WORKERS = _number("ATHENA_WORKERS", 1, least=1, most=256)
+LOG_LEVEL = _one_of("ATHENA_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR")
+UPSTREAM_TRANSPORT = _one_of("ATHENA_TRANSPORT", "athena", "httpx")
 
 
 def _secret_key() -> str:
@@ -38,11 +67,13 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "servestatic",
     "django.contrib.staticfiles",
     "proxy",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -67,16 +98,48 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {
-    "default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'athena.sqlite3'}"),
-}
+
+def _database() -> dict[str, Any]:
+    database: dict[str, Any] = env.db_url(
+        "DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'athena.sqlite3'}"
+    )
+    if database["ENGINE"].endswith("sqlite3"):
+        # Without these, concurrent writers fail with "database is locked".
+        database["OPTIONS"] = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 5,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        }
+    return database
+
+
+DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+LOGIN_URL = "admin:login"
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+SERVESTATIC_USE_FINDERS = True  # no collectstatic step
+SERVESTATIC_AUTOREFRESH = False
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        "athena": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},
+        "django": {"handlers": ["console"], "level": "WARNING", "propagate": False},
+    },
+}

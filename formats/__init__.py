@@ -17,6 +17,7 @@ from formats.errors import (
     UpstreamError,
     kind_of_status,
 )
+from formats.estimate import estimate_tokens
 from formats.events import (
     CallFault,
     Event,
@@ -104,6 +105,7 @@ __all__ = [
     "build_pipeline",
     "collect",
     "detect_format",
+    "estimate_tokens",
     "kind_of_status",
     "merge_deltas",
     "next_state",

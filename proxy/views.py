@@ -1,8 +1,207 @@
-"""The gateway's own endpoints."""
+"""The gateway's own endpoints, and the one place that makes errors HTTP."""
 
-from django.http import HttpRequest, JsonResponse
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+
+from formats import (
+    DIALECTS,
+    Conversation,
+    FailureKind,
+    FormatsError,
+    ReplyOptions,
+    estimate_tokens,
+)
+from proxy import catalogue
+from proxy.errors import GatewayError
+from proxy.handler import EventStream, GatewayRequest
+from proxy.keys import authenticate, check_model
+from proxy.relay import Relay
+from proxy.runtime import runtime
+from proxy.snapshot import Key, Snapshot
+
+logger = logging.getLogger("athena.views")
+
+# Of a client's headers, those that an upstream of the same dialect gets.
+_FORWARDED = ("anthropic-version", "anthropic-beta")
 
 
-async def healthz(request: HttpRequest) -> JsonResponse:
+async def messages(request: GatewayRequest) -> HttpResponseBase:
+    """A message in Anthropic's dialect, as a stream or whole."""
+    snapshot, key = _admit(request)
+    exchange = request.exchange
+    conversation = _parse(request, key)
+    options = ReplyOptions(
+        created=int(time.time()),
+        include_usage=conversation.include_usage,
+        input_estimate=estimate_tokens(conversation),
+    )
+    relay = Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
+    headers = [(name, request.headers[name]) for name in _FORWARDED if name in request.headers]
+    request.content = b""  # an open stream holds none of it
+    if conversation.stream:
+        await relay.open(conversation, headers, within=snapshot.open_after)
+        return EventStream(relay.stream(), relay.close)
+    try:
+        await relay.open(conversation, headers)
+        body = DIALECTS[exchange.dialect].encode_reply(await relay.collect(), options)
+    finally:
+        relay.close()
+    return HttpResponse(body, content_type="application/json")
+
+
+async def count_tokens(request: GatewayRequest) -> HttpResponse:
+    """How many tokens a request has: an estimate, and marked as one."""
+    _, key = _admit(request)
+    conversation = _parse(request, key)
+    return _json({"input_tokens": estimate_tokens(conversation), "estimated": True})
+
+
+async def models(request: GatewayRequest) -> HttpResponse:
+    snapshot, key = _admit(request)
+    query = request.GET
+    limit = query.get("limit", "")
+    page = catalogue.listing(
+        snapshot,
+        key,
+        request.exchange.dialect,
+        limit=int(limit) if limit.isascii() and limit.isdigit() else 1000,
+        after=query.get("after_id", ""),
+        before=query.get("before_id", ""),
+    )
+    return _json(page)
+
+
+async def model(request: GatewayRequest, name: str) -> HttpResponse:
+    snapshot, key = _admit(request)
+    return _json(catalogue.entry(snapshot, key, request.exchange.dialect, name))
+
+
+async def healthz(request: HttpRequest) -> HttpResponse:
     """Says that the process serves; what it depends on is not asked."""
-    return JsonResponse({"status": "ok"})
+    return _json({"status": "ok"})
+
+
+async def readyz(request: HttpRequest) -> HttpResponse:
+    """Says whether new work is taken: the database was there a moment ago, nothing is stopping."""
+    configuration = runtime.configuration
+    status = "draining" if runtime.is_draining else "ready"
+    if not configuration.is_fresh:
+        status = "database unreachable"
+    version = configuration.current.version
+    return _json(
+        {"status": status, "configuration_version": version},
+        status=200 if status == "ready" else 503,
+    )
+
+
+async def home(request: HttpRequest) -> HttpResponse:
+    """For people the admin; for a client that asks whether somebody is there, a yes."""
+    return HttpResponse() if request.method == "HEAD" else HttpResponseRedirect("/admin/")
+
+
+async def hello(request: HttpRequest) -> HttpResponse:
+    return _json({"message": "hello"})
+
+
+async def not_found(request: HttpRequest, path: str = "") -> HttpResponse:
+    raise Http404
+
+
+def only(
+    method: str, view: Callable[..., Coroutine[Any, Any, HttpResponseBase]]
+) -> Callable[..., Coroutine[Any, Any, HttpResponseBase]]:
+    """The view for one method; any other gets 405. HEAD goes with GET."""
+    allowed = ("GET", "HEAD") if method == "GET" else (method,)
+
+    async def checked(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        if request.method not in allowed:
+            raise GatewayError(
+                f"{request.method} is not allowed here, only {method}",
+                kind=FailureKind.INVALID_REQUEST,
+                status=405,
+                code="method_not_allowed",
+                source="client",
+                may_retry=False,
+                headers={"allow": ", ".join(allowed)},
+            )
+        return await view(request, **kwargs)
+
+    return checked
+
+
+def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
+    """Any exception as the caller's dialect shows errors."""
+    match error:
+        case GatewayError():
+            failure = error
+        case FormatsError():
+            failure = GatewayError.of(error)
+        case Http404():
+            failure = GatewayError(
+                f"there is nothing at {request.path[:200]}",
+                kind=FailureKind.NOT_FOUND,
+                code="not_found",
+                source="client",
+                may_retry=False,
+            )
+        case _:
+            logger.error("%s: a defect", request.exchange.request_id, exc_info=error)
+            failure = GatewayError(
+                "the gateway failed; its log says why",
+                kind=FailureKind.INTERNAL,
+                code="internal_error",
+            )
+    exchange = request.exchange
+    exchange.error = failure
+    body = DIALECTS[exchange.dialect].encode_error(
+        failure.kind, str(failure), request_id=exchange.request_id, details=failure.details
+    )
+    headers = {
+        "request-id": exchange.request_id,
+        "x-request-id": exchange.request_id,
+        "x-athena-error": failure.code,
+        "x-athena-error-source": failure.source,
+        **failure.headers,
+    }
+    if failure.retry_after is not None:
+        headers["retry-after"] = str(failure.retry_after)
+    if not failure.may_retry:
+        headers["x-should-retry"] = "false"
+    return HttpResponse(
+        body, content_type="application/json", status=failure.status, headers=headers
+    )
+
+
+def _admit(request: GatewayRequest) -> tuple[Snapshot, Key]:
+    """The configuration for this request, and who is calling."""
+    runtime.admit()
+    snapshot = runtime.configuration.current
+    request.exchange.key = key = authenticate(request, runtime.configuration, snapshot)
+    return snapshot, key
+
+
+def _parse(request: GatewayRequest, key: Key) -> Conversation:
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise GatewayError(
+            f"the body is compressed ({encoding[:20]}): send it as it is",
+            kind=FailureKind.INVALID_REQUEST,
+            status=415,
+            code="unsupported_encoding",
+            source="client",
+            may_retry=False,
+        )
+    exchange = request.exchange
+    conversation = DIALECTS[exchange.dialect].parse(request.content)
+    exchange.model = conversation.model
+    check_model(key, conversation.model)
+    return conversation
+
+
+def _json(body: Mapping[str, object], status: int = 200) -> HttpResponse:
+    return HttpResponse(msgspec.json.encode(body), content_type="application/json", status=status)

@@ -1,0 +1,133 @@
+"""One attempt at one upstream: the request goes out, and the answer begins or does not."""
+
+import asyncio
+from dataclasses import dataclass
+
+import httpx
+from msgspec.structs import replace
+
+from formats import (
+    DIALECTS,
+    Conversation,
+    Event,
+    Identity,
+    MessageFailed,
+    MessageStart,
+    Notice,
+    NoticeCode,
+    Pipeline,
+    ReplyOptions,
+    Toolbox,
+    build_pipeline,
+)
+from proxy.errors import UpstreamFailed
+from proxy.exchange import Exchange
+from proxy.routing import Route
+from proxy.upstream import Answer, UpstreamClient, failed_answer, failure_of
+
+_WHOLE_BYTES = 64 * 1024 * 1024
+"""Of an answer that comes as one JSON document, although a stream was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An answer that has begun: what was read of it, and how to read the rest."""
+
+    route: Route
+    pipeline: Pipeline
+    answer: Answer
+    events: list[Event]
+
+
+async def attempt(
+    client: UpstreamClient,
+    route: Route,
+    conversation: Conversation,
+    exchange: Exchange,
+    *,
+    options: ReplyOptions,
+    headers: list[tuple[str, str]],
+) -> Begun:
+    """Ask one upstream; raises UpstreamFailed when it does not begin to answer.
+
+    `headers` are those of the client's that an upstream of its own dialect gets.
+    """
+    upstream = route.upstream
+    if not route.parallel_calls:
+        choice = replace(conversation.tool_choice, parallel=False)
+        conversation = replace(conversation, tool_choice=choice)
+    rendered = DIALECTS[upstream.dialect].render(conversation, route.target)
+    exchange.observe(rendered.notices)
+    if route.context_warning is not None and len(rendered.body) > route.context_warning:
+        detail = f"{len(rendered.body)} bytes > {route.context_warning}"
+        exchange.observe([Notice(NoticeCode.CONTENT_LARGE, detail)])
+    content_type, answer = await client.open(
+        route,
+        rendered.body,
+        headers if upstream.dialect == exchange.dialect else [],
+        tokens=options.input_estimate,
+    )
+    pipeline = build_pipeline(
+        client=exchange.dialect,
+        upstream=upstream.dialect,
+        format_name=route.format.format,
+        identity=Identity(
+            token=exchange.token,
+            message_id=exchange.message_id,
+            model=exchange.model,
+            taken_ids=conversation.call_ids(),
+        ),
+        toolbox=Toolbox(conversation.tools, aliases=rendered.aliases),
+        max_calls=conversation.max_calls(),
+        options=options,
+        limits=route.limits,
+        strict=route.strict,
+        markers=route.markers,
+    )
+    try:
+        async with asyncio.timeout(upstream.first_byte_timeout):
+            if content_type == "application/json":
+                events = pipeline.decode_whole(await _read_whole(answer))
+            else:
+                events = await _read_beginning(pipeline, answer)
+    except (TimeoutError, httpx.TransportError) as error:
+        answer.abort()
+        raise failure_of(error, upstream) from error
+    except BaseException:
+        answer.abort()
+        raise
+    if failure := _failure(events):
+        answer.finish()
+        raise failed_answer(failure, upstream)
+    return Begun(route, pipeline, answer, events)
+
+
+async def _read_beginning(pipeline: Pipeline, answer: Answer) -> list[Event]:
+    """The first events, once there is more than the announcement of a message."""
+    events: list[Event] = []
+    while not pipeline.done and not any(map(_is_content, events)):
+        data = await answer.read()
+        if data is not None:
+            events += pipeline.decode(data) if data else pipeline.decode_end()
+    return events
+
+
+async def _read_whole(answer: Answer) -> bytes:
+    body = bytearray()
+    while (data := await answer.read()) != b"":
+        body += data or b""
+        if len(body) > _WHOLE_BYTES:
+            raise UpstreamFailed(
+                f"the upstream's answer is larger than {_WHOLE_BYTES} bytes", code="buffer_limit"
+            )
+    return bytes(body)
+
+
+def _is_content(event: Event) -> bool:
+    return not isinstance(event, MessageStart | Notice)
+
+
+def _failure(events: list[Event]) -> MessageFailed | None:
+    """Why there is no answer, if there is none at all."""
+    content = [event for event in events if _is_content(event)]
+    return content[0] if content and isinstance(content[0], MessageFailed) else None

@@ -1,0 +1,166 @@
+"""One HTTP/1.1 connection to an upstream: a request out, an answer in.
+
+Everything that one read of the socket brings is one read of the body. A read may be interrupted
+without losing data: the heartbeat of a silent stream needs that, and generators cannot give it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import httptools
+import httpx
+
+_READ_AHEAD = 256 * 1024
+"""Bytes that may wait for a slow client before the upstream is not read any more."""
+_HEADER_BYTES = 64 * 1024
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.idle_since = 0.0
+        self.is_alive = False
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.head: asyncio.Future[None]  # done when the headers are there
+        self._transport: asyncio.Transport
+        self._parser: httptools.HttpResponseParser
+        self._header_bytes = 0
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._reader: asyncio.Future[bool] | None = None
+        self._is_complete = True
+        self._error: httpx.TransportError | None = None
+        self._on_complete: Callable[[], None] | None = None
+
+    def send(self, request: httpx.Request) -> None:
+        """Send a request whose body is in memory."""
+        self.head = asyncio.get_running_loop().create_future()
+        self.status, self.headers, self._header_bytes = 0, [], 0
+        self._is_complete = False
+        self._parser = httptools.HttpResponseParser(self)
+        lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode(), request.url.raw_path)]
+        lines += [b"%b: %b\r\n" % header for header in request.headers.raw]
+        self._transport.writelines([*lines, b"\r\n", request.content])
+
+    async def read(self) -> bytes | None:
+        """What has arrived since the last read; empty at the end, None when interrupted."""
+        while not self._chunks:
+            if self._error is not None:
+                raise self._error
+            if self._is_complete:
+                return b""
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                if not await self._reader:
+                    return None
+            finally:
+                self._reader = None
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks = []
+        if self._size > _READ_AHEAD and self.is_alive:
+            self._transport.resume_reading()
+        self._size = 0
+        return data
+
+    def interrupt(self) -> None:
+        """Make a read that is waiting return None."""
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(False)
+
+    @property
+    def is_reusable(self) -> bool:
+        return (
+            self.is_alive
+            and self._is_complete
+            and self._error is None
+            and self._parser.should_keep_alive()
+            and not self._transport.get_write_buffer_size()
+        )
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether more of the body may come."""
+        return self.is_alive and not self._is_complete and self._error is None
+
+    def when_complete(self, call: Callable[[], None]) -> None:
+        """Throw the rest of the body away, and `call` at its end."""
+        self._on_complete = call
+        self._chunks = []
+        if self._size > _READ_AHEAD:
+            self._transport.resume_reading()
+        self._size = 0
+
+    def abort(self) -> None:
+        if self.is_alive:
+            self._transport.abort()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self.is_alive = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_complete:  # nobody asked: what follows cannot be trusted
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(httpx.RemoteProtocolError(f"not HTTP: {error}"))
+            self.abort()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_alive = False
+        if not self._is_complete:
+            if self.head.done() and self._ends_with_connection():
+                self._is_complete = True
+            else:
+                self._fail(httpx.ReadError(str(exc) if exc else "the connection was closed"))
+        self._wake()
+
+    # What the parser calls.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > _HEADER_BYTES:
+            raise ValueError("the headers are too large")
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+        if self.status >= 200 and not self.head.done():
+            self.head.set_result(None)
+
+    def on_body(self, body: bytes) -> None:
+        if self._on_complete is not None:
+            return
+        self._chunks.append(body)
+        self._size += len(body)
+        if self._size > _READ_AHEAD:
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self.status < 200:  # 100 and 103 come before the answer
+            self.headers = []
+            return
+        self._is_complete = True
+
+    def _ends_with_connection(self) -> bool:
+        return not any(
+            name in (b"content-length", b"transfer-encoding") for name, _ in self.headers
+        )
+
+    def _fail(self, error: httpx.TransportError) -> None:
+        self._error = error
+        if not self.head.done():
+            self.head.set_exception(error)
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(True)
+        if self._on_complete is not None and not self.is_reading:
+            call, self._on_complete = self._on_complete, None
+            call()

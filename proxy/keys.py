@@ -1,0 +1,72 @@
+"""Who is calling: a client key, in either of the headers that clients use.
+
+A missing, unknown, expired or revoked key gets one and the same answer. A key is found by its hash,
+so the time that takes says nothing about its characters.
+"""
+
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+
+from django.http import HttpRequest
+
+from formats import FailureKind
+from proxy.configuration import Configuration
+from proxy.errors import GatewayError
+from proxy.models.keys import digest_of
+from proxy.snapshot import Key, Snapshot
+
+_BEARER = "bearer "
+
+
+def authenticate(request: HttpRequest, configuration: Configuration, snapshot: Snapshot) -> Key:
+    """The key of a request; raises GatewayError."""
+    key = snapshot.keys.get(digest_of(_credential(request)))
+    if key is not None and (key.expires_at is None or key.expires_at > datetime.now(UTC)):
+        configuration.note_use(key.id)
+        return key
+    if key is None and not configuration.is_fresh:
+        raise GatewayError(
+            "the gateway cannot check this key now: its database is away",
+            kind=FailureKind.OVERLOADED,
+            status=503,
+            code="keys_unavailable",
+            retry_after=2,
+        )
+    raise GatewayError(
+        "invalid client key",
+        kind=FailureKind.AUTHENTICATION,
+        code="invalid_key",
+        source="client",
+        may_retry=False,
+        headers={"www-authenticate": "Bearer"},
+    )
+
+
+def check_model(key: Key, model: str) -> None:
+    """Raise GatewayError if the key may not use the model."""
+    allowed = key.allowed_models
+    if allowed and not any(fnmatchcase(model.lower(), pattern.lower()) for pattern in allowed):
+        raise GatewayError(
+            f"this key may not use the model {model[:200]!r}",
+            kind=FailureKind.PERMISSION,
+            code="model_not_allowed",
+            source="client",
+            may_retry=False,
+        )
+
+
+def _credential(request: HttpRequest) -> str:
+    """Clients send one of the two, or the same in both; two that differ are nobody's."""
+    headers = request.headers
+    bearer = headers.get("authorization", "")
+    token = bearer[len(_BEARER) :].strip() if bearer.lower().startswith(_BEARER) else ""
+    api_key = headers.get("x-api-key", "").strip()
+    if token and api_key and token != api_key:
+        raise GatewayError(
+            "authorization and x-api-key carry different keys: send one of them",
+            kind=FailureKind.INVALID_REQUEST,
+            code="ambiguous_credentials",
+            source="client",
+            may_retry=False,
+        )
+    return token or api_key

@@ -1,0 +1,30 @@
+"""What operators steer, and what the gateway remembers."""
+
+from proxy.models.formats import FormatOverride, FormatSettings
+from proxy.models.gateway import ConfigurationVersion, GatewaySettings
+from proxy.models.keys import ClientKey
+from proxy.models.routes import ModelRoute, Reasoning
+from proxy.models.upstreams import Service, Upstream
+
+CONFIGURATION = (
+    Upstream,
+    ModelRoute,
+    FormatOverride,
+    FormatSettings,
+    ClientKey,
+    GatewaySettings,
+)
+"""The tables whose rows make up a snapshot. A change to any of them is a new version."""
+
+__all__ = [
+    "CONFIGURATION",
+    "ClientKey",
+    "ConfigurationVersion",
+    "FormatOverride",
+    "FormatSettings",
+    "GatewaySettings",
+    "ModelRoute",
+    "Reasoning",
+    "Service",
+    "Upstream",
+]

@@ -1,0 +1,65 @@
+"""The gateway as a whole: one row of settings, and the version of everything that steers it."""
+
+from typing import Any
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import F
+
+from proxy.models.routes import ModelRoute
+
+_SECONDS: list[Any] = [MinValueValidator(0.1), MaxValueValidator(600)]
+
+
+class GatewaySettings(models.Model):
+    default_route = models.ForeignKey(
+        ModelRoute,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="For names that no route matches. One with a slash keeps its name.",
+    )
+    max_body_bytes = models.PositiveIntegerField(
+        default=32 * 1024 * 1024,
+        validators=[MinValueValidator(1024), MaxValueValidator(256 * 1024 * 1024)],
+        help_text="Larger requests get 413.",
+    )
+    open_after = models.FloatField(
+        default=30,
+        validators=_SECONDS,
+        help_text="Seconds after which a stream is opened although the upstream is still silent.",
+    )
+    ping_after = models.FloatField(
+        default=10, validators=_SECONDS, help_text="Seconds of silence after which a ping is sent."
+    )
+    drain_time = models.FloatField(
+        default=30,
+        validators=_SECONDS,
+        help_text="Seconds that open streams may go on when the gateway is stopped.",
+    )
+
+    class Meta:
+        verbose_name_plural = "gateway settings"
+        constraints = [models.CheckConstraint(condition=models.Q(pk=1), name="gateway_is_one_row")]
+
+    def __str__(self) -> str:
+        return "Gateway settings"
+
+
+class ConfigurationVersion(models.Model):
+    """Counts every change of the configuration; processes compare it with what they hold."""
+
+    number = models.PositiveBigIntegerField(default=1)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(pk=1), name="version_is_one_row")]
+
+    def __str__(self) -> str:
+        return str(self.number)
+
+    @classmethod
+    def advance(cls) -> None:
+        """Make what was just saved a new version, in the same transaction."""
+        if not cls.objects.filter(pk=1).update(number=F("number") + 1):
+            cls.objects.create(pk=1)

@@ -1,0 +1,56 @@
+"""Who may call the gateway."""
+
+import hashlib
+import secrets
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from proxy.validators import validate_patterns
+
+PREFIX_CHARS = 12
+MIN_KEY_CHARS = 16
+
+
+def digest_of(key: str) -> str:
+    """A key has 256 bits of chance, so a plain hash is enough to store it."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class ClientKey(models.Model):
+    label = models.CharField(max_length=100, help_text="What or whom it is for.")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="client_keys"
+    )
+    prefix = models.CharField(max_length=PREFIX_CHARS, editable=False)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    allowed_models = models.JSONField(
+        default=list,
+        blank=True,
+        validators=[validate_patterns],
+        help_text="Patterns of the model names that it may use; an empty list allows all.",
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    from_environment = models.BooleanField(default=False, editable=False)
+
+    class Meta:
+        ordering = ("label", "pk")
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.prefix}…)"
+
+    def adopt(self, key: str) -> None:
+        """Make `key` the secret of this row; only its hash is kept."""
+        if len(key) < MIN_KEY_CHARS or not key.isascii() or any(c.isspace() for c in key):
+            raise ValidationError(
+                f"a client key needs at least {MIN_KEY_CHARS} ASCII characters and no space"
+            )
+        self.prefix, self.digest = key[:PREFIX_CHARS], digest_of(key)
+
+
+def new_key() -> str:
+    return f"sk-athena-{secrets.token_urlsafe(32)}"

@@ -1,0 +1,214 @@
+"""An upstream's bytes → the pipeline → the client's bytes.
+
+`open` asks upstreams until one has really begun to answer: only then is the HTTP status decided,
+so that an error keeps its status and another attempt is possible. From then on every read of the
+upstream is one write to the client, and silence is filled with pings.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+
+import httpx
+
+from formats import (
+    DIALECTS,
+    Collector,
+    Conversation,
+    Event,
+    EventOrderError,
+    FailureKind,
+    FormatsError,
+    MessageFailed,
+    Reply,
+    ReplyOptions,
+    UpstreamError,
+)
+from proxy.attempt import Begun, attempt
+from proxy.errors import GatewayError, UpstreamFailed
+from proxy.exchange import Exchange
+from proxy.routing import fallback, resolve
+from proxy.snapshot import Snapshot
+from proxy.upstream import UpstreamClient, failed_answer, failure_of
+
+_RETRY_PAUSE = 0.2
+_RECHECK = 0.25
+
+logger = logging.getLogger("athena.relay")
+
+
+class Relay:
+    def __init__(
+        self,
+        client: UpstreamClient,
+        snapshot: Snapshot,
+        exchange: Exchange,
+        registry: "set[Relay]",
+        *,
+        options: ReplyOptions,
+    ) -> None:
+        """It is in the registry from its opening to its close."""
+        self._client = client
+        self._snapshot = snapshot
+        self._exchange = exchange
+        self._registry = registry
+        self._options = options
+        self._opening: asyncio.Task[Begun]
+        self._begun: Begun | None = None
+        self._cut: GatewayError | None = None
+        self._idle_at = self._ping_at = 0.0
+        self._timer: asyncio.TimerHandle
+
+    async def open(
+        self,
+        conversation: Conversation,
+        headers: list[tuple[str, str]],
+        *,
+        within: float | None = None,
+    ) -> None:
+        """Ask until an upstream has begun to answer; raises GatewayError when none does.
+
+        Returns all the same after `within` seconds: the stream then waits for the rest.
+        """
+        self._registry.add(self)
+        self._opening = asyncio.create_task(self._open(conversation, headers))
+        try:
+            await asyncio.wait((self._opening,), timeout=within)
+            if self._opening.done():
+                self._take_begun()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the upstream, however far the answer has come. May be called twice."""
+        self._registry.discard(self)
+        self._opening.cancel()
+        if self._begun is not None:
+            self._begun.answer.abort()
+            self._begun = None
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The client's bytes: one part for every read of the upstream, and pings in silence."""
+        dialect = DIALECTS[self._exchange.dialect]
+        while not self._opening.done():
+            yield dialect.ping
+            await asyncio.wait((self._opening,), timeout=self._snapshot.ping_after)
+        try:
+            begun = self._take_begun()
+        except (GatewayError, FormatsError) as error:
+            failure = MessageFailed(error.kind, str(error))
+            self._exchange.observe([failure])
+            yield dialect.encoder(self._options).feed([failure])
+            return
+        loop = asyncio.get_running_loop()
+        async for events in self._reads(begun):
+            data = begun.pipeline.encode(events) if events else dialect.ping
+            if data:
+                self._ping_at = loop.time() + self._snapshot.ping_after
+                yield data
+
+    async def collect(self) -> Reply:
+        """The whole answer; raises GatewayError when it failed on the way."""
+        begun, collector = self._take_begun(), Collector()
+        async for events in self._reads(begun):
+            collector.feed(events)
+        if failure := collector.reply.failure:
+            raise self._cut or failed_answer(failure, begun.route.upstream)
+        return collector.reply
+
+    def cut(self, error: GatewayError) -> None:
+        """End the answer now, with an error."""
+        self._cut = error
+        if self._begun is None:
+            self._opening.cancel()
+        else:
+            self._begun.answer.interrupt()
+
+    def _take_begun(self) -> Begun:
+        """What the opening came to; raises its error."""
+        if self._opening.cancelled() and self._cut is not None:
+            raise self._cut
+        self._begun = self._opening.result()
+        return self._begun
+
+    async def _open(self, conversation: Conversation, headers: list[tuple[str, str]]) -> Begun:
+        exchange, requested = self._exchange, self._exchange.model
+        route = resolve(self._snapshot, requested)
+        may_retry = True
+        while True:
+            exchange.route = route
+            try:
+                return await attempt(
+                    self._client,
+                    route,
+                    conversation,
+                    exchange,
+                    options=self._options,
+                    headers=headers,
+                )
+            except UpstreamFailed as failure:
+                exchange.attempts.append(failure)
+                if failure.retries and may_retry:
+                    may_retry = False
+                    await asyncio.sleep(_RETRY_PAUSE)
+                    continue
+                other = fallback(self._snapshot, route, requested) if failure.falls_back else None
+                if other is None:
+                    raise
+                route, may_retry = other, True
+
+    async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event], None]:
+        """The events of every read, observed; an empty list when it is time for a ping."""
+        loop = asyncio.get_running_loop()
+        self._idle_at = loop.time() + begun.route.upstream.idle_timeout
+        self._ping_at = loop.time() + self._snapshot.ping_after
+        self._arm(min(self._idle_at, self._ping_at))
+        events = begun.events
+        try:
+            while True:
+                if events or loop.time() >= self._ping_at:
+                    self._exchange.observe(events)
+                    yield events
+                if begun.pipeline.done:
+                    break
+                events = await self._next(begun)
+            begun.answer.finish()
+            self._begun = None
+        finally:
+            self._timer.cancel()
+            self.close()
+
+    async def _next(self, begun: Begun) -> list[Event]:
+        """The events of the next read, or of what happened instead of one."""
+        pipeline, upstream = begun.pipeline, begun.route.upstream
+        try:
+            data = await begun.answer.read()
+            now = asyncio.get_running_loop().time()
+            if data:
+                self._idle_at = now + upstream.idle_timeout
+                return pipeline.decode(data)
+            if data is not None:
+                return pipeline.decode_end()
+        except httpx.TransportError as error:
+            failure = failure_of(error, upstream)
+            return pipeline.fail(UpstreamError(str(failure), kind=failure.kind))
+        except Exception:
+            logger.exception("%s: a defect of the gateway's own", self._exchange.request_id)
+            return pipeline.fail(EventOrderError("the gateway could not translate the answer"))
+        if self._cut is not None:
+            return pipeline.fail(UpstreamError(str(self._cut), kind=self._cut.kind))
+        if now >= self._idle_at:
+            message = f"the upstream {upstream.name} was silent for {upstream.idle_timeout:g} s"
+            return pipeline.fail(UpstreamError(message, kind=FailureKind.TIMEOUT))
+        return []
+
+    def _arm(self, moment: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(moment, self._tick)
+
+    def _tick(self) -> None:
+        """Interrupt a read that has waited long enough. One timer serves all reads of a stream."""
+        now, due = asyncio.get_running_loop().time(), min(self._idle_at, self._ping_at)
+        if now >= due and self._begun is not None:
+            self._begun.answer.interrupt()
+        self._arm(max(due, now + _RECHECK))

@@ -1,0 +1,122 @@
+"""A model's name → what to do for it. The only place that knows precedence.
+
+A route's pattern decides; without one, a name with a slash goes to the default route's upstream
+unchanged, and any other name is the default route's. The format follows: override, detection,
+standard. Overrides are matched against the upstream's name for the model, and the client's.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from formats import Detected, FailureKind, Limits, Markers, Target, detect_format
+from proxy.errors import GatewayError
+from proxy.models import Reasoning, Service
+from proxy.snapshot import FormatRow, RouteRow, Snapshot, Upstream
+
+_LONG_CONTEXT = "[1m]"  # what Claude Code appends to a name for its own use
+_REASONS_BACK = frozenset({"kimi", "deepseek"})
+"""Formats whose models refuse a call in the history without the reasoning before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    pattern: str
+    upstream: Upstream
+    model: str
+    """The upstream's name for it."""
+    format: Detected
+    limits: Limits
+    strict: bool
+    markers: Markers
+    context_warning: int | None
+    context_window: int | None
+    parallel_calls: bool
+    target: Target
+    fallback_id: int | None
+
+
+def resolve(snapshot: Snapshot, requested: str) -> Route:
+    """The route of a model's name; raises GatewayError when there is none."""
+    name = requested.removesuffix(_LONG_CONTEXT)
+    folded = name.lower()
+    for row in snapshot.routes:
+        if fnmatchcase(folded, row.pattern):
+            return _route(snapshot, row, name, row.upstream_model or name)
+    default = snapshot.default_route
+    if default is None:
+        raise GatewayError(
+            f"no route matches the model {requested[:200]!r}, and there is no default route",
+            kind=FailureKind.NOT_FOUND,
+            code="model_not_found",
+            source="config",
+        )
+    model = name if "/" in name else default.upstream_model or name
+    return _route(snapshot, default, name, model)
+
+
+def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
+    """The route to try when `route` failed before its first byte."""
+    for row in snapshot.routes:
+        if row.id == route.fallback_id:
+            return _route(snapshot, row, requested, row.upstream_model or requested)
+    return None
+
+
+def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Route:
+    detected = detect_format(model, snapshot.overrides)
+    if detected.reason != "override":
+        own = detect_format(requested, snapshot.overrides)
+        detected = own if own.reason == "override" else detected
+    settings = snapshot.formats.get(detected.format, FormatRow())
+    limits = Limits()
+    if settings.buffer_limit is not None:
+        limits = Limits(held_chars=settings.buffer_limit)
+    upstream = row.upstream
+    return Route(
+        pattern=row.pattern,
+        upstream=upstream,
+        model=model,
+        format=detected,
+        limits=limits,
+        strict=settings.strict,
+        markers=settings.markers,
+        context_warning=settings.context_warning,
+        context_window=row.context_window,
+        parallel_calls=row.parallel_calls,
+        target=Target(
+            model=model,
+            native_ids=detected.format == "kimi",
+            is_anthropic=upstream.service == Service.ANTHROPIC,
+            reasoning_field=_reasoning_field(row, detected.format),
+            reasoning_request=_reasoning_request(row),
+            max_tokens=row.max_tokens,
+            fields=upstream.fields,
+        ),
+        fallback_id=row.fallback_id,
+    )
+
+
+def _reasoning_field(row: RouteRow, format_name: str) -> str | None:
+    if row.reasoning == Reasoning.LEAVE_OUT:
+        return None
+    if row.reasoning != Reasoning.AUTO:
+        return row.reasoning
+    if row.upstream.service == Service.OPENROUTER:
+        return Reasoning.OPENROUTER.value
+    return Reasoning.CONTENT.value if format_name in _REASONS_BACK else None
+
+
+def _reasoning_request(row: RouteRow) -> Literal["openrouter"] | None:
+    return "openrouter" if row.upstream.service == Service.OPENROUTER else None
+
+
+def listed_models(snapshot: Snapshot) -> list[str]:
+    """The names that a client may be offered, in the order of the routes."""
+    names: dict[str, None] = {}
+    for row in snapshot.routes:
+        if row.listed_as or not set(row.pattern) & set("*?["):
+            names[row.listed_as or row.pattern] = None
+        if row.upstream_model:
+            names[row.upstream_model] = None
+    return [name for name in names if name]

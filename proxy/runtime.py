@@ -1,0 +1,103 @@
+"""What one server process has: its configuration, its client, its open answers, and its end.
+
+Stopping is the application's own affair: new work is refused at once, open streams may go on for
+the drain time, and whoever is left then gets an error, before the server would cut them off
+without a word.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from types import FrameType
+
+from django.conf import settings
+
+from formats import FailureKind
+from proxy.configuration import Configuration, configuration
+from proxy.errors import GatewayError
+from proxy.relay import Relay
+from proxy.upstream import UpstreamClient
+
+# Before there is a configuration, only probes are answered.
+_DEFAULT_BODY_BYTES = 1024 * 1024
+
+logger = logging.getLogger("athena.runtime")
+
+
+class Runtime:
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.client: UpstreamClient
+        self.relays: set[Relay] = set()
+        self.is_draining = False
+        self._watch: asyncio.Task[None]
+        self._deadline: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        self.is_draining = False
+        self.client = UpstreamClient(transport=settings.UPSTREAM_TRANSPORT)
+        await self.configuration.refresh()
+        self._watch = asyncio.create_task(self.configuration.watch())
+        self._chain_signals()
+
+    async def stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._watch.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._watch
+        await self.configuration.refresh()  # writes which keys were used
+        await self.client.aclose()
+
+    def max_body_bytes(self) -> int:
+        try:
+            return self.configuration.current.max_body_bytes
+        except GatewayError:
+            return _DEFAULT_BODY_BYTES
+
+    def admit(self) -> None:
+        """Raise GatewayError when no new work is taken."""
+        if self.is_draining:
+            raise _restarting()
+
+    def _chain_signals(self) -> None:
+        """Hear of the end with the server, which tells the application after the last stream."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            previous = signal.getsignal(number)
+
+            def handle(received: int, frame: FrameType | None, previous: object = previous) -> None:
+                loop.call_soon_threadsafe(self._drain)
+                if callable(previous):
+                    previous(received, frame)
+
+            with contextlib.suppress(ValueError):  # not the main thread: a test runs the server
+                signal.signal(number, handle)
+
+    def _drain(self) -> None:
+        if self.is_draining:
+            return
+        self.is_draining = True
+        seconds = self.configuration.current.drain_time
+        if self.relays:
+            logger.info("stopping: %d answers may go on for %g s", len(self.relays), seconds)
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(seconds, self._cut_all)
+
+    def _cut_all(self) -> None:
+        for relay in list(self.relays):
+            relay.cut(_restarting())
+
+
+def _restarting() -> GatewayError:
+    return GatewayError(
+        "the gateway is being restarted: try again",
+        kind=FailureKind.OVERLOADED,
+        status=503,
+        code="draining",
+        retry_after=2,
+    )
+
+
+runtime = Runtime(configuration)

@@ -1,0 +1,180 @@
+"""The configuration as one request sees it from start to end: immutable, and in memory.
+
+`load` reads all of it in one transaction. Secrets are opened here, and are nowhere but in the
+headers of an upstream.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import httpx
+from django.db import transaction
+
+from formats import STANDARD, Markers, Override
+from proxy import models
+from proxy.validators import marker_pairs
+from proxy.vault import SecretUnreadable
+
+USER_AGENT = "athena"
+_ANTHROPIC_VERSION = "2023-06-01"
+_PATHS = {"anthropic": "/messages", "openai": "/chat/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    name: str
+    service: str
+    dialect: str
+    url: httpx.URL
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+    #: What every request's body carries besides.
+    fields: dict[str, object]
+    connect_timeout: float
+    first_byte_timeout: float
+    idle_timeout: float
+    #: Why it cannot be called, in a sentence for an operator.
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRow:
+    id: int
+    pattern: str
+    upstream: Upstream
+    upstream_model: str
+    listed_as: str
+    max_tokens: int | None
+    context_window: int | None
+    reasoning: str
+    parallel_calls: bool
+    fallback_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRow:
+    buffer_limit: int | None = None
+    strict: bool = False
+    markers: Markers = ()
+    context_warning: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    id: int
+    label: str
+    allowed_models: tuple[str, ...]
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    version: int
+    keys: dict[str, Key]
+    """By digest; revoked ones are not there."""
+    routes: tuple[RouteRow, ...]
+    """In order of precedence."""
+    default_route: RouteRow | None
+    overrides: tuple[Override, ...]
+    formats: dict[str, FormatRow]
+    max_body_bytes: int
+    open_after: float
+    ping_after: float
+    drain_time: float
+
+
+def read_version() -> int:
+    return models.ConfigurationVersion.objects.values_list("number", flat=True).get(pk=1)
+
+
+@transaction.atomic
+def load() -> Snapshot:
+    version = read_version()
+    gateway = models.GatewaySettings.objects.get(pk=1)
+    upstreams = {u.pk: _upstream(u) for u in models.Upstream.objects.filter(active=True)}
+    rows = [
+        _route(route, upstreams[route.upstream_id])
+        for route in models.ModelRoute.objects.filter(active=True)
+        if route.upstream_id in upstreams
+    ]
+    return Snapshot(
+        version=version,
+        keys={
+            key.digest: Key(key.pk, key.label, tuple(key.allowed_models), key.expires_at)
+            for key in models.ClientKey.objects.filter(revoked_at=None)
+        },
+        routes=tuple(rows),
+        default_route=next((row for row in rows if row.id == gateway.default_route_id), None),
+        overrides=tuple(
+            Override(override.pattern, override.format)
+            for override in models.FormatOverride.objects.filter(active=True)
+        ),
+        formats={
+            row.format: FormatRow(
+                row.buffer_limit, row.strict, marker_pairs(row.markers), row.context_warning
+            )
+            for row in models.FormatSettings.objects.all()
+            if row.format != STANDARD or not row.markers
+        },
+        max_body_bytes=gateway.max_body_bytes,
+        open_after=gateway.open_after,
+        ping_after=gateway.ping_after,
+        drain_time=gateway.drain_time,
+    )
+
+
+def _upstream(row: models.Upstream) -> Upstream:
+    trouble = ""
+    try:
+        key = row.read_key()
+    except SecretUnreadable:
+        key, trouble = "", "its stored key cannot be read with the present secret: enter it again"
+    if row.key_variable and not key:
+        trouble = f"the environment variable {row.key_variable} is not set"
+    preferences = row.provider_preferences
+    return Upstream(
+        name=row.name,
+        service=row.service,
+        dialect=row.dialect,
+        url=endpoint(row.base_url, _PATHS[row.dialect]),
+        headers=(*_standard_headers(row.dialect, key), *row.headers.items()),
+        fields={"provider": preferences} if preferences else {},
+        connect_timeout=row.connect_timeout,
+        first_byte_timeout=row.first_byte_timeout,
+        idle_timeout=row.idle_timeout,
+        trouble=trouble,
+    )
+
+
+def endpoint(base_url: str, path: str) -> httpx.URL:
+    """The address of an endpoint, whether or not the base has a slash or the version."""
+    base = httpx.URL(base_url.rstrip("/").removesuffix(path))
+    version = "" if base.path.strip("/") else "/v1"
+    return base.copy_with(path=base.path.rstrip("/") + version + path)
+
+
+def _standard_headers(dialect: str, key: str) -> list[tuple[str, str]]:
+    headers = [
+        ("content-type", "application/json"),
+        ("accept", "text/event-stream, application/json"),
+        ("accept-encoding", "identity"),  # an event must be readable as soon as it arrives
+        ("user-agent", USER_AGENT),
+    ]
+    if dialect == "anthropic":
+        headers.append(("anthropic-version", _ANTHROPIC_VERSION))
+        return [*headers, ("x-api-key", key)] if key else headers
+    return [*headers, ("authorization", f"Bearer {key}")] if key else headers
+
+
+def _route(row: models.ModelRoute, upstream: Upstream) -> RouteRow:
+    return RouteRow(
+        id=row.pk,
+        pattern=row.pattern.lower(),
+        upstream=upstream,
+        upstream_model=row.upstream_model,
+        listed_as=row.listed_as,
+        max_tokens=row.max_tokens,
+        context_window=row.context_window,
+        reasoning=row.reasoning,
+        parallel_calls=row.parallel_calls,
+        fallback_id=row.fallback_id,
+    )

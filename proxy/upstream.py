@@ -1,0 +1,260 @@
+"""The HTTP client: a rendered request → an upstream's answer, or why there is none."""
+
+import asyncio
+import math
+import socket
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+from typing import Protocol
+
+import httpx
+
+from formats import FailureKind, MessageFailed, read_failure
+from proxy.errors import UpstreamFailed, code_of_kind
+from proxy.routing import Route
+from proxy.snapshot import Upstream
+from proxy.transport import Body, Transport
+
+_ERROR_BYTES = 64 * 1024
+_RETRIED = frozenset({502, 503, 529})
+_LONGEST_WAIT = 60
+"""Seconds. Claude Code gives up at once when it is told to wait longer."""
+
+
+class Answer(Protocol):
+    """The body of an upstream's answer."""
+
+    async def read(self) -> bytes | None:
+        """What has arrived since the last read; empty at the end, None when interrupted."""
+
+    def interrupt(self) -> None:
+        """Make a read that is waiting return; nothing is lost."""
+
+    def finish(self) -> None:
+        """Nothing more is needed."""
+
+    def abort(self) -> None:
+        """Close it, whatever is still on its way."""
+
+
+class UpstreamClient:
+    def __init__(self, *, transport: str) -> None:
+        """`transport` is `athena`, the gateway's own, or `httpx`, which knows proxies."""
+        self._transport = Transport() if transport == "athena" else None
+        self._client = httpx.AsyncClient(trust_env=True) if transport == "httpx" else None
+
+    async def open(
+        self, route: Route, body: bytes, headers: list[tuple[str, str]], *, tokens: int
+    ) -> tuple[str, Answer]:
+        """The media type and the body of a good answer; raises UpstreamFailed.
+
+        `tokens` is the estimate of the input, for an upstream that says no more than "too long".
+        """
+        upstream = route.upstream
+        if upstream.trouble:
+            raise UpstreamFailed(
+                f"the upstream {upstream.name} cannot be used: {upstream.trouble}",
+                code="upstream_misconfigured",
+                may_retry=False,
+            )
+        request = httpx.Request(
+            "POST",
+            upstream.url,
+            headers=[*upstream.headers, *headers],
+            content=body,
+            extensions={
+                "timeout": {
+                    "connect": upstream.connect_timeout,
+                    "read": upstream.first_byte_timeout,
+                    "write": upstream.first_byte_timeout,
+                    "pool": upstream.connect_timeout,
+                }
+            },
+        )
+        try:
+            response, answer = await self._send(request)
+        except httpx.TransportError as error:
+            raise failure_of(error, upstream) from error
+        if response.status_code == 200:
+            _check_encoding(response, answer)
+            media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            return media_type, answer
+        raise await _refusal(route, response, answer, tokens)
+
+    async def _send(self, request: httpx.Request) -> tuple[httpx.Response, Answer]:
+        if self._transport is not None:
+            response = await self._transport.handle_async_request(request)
+            assert isinstance(response.stream, Body)  # noqa: S101
+            return response, response.stream
+        assert self._client is not None  # noqa: S101
+        response = await self._client.send(request, stream=True)
+        return response, ReadAhead(response)
+
+    async def aclose(self) -> None:
+        for part in (self._transport, self._client):
+            if part is not None:
+                await part.aclose()
+
+
+class ReadAhead:
+    """An answer of httpx's own transport, read by a task of its own: reads may be cancelled."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._chunks: asyncio.Queue[bytes | httpx.TransportError | None] = asyncio.Queue(16)
+        self._task = asyncio.create_task(self._pump(response))
+
+    async def _pump(self, response: httpx.Response) -> None:
+        try:
+            async for chunk in response.aiter_raw():
+                await self._chunks.put(chunk)
+            await self._chunks.put(b"")
+        except httpx.TransportError as error:
+            await self._chunks.put(error)
+        finally:
+            await response.aclose()
+
+    async def read(self) -> bytes | None:
+        chunk = await self._chunks.get()
+        if isinstance(chunk, httpx.TransportError):
+            raise chunk
+        return chunk
+
+    def interrupt(self) -> None:
+        if self._chunks.empty():
+            self._chunks.put_nowait(None)
+
+    def finish(self) -> None:
+        self._task.cancel()
+
+    abort = finish
+
+
+def failed_answer(failure: MessageFailed, upstream: Upstream) -> UpstreamFailed:
+    """An answer that said that all is well, and then failed."""
+    return UpstreamFailed(
+        redacted(failure.message, upstream),
+        kind=failure.kind,
+        code=code_of_kind(failure.kind),
+        retries=failure.kind is FailureKind.OVERLOADED,
+        falls_back=failure.kind is not FailureKind.INVALID_REQUEST,
+    )
+
+
+def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
+    """Why an upstream could not be asked, or did not answer. Its address is not the client's."""
+    name, cause = upstream.name, error.__cause__
+    match error:
+        case httpx.ConnectTimeout() | httpx.PoolTimeout():
+            return UpstreamFailed(
+                f"the upstream {name} did not take the connection in time",
+                kind=FailureKind.TIMEOUT,
+                code="upstream_connect_timeout",
+            )
+        case httpx.TimeoutException() | TimeoutError():
+            return UpstreamFailed(
+                f"the upstream {name} did not begin its answer in time",
+                kind=FailureKind.TIMEOUT,
+                code="first_byte_timeout",
+            )
+        case httpx.ConnectError() if isinstance(cause, socket.gaierror):
+            return UpstreamFailed(
+                f"the name of the upstream {name} cannot be resolved",
+                code="upstream_dns",
+                retries=True,
+            )
+        case httpx.ConnectError() if isinstance(cause, ssl.SSLError):
+            return UpstreamFailed(
+                f"the upstream {name} cannot be trusted: its certificate or TLS is wrong",
+                code="upstream_tls",
+            )
+        case httpx.ConnectError():
+            return UpstreamFailed(
+                f"the upstream {name} cannot be reached", code="upstream_unreachable", retries=True
+            )
+        case httpx.RemoteProtocolError():
+            return UpstreamFailed(
+                f"the upstream {name} does not speak HTTP", code="upstream_protocol"
+            )
+    return UpstreamFailed(
+        f"the connection to the upstream {name} was lost", code="upstream_reset", retries=True
+    )
+
+
+async def _refusal(
+    route: Route, response: httpx.Response, answer: Answer, tokens: int
+) -> UpstreamFailed:
+    status = response.status_code
+    body = await _read_error(answer)
+    if 300 <= status < 400:
+        return UpstreamFailed(
+            f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
+            code="upstream_redirect",
+            may_retry=False,
+        )
+    error = read_failure(status, body, tokens=tokens, window=route.context_window)
+    is_ours = status in (401, 402, 403)
+    return UpstreamFailed(
+        redacted(str(error), route.upstream),
+        kind=error.kind,
+        code="upstream_auth" if is_ours else code_of_kind(error.kind),
+        status=error.status,
+        retry_after=_retry_after(response.headers),
+        may_retry=not is_ours,
+        retries=status in _RETRIED,
+        falls_back=error.kind is not FailureKind.INVALID_REQUEST,
+    )
+
+
+async def _read_error(answer: Answer) -> bytes:
+    """As much of an error's body as is worth reading."""
+    body = b""
+    try:
+        async with asyncio.timeout(5):
+            while len(body) < _ERROR_BYTES and (data := await answer.read()):
+                body += data
+    except (TimeoutError, httpx.TransportError):
+        pass
+    finally:
+        answer.finish()
+    return body[:_ERROR_BYTES]
+
+
+def redacted(message: str, upstream: Upstream) -> str:
+    """An upstream's words without the gateway's own credential, which some repeat."""
+    for name, value in upstream.headers:
+        secret = value.removeprefix("Bearer ")
+        if name in ("authorization", "x-api-key") and secret:
+            message = message.replace(secret, "[redacted]")
+    return message
+
+
+def _check_encoding(response: httpx.Response, answer: Answer) -> None:
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding not in ("", "identity"):
+        answer.abort()
+        raise UpstreamFailed(
+            f"the upstream compressed its answer ({encoding[:20]}) although that was not allowed",
+            code="upstream_encoding",
+        )
+
+
+def _retry_after(headers: httpx.Headers) -> int | None:
+    """Whole seconds, however the upstream says it, and never so many that a client gives up."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        try:
+            return _clamped(float(value) * unit)
+        except ValueError:
+            pass
+    try:
+        moment = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return _clamped(moment.timestamp() - time.time())
+
+
+def _clamped(seconds: float) -> int:
+    if math.isnan(seconds):
+        raise ValueError("not a number of seconds")
+    return math.ceil(min(max(seconds, 0), _LONGEST_WAIT))

@@ -1,0 +1,110 @@
+"""What an operator may enter. Each refusal names the offending value."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ValidationError
+
+from formats import spelled_format
+
+_PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,2000}")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
+# Set by the gateway itself, or meant for one connection only.
+_RESERVED_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+        "x-api-key",
+    }
+)
+
+
+def validate_pattern(value: str) -> None:
+    """A glob over model names: `*`, `?` and `[…]`, never a regular expression."""
+    if not _PATTERN.fullmatch(value):
+        raise ValidationError(
+            "%(value)r is not a pattern: use the characters of model names, * and ?",
+            params={"value": value[:80]},
+        )
+
+
+def validate_base_url(value: str) -> None:
+    try:
+        url = urlsplit(value)
+        port_is_good = url.port is None or url.port > 0
+    except ValueError:
+        port_is_good = False
+    if (
+        not port_is_good
+        or url.scheme not in ("http", "https")
+        or not url.hostname
+        or url.username is not None
+        or url.query
+        or url.fragment
+        or re.search(r"\s", value)
+    ):
+        raise ValidationError(
+            "%(value)r is not a base URL: it needs http:// or https:// and a host, and may have a "
+            "port and a path, but no user, query or fragment",
+            params={"value": value[:200]},
+        )
+
+
+def validate_variable(value: str) -> None:
+    if not _VARIABLE.fullmatch(value):
+        raise ValidationError(
+            "%(value)r is not the name of an environment variable", params={"value": value[:80]}
+        )
+
+
+def validate_headers(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise ValidationError("must be an object of header names and values")
+    for name, text in value.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _RESERVED_HEADERS:
+            raise ValidationError("the header %(name)r cannot be set", params={"name": name[:80]})
+        if not isinstance(text, str) or not _HEADER_VALUE.fullmatch(text):
+            raise ValidationError(
+                "the value of %(name)r must be one line of plain text", params={"name": name}
+            )
+
+
+def validate_object(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise ValidationError("must be a JSON object")
+
+
+def validate_patterns(value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValidationError("must be a list of patterns")
+    for pattern in value:
+        validate_pattern(pattern)
+
+
+def validate_markers(format_name: str, markers: Any) -> None:
+    """`{"SECTION_BEGIN": ["<|calls|>"], …}` for a format that has such tokens."""
+    try:
+        spelled_format(format_name, marker_pairs(markers))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValidationError({"markers": str(error)}) from error
+
+
+def marker_pairs(markers: Mapping[str, list[str]]) -> tuple[tuple[str, str], ...]:
+    """The markers as `formats` takes them; raises TypeError for another shape."""
+    if not isinstance(markers, dict):
+        raise TypeError("must be an object of token names and lists of spellings")
+    for role, spellings in markers.items():
+        if not isinstance(spellings, list) or not all(isinstance(s, str) for s in spellings):
+            raise TypeError(f"the spellings of {role} must be a list of strings")
+    return tuple((role, text) for role, spellings in markers.items() for text in spellings)
