@@ -26,7 +26,7 @@ def payloads(body: bytes) -> list[tuple[str, Any]]:
     """The events of a stream as (name, data)."""
     events = []
     for block in body.decode().split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
         if "data" in fields and fields["data"] != "[DONE]":
             events.append((fields.get("event", ""), json.loads(fields["data"])))
     return events

@@ -1,0 +1,54 @@
+"""A gateway process and a scripted upstream, shared by the tests of one worker."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.proxy.gateway import Gateway
+from tests.proxy.upstream import ScriptedUpstream
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def upstream() -> ScriptedUpstream:
+    return ScriptedUpstream()
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    upstream: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
+    """One whose heartbeat is fast, so that tests of silence are."""
+    gateway = Gateway(
+        Path(tmp_path_factory.mktemp("gateway")),
+        OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
+        OPENROUTER_BASE_URL=upstream.url,
+    ).start()
+    gateway.edit(
+        "GatewaySettings.objects.get().delete()\n"
+        "GatewaySettings(pk=1, default_route=ModelRoute.objects.get(pattern='default'),"
+        " ping_after=0.5, open_after=1.5, drain_time=2).save()"
+    )
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> Iterator[httpx.Client]:
+    with gateway.client() as client:
+        yield client
+
+
+@pytest.fixture
+def model() -> str:
+    """A model of nobody's, known to this test alone."""
+    return f"test/model-{next(_numbers)}"
+
+
+@pytest.fixture
+def kimi() -> str:
+    return f"moonshotai/kimi-k2-{next(_numbers)}"
