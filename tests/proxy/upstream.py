@@ -41,7 +41,8 @@ class Recorded:
 
     @property
     def json(self) -> dict[str, Any]:
-        return json.loads(self.body)
+        body: dict[str, Any] = json.loads(self.body)
+        return body
 
 
 @dataclass
