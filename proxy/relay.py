@@ -29,7 +29,7 @@ from proxy.errors import GatewayError, UpstreamFailed
 from proxy.exchange import Exchange
 from proxy.routing import fallback, resolve
 from proxy.snapshot import Snapshot
-from proxy.upstream import UpstreamClient, failed_answer, failure_of
+from proxy.upstream import UpstreamClient, failed_answer, failure_of, redacted_event
 
 _RETRY_PAUSE = 0.2
 _RECHECK = 0.25
@@ -167,6 +167,8 @@ class Relay:
         events = begun.events
         try:
             while True:
+                if begun.pipeline.done:
+                    events = [redacted_event(event, begun.route.upstream) for event in events]
                 if events or loop.time() >= self._ping_at:
                     self._exchange.observe(events)
                     yield events

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import httpx
 
-from formats import FailureKind, MessageFailed, read_failure
+from formats import Event, FailureKind, MessageFailed, read_failure
 from proxy.errors import UpstreamFailed, code_of_kind
 from proxy.routing import Route
 from proxy.snapshot import Upstream
@@ -227,6 +227,13 @@ def redacted(message: str, upstream: Upstream) -> str:
         if name in ("authorization", "x-api-key") and secret:
             message = message.replace(secret, "[redacted]")
     return message
+
+
+def redacted_event(event: Event, upstream: Upstream) -> Event:
+    """The event itself, or a failure whose words must not be shown as they are."""
+    if not isinstance(event, MessageFailed):
+        return event
+    return MessageFailed(event.kind, redacted(event.message, upstream))
 
 
 def _check_encoding(response: httpx.Response, answer: Answer) -> None:

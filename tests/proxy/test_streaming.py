@@ -1,0 +1,200 @@
+"""What happens while: bytes leave as they arrive, silence is filled, and leaving ends it all."""
+
+import json
+import signal
+import socket
+import time
+
+import pytest
+
+from tests.proxy.conversation import ask, chunk, error_of, read, reply, stream
+from tests.proxy.gateway import KEY, Gateway
+from tests.proxy.upstream import Pause
+
+END = chunk({}, "stop") + b"data: [DONE]\n\n"
+
+
+def events_with_times(client, body):
+    """The names of the events of a stream, each with the seconds since the request."""
+    start = time.monotonic()
+    seen = []
+    with client.stream("POST", "/v1/messages", json=body) as response:
+        status_at = time.monotonic() - start
+        for line in response.iter_lines():
+            if line.startswith("event: "):
+                seen.append((line[7:], time.monotonic() - start))
+    return response, status_at, seen
+
+
+def connect(gateway, body):
+    """A raw connection that has sent a request: closing it is what a killed client does."""
+    data = json.dumps(body).encode()
+    head = (
+        f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+    )
+    connection = socket.create_connection(("127.0.0.1", gateway.port), timeout=10)
+    connection.sendall(head.encode() + data)
+    return connection
+
+
+def wait_for(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+    return found
+
+
+def test_bytes_leave_as_they_arrive(client, upstream, model):
+    parts = [chunk({"content": "one"}), Pause(0.4), chunk({"content": "two"}), Pause(0.4), END]
+    upstream.script(model, reply(*parts))
+    _, _, seen = events_with_times(client, ask(model, stream=True))
+    deltas = [at for name, at in seen if name == "content_block_delta"]
+    assert deltas[0] < 0.35
+    assert 0.35 < deltas[1] < 0.75
+
+
+def test_one_read_of_the_upstream_is_one_write_to_the_client(gateway, upstream, model):
+    burst = b"".join(chunk({"content": f"{n} "}) for n in range(50))
+    upstream.script(model, reply(chunk({"content": "first"}), Pause(0.3), burst, Pause(0.3), END))
+    with connect(gateway, ask(model, stream=True)) as connection:
+        received = b""
+        while b"message_stop" not in received:
+            received += connection.recv(65536)
+    # HTTP chunks that carry deltas: the first text, and the burst as one.
+    assert received.count(b'"text_delta"') == 2
+
+
+def test_the_status_waits_until_the_upstream_has_really_begun(client, upstream, model):
+    announced = [chunk({"role": "assistant", "content": ""}), Pause(0.5)]
+    failed = b'data: {"error":{"message":"overloaded","code":503}}\n\n'
+    upstream.script(model, reply(*announced, failed))
+    response = client.post("/v1/messages", json=ask(model, stream=True))
+    assert error_of(response)[0] == 529
+
+
+def test_a_silent_upstream_gets_the_stream_opened_and_kept_alive(client, upstream, model):
+    upstream.script(model, [Pause(2.6), *reply(stream({"content": "at last"}))])
+    response, status_at, seen = events_with_times(client, ask(model, stream=True))
+    assert response.status_code == 200
+    assert 1.4 < status_at < 2.2  # open_after is 1.5 s here
+    names = [name for name, _ in seen]
+    assert names[0] == "ping"
+    assert names.index("message_start") >= 2
+    assert names[-1] == "message_stop"
+
+
+def test_a_failure_after_the_stream_was_opened_is_an_event(client, upstream, model):
+    upstream.script(model, [Pause(2.0), *reply(b'{"error":{"message":"no"}}', status=500)])
+    seen = read(client.post("/v1/messages", json=ask(model, stream=True)))
+    assert (seen.error, seen.names[-2:]) == ("api_error", ["error", "message_stop"])
+    assert set(seen.names[:-2]) == {"ping"}
+
+
+def test_silence_in_the_middle_is_filled_with_pings(client, upstream, model):
+    comments = [b": still thinking\n\n", Pause(0.3)] * 6
+    upstream.script(model, reply(chunk({"content": "one"}), *comments, END))
+    _, _, seen = events_with_times(client, ask(model, stream=True))
+    pings = [at for name, at in seen if name == "ping"]
+    assert 2 <= len(pings) <= 4  # ping_after is 0.5 s here, comments are nothing to the client
+    assert seen[-1][0] == "message_stop"
+
+
+def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstream):
+    gateway.edit(
+        "u = Upstream.objects.create(name='slow', idle_timeout=1, first_byte_timeout=1,"
+        f" base_url={upstream.url!r})\n"
+        "ModelRoute.objects.create(pattern='slow-*', upstream=u)"
+    )
+    script = upstream.script("slow-body", reply(chunk({"content": "one"}), Pause(20)))
+    seen = read(client.post("/v1/messages", json=ask("slow-body", stream=True)))
+    assert (seen.text, seen.error) == ("one", "timeout_error")
+    wait_for(lambda: script.last.closed_at, 2)
+    upstream.script("slow-start", [Pause(20)])
+    response = client.post("/v1/messages", json=ask("slow-start", stream=True))
+    assert error_of(response)[:2] == (504, "timeout_error")
+    assert response.headers["x-athena-error"] == "first_byte_timeout"
+    upstream.script("slow-event", reply(b": nothing\n\n", Pause(20)))
+    response = client.post("/v1/messages", json=ask("slow-event"))
+    assert response.headers["x-athena-error"] == "first_byte_timeout"
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_the_upstream_is_let_go_within_a_second_when_the_client_leaves(
+    gateway, upstream, model, streaming, has_begun
+):
+    begun = reply(chunk({"content": "one"}), Pause(20)) if has_begun else [Pause(20)]
+    script = upstream.script(model, begun)
+    connection = connect(gateway, ask(model, stream=streaming))
+    wait_for(lambda: script.requests)
+    if streaming and has_begun:
+        assert b"200 OK" in connection.recv(65536)
+    else:
+        time.sleep(0.3)
+    left_at = time.monotonic()
+    connection.close()
+    closed_at = wait_for(lambda: script.last.closed_at, 3)
+    assert closed_at - left_at < 1
+
+
+def test_the_upstream_is_let_go_when_the_client_leaves_an_opened_silent_stream(
+    gateway, upstream, model
+):
+    script = upstream.script(model, [Pause(20)])
+    connection = connect(gateway, ask(model, stream=True))
+    assert b"200 OK" in connection.recv(65536)
+    connection.close()
+    wait_for(lambda: script.last.closed_at, 1.5)
+
+
+def test_the_connection_to_the_upstream_is_kept_for_the_next_request(client, upstream, model):
+    script = upstream.script(model, reply(stream({"content": "Hi"})))
+    for _ in range(3):
+        client.post("/v1/messages", json=ask(model, stream=True))
+    assert len({id(request) for request in script.requests}) == 3
+    assert all(request.closed_at is None for request in script.requests)
+
+
+@pytest.fixture
+def own_gateway(upstream, tmp_path):
+    gateway = Gateway(
+        tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url
+    ).start()
+    gateway.edit(
+        "s = GatewaySettings.objects.get(); s.drain_time = 1.5; s.ping_after = 5; s.save()"
+    )
+    yield gateway
+    if gateway.process.poll() is None:
+        gateway.process.kill()
+        gateway.process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_lets_open_streams_finish(own_gateway, upstream, model, number):
+    upstream.script(
+        model, reply(chunk({"content": "one"}), Pause(1), chunk({"content": "two"}), END)
+    )
+    with connect(own_gateway, ask(model, stream=True)) as connection:
+        received = connection.recv(65536)
+        own_gateway.process.send_signal(number)
+        while part := connection.recv(65536):
+            received += part
+    assert b'"two"' in received
+    assert b"message_stop" in received
+    assert own_gateway.process.wait(15) == 0
+    assert "Athena has stopped." in own_gateway.log
+
+
+def test_a_stream_that_outlasts_the_drain_time_ends_in_an_error(own_gateway, upstream, model):
+    upstream.script(model, reply(chunk({"content": "one"}), Pause(30)))
+    with connect(own_gateway, ask(model, stream=True)) as connection:
+        received = connection.recv(65536)
+        own_gateway.process.send_signal(signal.SIGTERM)
+        while part := connection.recv(65536):
+            received += part
+    assert b"overloaded_error" in received
+    assert b"restarted" in received
+    assert own_gateway.process.wait(15) == 0
+    assert "Traceback" not in own_gateway.log
