@@ -54,6 +54,14 @@ def client_key_path() -> Path:
     return Path(settings.DATA_DIR) / "client_key"
 
 
+def local_client_key() -> str:
+    """The key for clients on this machine; empty when none is known."""
+    path = client_key_path()
+    return os.environ.get("ATHENA_CLIENT_KEY") or (
+        path.read_text().strip() if path.exists() else ""
+    )
+
+
 @transaction.atomic
 def bootstrap(environment: Mapping[str, str] = os.environ) -> Bootstrapped:
     """Make or update the rows that follow the environment."""

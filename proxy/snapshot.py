@@ -82,14 +82,24 @@ class Snapshot:
     drain_time: float
 
 
+class NotBootstrapped(Exception):
+    """The database has no configuration yet."""
+
+
 def read_version() -> int:
-    return models.ConfigurationVersion.objects.values_list("number", flat=True).get(pk=1)
+    """The number of the newest version; raises NotBootstrapped."""
+    number = models.ConfigurationVersion.objects.values_list("number", flat=True).first()
+    if number is None:
+        raise NotBootstrapped
+    return number
 
 
 @transaction.atomic
 def load() -> Snapshot:
     version = read_version()
-    gateway = models.GatewaySettings.objects.get(pk=1)
+    gateway = models.GatewaySettings.objects.first()
+    if gateway is None:
+        raise NotBootstrapped
     upstreams = {u.pk: _upstream(u) for u in models.Upstream.objects.filter(active=True)}
     rows = [
         _route(route, upstreams[route.upstream_id])

@@ -19,6 +19,9 @@ def digest_of(key: str) -> str:
 
 
 class ClientKey(models.Model):
+    plain_key = ""
+    """The key itself, while a new one is being made; it is never stored."""
+
     label = models.CharField(max_length=100, help_text="What or whom it is for.")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="client_keys"

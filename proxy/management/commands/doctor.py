@@ -1,0 +1,162 @@
+"""Checks everything that a working gateway needs, and says in plain words what is wrong."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import httpx
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from proxy import snapshot
+from proxy.bootstrap import local_client_key
+from proxy.errors import GatewayError
+from proxy.models.keys import digest_of
+from proxy.routing import resolve
+from proxy.snapshot import Snapshot, Upstream
+
+_TOOL = {
+    "name": "report_health",
+    "description": "Report how the patient is.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"state": {"type": "string"}},
+        "required": ["state"],
+    },
+}
+
+
+class Trouble(Exception):
+    """What is wrong, and what to do about it."""
+
+
+class Command(BaseCommand):
+    help = "Check the database, the upstreams, the client key and one streamed tool call."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self._failed = False
+        if self._step("database", check_database) and self._step("configuration", check_routes):
+            for upstream in _upstreams(snapshot.load()):
+                self._step(f"upstream {upstream.name}", partial(check_upstream, upstream))
+            if self._step("client key", check_key) and self._step("gateway", check_gateway):
+                self._step("a streamed tool call", check_tool_call)
+        if self._failed:
+            raise CommandError("Something is wrong: see above.")
+        self.stdout.write("All is well.")
+
+    def _step(self, name: str, check: Callable[[], str]) -> bool:
+        try:
+            found = check()
+        except Trouble as trouble:
+            self._failed = True
+            self.stdout.write(self.style.ERROR(f"WRONG  {name}: {trouble}"))
+            return False
+        self.stdout.write(f"ok     {name}: {found}")
+        return True
+
+
+def check_database() -> str:
+    try:
+        executor = MigrationExecutor(connection)
+        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    except DatabaseError as error:
+        raise Trouble(f"it cannot be reached ({error}). Is DATABASE_URL right?") from error
+    if missing:
+        raise Trouble(f"{len(missing)} migrations are missing. Run `manage.py migrate`.")
+    return f"{connection.vendor}, all migrations applied"
+
+
+def check_routes() -> str:
+    try:
+        configuration = snapshot.load()
+    except snapshot.NotBootstrapped as error:
+        raise Trouble("it is empty. Start the gateway once: `make run`.") from error
+    try:
+        route = resolve(configuration, "claude-sonnet-4-5")
+    except GatewayError as error:
+        raise Trouble(f"{error}. Make a route, or choose a default route in the admin.") from error
+    return (
+        f"version {configuration.version}; claude-sonnet-4-5 → {route.upstream.name}:{route.model}"
+    )
+
+
+def check_upstream(upstream: Upstream) -> str:
+    if upstream.trouble:
+        raise Trouble(f"{upstream.trouble}.")
+    base = upstream.url.path.removesuffix("/chat/completions").removesuffix("/messages")
+    url = upstream.url.copy_with(path=f"{base}/models")
+    try:
+        response = httpx.get(url, headers=list(upstream.headers), timeout=10)
+    except httpx.ConnectTimeout as error:
+        raise Trouble("it does not take connections. Is the address right?") from error
+    except httpx.TransportError as error:
+        raise Trouble(f"it cannot be reached ({error}). Is the address right?") from error
+    if response.status_code in (401, 402, 403):
+        raise Trouble(f"it refuses the key ({response.status_code}). Enter another.")
+    if response.status_code >= 500:
+        raise Trouble(f"it is not well itself: {response.status_code}.")
+    return f"reached, and answers {response.status_code} to the list of models"
+
+
+def check_key() -> str:
+    key = local_client_key()
+    if not key:
+        raise Trouble("none is known here. Set ATHENA_CLIENT_KEY, or make one in the admin.")
+    if digest_of(key) not in snapshot.load().keys:
+        raise Trouble("the key that is known here was revoked, or belongs to another database.")
+    return f"{key[:12]}… is valid"
+
+
+def check_gateway() -> str:
+    try:
+        response = httpx.get(f"{settings.OWN_URL}/readyz", timeout=5, trust_env=False)
+    except httpx.TransportError as error:
+        raise Trouble(f"nothing answers at {settings.OWN_URL}. Start it: `make run`.") from error
+    if response.status_code != 200:
+        raise Trouble(f"it is not ready: {response.text[:200]}")
+    return f"ready at {settings.OWN_URL}"
+
+
+def check_tool_call() -> str:
+    body = {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 1000,
+        "stream": True,
+        "tools": [_TOOL],
+        "messages": [{"role": "user", "content": "Call report_health with the state `good`."}],
+    }
+    headers = {"x-api-key": local_client_key()}
+    try:
+        response = httpx.post(
+            f"{settings.OWN_URL}/v1/messages",
+            json=body,
+            headers=headers,
+            timeout=120,
+            trust_env=False,
+        )
+    except httpx.TransportError as error:
+        raise Trouble(f"the connection was lost ({error}).") from error
+    if response.status_code != 200:
+        raise Trouble(f"{response.status_code}: {response.json()['error']['message']}")
+    events = [*_events(response.text)]
+    for event in events:
+        if event["type"] == "error":
+            raise Trouble(event["error"]["message"])
+    blocks = [e["content_block"] for e in events if e["type"] == "content_block_start"]
+    if not any(block["type"] == "tool_use" for block in blocks):
+        raise Trouble("the model answered without calling the tool. Is it able to?")
+    return f"the model called {_TOOL['name']}"
+
+
+def _events(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.split("\n"):
+        if line.startswith("data: "):
+            yield json.loads(line[6:])
+
+
+def _upstreams(configuration: Snapshot) -> list[Upstream]:
+    rows = {row.upstream.name: row.upstream for row in configuration.routes}
+    return list(rows.values())

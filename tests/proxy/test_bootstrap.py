@@ -1,0 +1,141 @@
+"""The environment makes the first rows; afterwards the database is the truth."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ImproperlyConfigured
+
+from proxy.bootstrap import bootstrap
+from proxy.models import ClientKey, ConfigurationVersion, FormatSettings, ModelRoute, Upstream
+from proxy.models.keys import digest_of
+from proxy.routing import resolve
+from proxy.snapshot import load
+
+pytestmark = pytest.mark.django_db
+
+OPENROUTER = {"OPENROUTER_API_KEY": "sk-or-1"}
+ANTHROPIC = {"ATHENA_ANTHROPIC_API_KEY": "sk-ant-1"}
+
+
+@pytest.fixture(autouse=True)
+def data_dir(settings, tmp_path, monkeypatch):
+    settings.DATA_DIR = tmp_path
+    for name, value in {**OPENROUTER, **ANTHROPIC}.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def target(name):
+    route = resolve(load(), name)
+    return route.upstream.name, route.model
+
+
+def test_without_any_key_the_demo_upstream_answers(settings):
+    started = bootstrap({})
+    assert started.upstream == "demo"
+    assert target("claude-sonnet-4-5") == ("demo", "moonshotai/kimi-k2.5")
+    assert target("claude-opus-4-8") == ("demo", "deepseek/deepseek-v3.2")
+    assert target("claude-3-5-haiku-20241022") == ("demo", "qwen/qwen3-coder")
+    assert target("qwen/qwen3-max") == ("demo", "qwen/qwen3-max")
+    assert str(load().routes[0].upstream.url).startswith(f"{settings.OWN_URL}/demo/v1/")
+
+
+def test_with_a_key_openrouter_does():
+    started = bootstrap(OPENROUTER | {"ATHENA_MODEL_SONNET": "z-ai/glm-5"})
+    assert started.upstream == "openrouter"
+    assert target("claude-sonnet-4-5") == ("openrouter", "z-ai/glm-5")
+    route = resolve(load(), "claude-opus-4")
+    assert str(route.upstream.url) == "https://openrouter.ai/api/v1/chat/completions"
+    assert ("authorization", "Bearer sk-or-1") in route.upstream.headers
+
+
+def test_with_only_anthropics_key_claude_names_go_there_unchanged():
+    assert bootstrap(ANTHROPIC).upstream == "anthropic"
+    assert target("claude-sonnet-4-5") == ("anthropic", "claude-sonnet-4-5")
+    assert target("claude-next") == ("anthropic", "claude-next")
+
+
+def test_a_key_that_comes_later_moves_the_untouched_routes():
+    bootstrap({})
+    bootstrap(OPENROUTER)
+    assert target("claude-sonnet-4-5")[0] == "openrouter"
+    bootstrap({})
+    assert target("claude-sonnet-4-5")[0] == "demo"
+
+
+def test_a_route_that_an_operator_edited_stays():
+    bootstrap({})
+    route = ModelRoute.objects.get(pattern="claude-*sonnet*")
+    route.upstream_model, route.from_environment = "vendor/mine", False
+    route.save()
+    bootstrap(OPENROUTER)
+    assert ModelRoute.objects.get(pattern="claude-*sonnet*").upstream_model == "vendor/mine"
+    assert target("claude-opus-4-8")[0] == "openrouter"
+
+
+def test_a_second_start_changes_nothing():
+    bootstrap(OPENROUTER)
+    before = ConfigurationVersion.objects.get().number
+    started = bootstrap(OPENROUTER)
+    assert ConfigurationVersion.objects.get().number == before
+    assert (started.client_key, started.admin_password) == (None, None)
+
+
+def test_a_client_key_is_made_once_and_kept_for_this_machine(data_dir):
+    key = bootstrap({}).client_key
+    assert key is not None
+    assert key.startswith("sk-athena-")
+    path = data_dir / "client_key"
+    assert path.read_text() == key
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert ClientKey.objects.get().digest == digest_of(key)
+    assert bootstrap({}).client_key is None
+
+
+def test_the_key_of_the_environment_is_taken_and_follows_it():
+    bootstrap({"ATHENA_CLIENT_KEY": "a-key-of-my-own-choice"})
+    bootstrap({"ATHENA_CLIENT_KEY": "another-key-of-my-own"})
+    assert ClientKey.objects.get().digest == digest_of("another-key-of-my-own")
+
+
+def test_a_revoked_key_of_the_environment_stays_revoked():
+    bootstrap({"ATHENA_CLIENT_KEY": "a-key-of-my-own-choice"})
+    from django.utils import timezone
+
+    row = ClientKey.objects.get()
+    row.revoked_at = timezone.now()
+    row.save()
+    bootstrap({"ATHENA_CLIENT_KEY": "a-key-of-my-own-choice"})
+    assert load().keys == {}
+
+
+def test_a_weak_key_of_the_environment_is_refused_by_name():
+    with pytest.raises(ImproperlyConfigured, match="ATHENA_CLIENT_KEY"):
+        bootstrap({"ATHENA_CLIENT_KEY": "short"})
+
+
+def test_a_bad_address_of_the_environment_is_refused():
+    with pytest.raises(ImproperlyConfigured, match="not a base URL"):
+        bootstrap(OPENROUTER | {"OPENROUTER_BASE_URL": "nonsense"})
+
+
+def test_the_first_admin_can_log_in_with_the_printed_password():
+    started = bootstrap({"ATHENA_ADMIN_USER": "ada"})
+    user = get_user_model().objects.get(username="ada")
+    assert user.is_superuser
+    assert user.check_password(started.admin_password)
+    assert user.password.startswith("argon2")
+
+
+def test_every_format_has_a_row_to_edit():
+    bootstrap({})
+    assert set(FormatSettings.objects.values_list("format", flat=True)) == {
+        "standard",
+        "kimi",
+        "qwen",
+        "deepseek",
+    }
+
+
+def test_rows_of_the_environment_can_be_told_from_an_operators():
+    bootstrap(OPENROUTER)
+    assert Upstream.objects.get(name="openrouter").from_environment

@@ -1,0 +1,177 @@
+"""Nonsense is refused, and the refusal names it."""
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from proxy.models import (
+    ClientKey,
+    FormatOverride,
+    FormatSettings,
+    GatewaySettings,
+    ModelRoute,
+    Upstream,
+)
+from proxy.models.keys import digest_of, new_key
+from proxy.vault import SecretUnreadable, seal, unseal
+
+pytestmark = pytest.mark.django_db
+
+
+def upstream(**fields):
+    return Upstream(**{"name": "u", "base_url": "https://example.org/v1", **fields})
+
+
+BAD_URLS = [
+    "",
+    "example.org",
+    "ftp://example.org",
+    "file:///etc/passwd",
+    "https://",
+    "https://user:secret@example.org",
+    "https://example.org?x=1",
+    "https://example.org/#x",
+    "https://example.org:99999",
+    "https://example .org",
+    "https://example.org\n",
+]
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+def test_a_bad_base_url_is_refused(url):
+    with pytest.raises(ValidationError) as caught:
+        upstream(base_url=url).full_clean()
+    assert set(caught.value.message_dict) == {"base_url"}
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8000/v1", "https://example.org", "http://[::1]/v1"]
+)
+def test_a_good_base_url_is_taken(url):
+    upstream(base_url=url).full_clean()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "two words"),
+        ("dialect", "klingon"),
+        ("service", "nobody"),
+        ("key_variable", "not a variable"),
+        ("headers", ["x"]),
+        ("headers", {"authorization": "Bearer x"}),
+        ("headers", {"host": "x"}),
+        ("headers", {"bad name": "x"}),
+        ("headers", {"x-good": "line\nbreak"}),
+        ("headers", {"x-good": 1}),
+        ("provider_preferences", {"order": ["x"]}),
+        ("connect_timeout", 0),
+        ("first_byte_timeout", -1),
+        ("idle_timeout", 1e9),
+    ],
+)
+def test_nonsense_in_an_upstream_is_refused(field, value):
+    with pytest.raises(ValidationError) as caught:
+        upstream(**{field: value}).full_clean()
+    assert set(caught.value.message_dict) == {field}
+
+
+@pytest.mark.parametrize("pattern", ["", "(a+)+$", "a b", "x" * 201, "naïve", "a\nb"])
+def test_a_pattern_is_a_glob_over_model_names(pattern):
+    with pytest.raises(ValidationError) as caught:
+        FormatOverride(pattern=pattern, format="kimi").full_clean()
+    assert set(caught.value.message_dict) == {"pattern"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("format", "klingon"),
+        ("buffer_limit", 10),
+        ("buffer_limit", 10**9),
+        ("context_warning", 1),
+        ("markers", ["x"]),
+        ("markers", {"SECTION_BEGIN": "<|x|>"}),
+        ("markers", {"SECTION_BEGIN": ["x"]}),
+        ("markers", {"NO_SUCH_TOKEN": ["<|x|>"]}),
+    ],
+)
+def test_nonsense_in_the_settings_of_a_format_is_refused(field, value):
+    with pytest.raises(ValidationError) as caught:
+        FormatSettings(**{"format": "kimi", field: value}).full_clean()
+    assert set(caught.value.message_dict) == {field}
+
+
+def test_the_refusal_of_a_marker_names_the_tokens_that_there_are():
+    with pytest.raises(ValidationError, match="unknown token 'X'; it has ARGUMENTS_BEGIN"):
+        FormatSettings(format="kimi", markers={"X": ["<|x|>"]}).full_clean()
+
+
+def test_fallbacks_cannot_lead_in_a_circle():
+    one = upstream()
+    one.save()
+    a = ModelRoute.objects.create(pattern="a", upstream=one)
+    b = ModelRoute.objects.create(pattern="b", upstream=one, fallback=a)
+    a.fallback = b
+    with pytest.raises(ValidationError, match="b leads back to this route"):
+        a.full_clean()
+
+
+def test_an_upstream_in_use_cannot_be_deleted():
+    one = upstream()
+    one.save()
+    ModelRoute.objects.create(pattern="a", upstream=one)
+    with pytest.raises(IntegrityError):
+        one.delete()
+
+
+def test_there_is_one_row_of_gateway_settings():
+    with pytest.raises(IntegrityError), transaction.atomic():
+        GatewaySettings.objects.create(pk=2)
+
+
+def test_a_stored_key_is_sealed_in_the_database():
+    one = upstream()
+    one.store_key("sk-canary-of-this-test")
+    one.save()
+    row = Upstream.objects.filter(pk=one.pk).values().get()
+    assert "canary" not in str(row)
+    assert Upstream.objects.get(pk=one.pk).read_key() == "sk-canary-of-this-test"
+
+
+def test_a_key_and_a_variable_exclude_one_another():
+    one = upstream(key_variable="SOME_KEY")
+    one.sealed_key = seal("x")
+    with pytest.raises(ValidationError, match="not both"):
+        one.full_clean()
+
+
+def test_what_another_secret_sealed_cannot_be_read(settings):
+    sealed = seal("secret")
+    settings.SECRET_KEY = "another secret, of which nobody knows anything"
+    with pytest.raises(SecretUnreadable):
+        unseal(sealed)
+
+
+@pytest.mark.parametrize("key", ["", "short", "with a space in it", "umlaut-ümlaut-ümlaut"])
+def test_a_weak_client_key_is_refused(key):
+    with pytest.raises(ValidationError):
+        ClientKey(label="x").adopt(key)
+
+
+def test_of_a_client_key_only_its_hash_is_kept():
+    key, row = new_key(), ClientKey(label="x")
+    row.adopt(key)
+    row.save()
+    stored = ClientKey.objects.filter(pk=row.pk).values().get()
+    assert key not in str(stored)
+    assert (stored["digest"], stored["prefix"]) == (digest_of(key), key[:12])
+
+
+@pytest.mark.parametrize("models", ["kimi", [1], ["a b"]])
+def test_allowed_models_are_a_list_of_patterns(models):
+    row = ClientKey(label="x", allowed_models=models)
+    row.adopt(new_key())
+    with pytest.raises(ValidationError) as caught:
+        row.full_clean()
+    assert set(caught.value.message_dict) == {"allowed_models"}
