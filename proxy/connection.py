@@ -30,6 +30,7 @@ class Connection(asyncio.Protocol):
         self._size = 0
         self._reader: asyncio.Future[bool] | None = None
         self._is_complete = True
+        self._is_kept_alive = False
         self._error: httpx.TransportError | None = None
         self._on_complete: Callable[[], None] | None = None
 
@@ -74,7 +75,7 @@ class Connection(asyncio.Protocol):
             self.is_alive
             and self._is_complete
             and self._error is None
-            and self._parser.should_keep_alive()
+            and self._is_kept_alive
             and not self._transport.get_write_buffer_size()
         )
 
@@ -131,6 +132,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
+        self._is_kept_alive = self._parser.should_keep_alive()
         if self.status >= 200 and not self.head.done():
             self.head.set_result(None)
 

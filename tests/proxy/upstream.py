@@ -36,6 +36,8 @@ class Recorded:
     path: str
     headers: dict[str, str]
     body: bytes
+    peer: int
+    """The port that the request came from: the same for requests on one connection."""
     closed_at: float | None = None
     """When the peer closed the connection while the script was being played."""
 
@@ -124,7 +126,7 @@ class ScriptedUpstream:
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         # Header values were lowered for the look-up only; tests compare what was really sent.
         sent = {line.split(": ", 1)[0].lower(): line.split(": ", 1)[1] for line in head[1:] if line}
-        recorded = Recorded(head[0].split(" ")[1], sent, body)
+        recorded = Recorded(head[0].split(" ")[1], sent, body, writer.get_extra_info("peername")[1])
         script = self._scripts[recorded.json["model"]]
         script.requests.append(recorded)
         steps = script.answers[min(len(script.requests), len(script.answers)) - 1]
