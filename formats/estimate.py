@@ -1,7 +1,149 @@
-"""Temporary."""
+"""The input tokens of a request, estimated before any upstream has counted them.
 
-from formats.conversation import Conversation
+No tokenizer is at hand: models differ, and one would cost milliseconds. But all of them cut text in
+much the same places, so that the characters alone tell the number of tokens: a letter is a fifth
+of one, a bracket most of one. `_CLASSES` are weights fitted by least squares to six tokenizers
+over prose, code, tool output, JSON and a dozen scripts; docs/tokens.md has the errors. They lean
+to the high side: a client that is told too little fills a context which it should compact.
+
+Deliberately absent: billing, for which only the upstream's own usage will do.
+"""
+
+from bisect import bisect
+from math import isqrt
+from zlib import adler32
+
+from formats.conversation import (
+    Conversation,
+    Document,
+    Image,
+    Part,
+    Reasoning,
+    RedactedReasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from formats.images import decoded, image_tokens
+
+_UNIT = 50  # of weight, to a token
+# Of a character beyond ASCII the first byte of its UTF-8 tells the script, and has all the weight.
+_CLASSES = {
+    b"abcdefghijklmnopqrstuvwxyz": 11,
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZ": 17,
+    b"0123456789": 46,  # a token each for Qwen, a third for most others
+    b" ": 6,  # mostly the beginning of a word, or indentation
+    b"\n\r": 50,
+    b"\t": 25,
+    b".,": 12,
+    b'"': 12,  # in JSON part of a longer token: `":"`
+    b"_:;": 20,
+    b"=*#~": 30,  # often in rows
+    b"()[]{}<>": 36,
+    b"'`!$%&+?@^|": 40,
+    b"/-": 42,
+    b"\\": 60,
+    bytes(range(0xC2, 0xCE)): 95,  # Latin with accents, which break a word
+    b"\xce\xcf": 39,  # Greek
+    b"\xd0\xd1\xd2\xd3": 19,  # Cyrillic
+    bytes(range(0xD4, 0xE0)): 31,  # Armenian, Hebrew, Arabic
+    b"\xe0\xe1": 49,  # the scripts of India and South-East Asia
+    b"\xe2": 62,  # typographic signs, arrows, boxes
+    b"\xe3": 33,  # kana
+    bytes(range(0xE4, 0xEA)): 38,  # Han
+    b"\xea\xeb\xec\xed": 43,  # Hangul
+    b"\xee\xef": 40,
+    b"\xf0\xf1\xf2\xf3\xf4": 124,  # emoji
+}
+_WEIGHTS = bytes(
+    next((weight for members, weight in _CLASSES.items() if byte in members), 0)
+    for byte in range(256)
+)
+# Characters of a text that is not sampled, and steps for others: primes, and two at a time, because
+# lines of equal length fall in with few of them.
+_WHOLE = 1024
+_STEPS = (7, 11, 13, 17, 23, 31, 41, 53, 71, 97, 127, 173, 229, 307, 409)
+# Bytes whose weights always add up to less than adler32's modulus, 65521.
+_BLOCK = 1024
+
+# Between what the chat templates of Qwen3, GLM-4.7 and MiniMax M3 add.
+_MESSAGE = 5
+_CALL = 10
+_RESULT = 8
+_TOOL = 20
+_TOOLS = 150  # the words that explain calling, once; 159 to 530 for Claude 3
+_OPAQUE = 6  # base64 characters of sealed reasoning for a token of it
+
+# A page of a PDF is its text and its picture, 1,600 to 2,500 tokens for Claude; its size is a guess
+# between typeset text (20 KB) and scans (200 KB).
+_PAGE = 2500
+_PAGE_BASE64 = 100_000
+_PAGES = 100  # at most: what Anthropic takes
+_LINKED_PAGES = 4
 
 
 def estimate_tokens(conversation: Conversation) -> int:
-    return max(1, sum(len(v) for v in conversation.source.values()) // 4)
+    """About how many input tokens an upstream will count; at least 1."""
+    total = _MESSAGE + sum([_weigh(part.text) for part in conversation.system])
+    if conversation.tools or conversation.server_tools:
+        total += _TOOLS
+    for tool in conversation.tools:
+        schema = tool.schema.decode("utf-8", "replace")
+        total += _TOOL + _weigh(f"{tool.name} {tool.description or ''} {schema}")
+    total += _TOOL * len(conversation.server_tools)
+    if conversation.output_schema:
+        total += _weigh(conversation.output_schema.decode("utf-8", "replace"))
+    for message in conversation.messages:
+        total += _MESSAGE + sum([_part(part) for part in message.parts])
+    return total
+
+
+def _part(part: Part) -> int:
+    match part:
+        case Text(text=text):
+            return _weigh(text)
+        case ToolCall(name=name, arguments=arguments):
+            return _CALL + _weigh(f"{name} {arguments.decode('utf-8', 'replace')}")
+        case ToolResult(content=content):
+            return _RESULT + sum([_part(inner) for inner in content])
+        case Reasoning(text=text, signature=signature):
+            return _weigh(text) + len(signature or "") // _OPAQUE
+        case RedactedReasoning(data=data):
+            return len(data) // _OPAQUE + 1
+        case Image():
+            return image_tokens(part)
+        case Document():
+            return _document(part)
+
+
+def _weigh(text: str) -> int:
+    """The tokens of a text, from every character of a short one and every nth of a long one.
+
+    n grows with the root of the length: 400 of 2 KB and 3,500 of 100 KB are looked at, which errs
+    by 3 and 1 %.
+    """
+    size = len(text)
+    if size > _WHOLE:
+        at = bisect(_STEPS, isqrt(size // 32), hi=len(_STEPS) - 2)
+        text = text[:: _STEPS[at]] + text[1 :: _STEPS[at + 1]]
+    weights = text.encode("utf-8", "replace").translate(_WEIGHTS)
+    # The low half of adler32 is the sum of the bytes, and nothing else adds them as fast.
+    if len(weights) <= _BLOCK:
+        total = adler32(weights, 0) & 0xFFFF
+    else:
+        starts = range(0, len(weights), _BLOCK)
+        total = sum([adler32(weights[at : at + _BLOCK], 0) & 0xFFFF for at in starts])
+    return total * size // (len(text) * _UNIT) + 1 if size else 0
+
+
+def _document(document: Document) -> int:
+    total = _MESSAGE + _weigh(document.title or "")
+    if document.text is not None:
+        return total + _weigh(document.text)
+    if document.data is None:
+        return total + _PAGE * _LINKED_PAGES
+    if (document.media_type or "").startswith("text/"):
+        # What is no base64 is the text itself.
+        text = decoded(document.data, 0, len(document.data)).decode(errors="replace")
+        return total + _weigh(text or document.data)
+    return total + _PAGE * min(len(document.data) // _PAGE_BASE64 + 1, _PAGES)
