@@ -24,6 +24,7 @@ from formats import (
     Toolbox,
     build_pipeline,
     detect_format,
+    estimate_tokens,
 )
 from formats.native.transform import NativeTransform
 
@@ -177,6 +178,13 @@ def main() -> None:
         best(lambda: render(body), 100) * 1e3,
         "ms",
         "target 0.4",
+    )
+    conversation = DIALECTS["anthropic"].parse(body)
+    row(
+        "its input tokens, estimated",
+        best(lambda: estimate_tokens(conversation), 2000) * 1e6,
+        "µs",
+        "target 100",
     )
     row(
         "peak memory of a stream of 2,000 chunks",
