@@ -203,6 +203,7 @@ def test_a_read_can_be_interrupted_and_nothing_is_lost(upstream, model):
             await asyncio.wait_for(body.read(), 0.05)
         assert await body.read() == b"two"
         assert await body.read() == b""
+        body.abort()
 
     run(test)
 
@@ -219,6 +220,7 @@ def test_a_slow_reader_holds_the_upstream_back(upstream, model):
         size = 0
         while data := await response.stream.read():
             size += len(data)
+        response.stream.abort()
         return held, size
 
     held, size = run(test)
