@@ -1,0 +1,139 @@
+"""The operators' pages: secrets go in and never come out."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from proxy.bootstrap import bootstrap
+from proxy.models import ClientKey, ConfigurationVersion, FormatSettings, ModelRoute, Upstream
+from proxy.models.keys import digest_of
+
+pytestmark = pytest.mark.django_db
+CANARY = "sk-or-v1-canary-that-nobody-may-see"
+
+
+@pytest.fixture
+def pages(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    }
+    bootstrap({})
+    client = Client()
+    client.force_login(get_user_model().objects.get(username="admin"))
+    return client
+
+
+UPSTREAM = {
+    "name": "mine",
+    "service": "openrouter",
+    "dialect": "openai",
+    "base_url": "https://openrouter.ai/api/v1",
+    "headers": "{}",
+    "provider_preferences": "{}",
+    "connect_timeout": "5",
+    "first_byte_timeout": "300",
+    "idle_timeout": "120",
+    "active": "on",
+    "key_variable": "",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["upstream", "modelroute", "formatoverride", "formatsettings", "clientkey", "gatewaysettings"],
+)
+def test_every_table_has_its_pages(pages, name):
+    assert pages.get(f"/admin/proxy/{name}/").status_code == 200
+    if name not in ("gatewaysettings",):
+        assert pages.get(f"/admin/proxy/{name}/add/").status_code == 200
+
+
+def test_a_key_is_stored_and_never_shown(pages):
+    response = pages.post("/admin/proxy/upstream/add/", UPSTREAM | {"new_key": CANARY}, follow=True)
+    assert response.status_code == 200
+    row = Upstream.objects.get(name="mine")
+    assert row.read_key() == CANARY
+    for url in (
+        "/admin/proxy/upstream/",
+        f"/admin/proxy/upstream/{row.pk}/change/",
+        f"/admin/proxy/upstream/{row.pk}/history/",
+    ):
+        assert CANARY not in pages.get(url).content.decode()
+    assert f"…{CANARY[-4:]}" in pages.get("/admin/proxy/upstream/").content.decode()
+
+
+def test_an_empty_key_keeps_the_present_one(pages):
+    pages.post("/admin/proxy/upstream/add/", UPSTREAM | {"new_key": CANARY})
+    row = Upstream.objects.get(name="mine")
+    pages.post(f"/admin/proxy/upstream/{row.pk}/change/", UPSTREAM | {"idle_timeout": "60"})
+    row.refresh_from_db()
+    assert (row.read_key(), row.idle_timeout) == (CANARY, 60)
+
+
+def test_a_variable_takes_the_place_of_a_stored_key(pages):
+    pages.post("/admin/proxy/upstream/add/", UPSTREAM | {"new_key": CANARY})
+    row = Upstream.objects.get(name="mine")
+    url = f"/admin/proxy/upstream/{row.pk}/change/"
+    both = pages.post(url, UPSTREAM | {"new_key": "sk-2", "key_variable": "SOME_KEY"})
+    assert "not both" in both.content.decode()
+    pages.post(url, UPSTREAM | {"key_variable": "SOME_KEY"})
+    row.refresh_from_db()
+    assert (row.sealed_key, row.key_variable) == ("", "SOME_KEY")
+
+
+def test_a_refusal_names_the_value(pages):
+    response = pages.post("/admin/proxy/upstream/add/", UPSTREAM | {"base_url": "ftp://nowhere"})
+    assert "ftp://nowhere" in response.content.decode()
+    assert not Upstream.objects.filter(name="mine").exists()
+
+
+def test_an_edited_row_is_the_operators(pages):
+    route = ModelRoute.objects.get(pattern="claude-*opus*")
+    assert route.from_environment
+    form = {
+        "pattern": route.pattern,
+        "upstream": route.upstream_id,
+        "upstream_model": "vendor/mine",
+        "priority": "100",
+        "reasoning": "auto",
+        "active": "on",
+        "parallel_calls": "on",
+    }
+    pages.post(f"/admin/proxy/modelroute/{route.pk}/change/", form)
+    route.refresh_from_db()
+    assert (route.from_environment, route.upstream_model) == (False, "vendor/mine")
+
+
+def test_a_new_client_key_is_shown_once(pages):
+    form = {"label": "ada's laptop", "allowed_models": "[]"}
+    page = pages.post("/admin/proxy/clientkey/add/", form).content.decode()
+    row = ClientKey.objects.get(label="ada's laptop")
+    key = page.split('<pre class="athena-key">')[1].split("<")[0]
+    assert digest_of(key) == row.digest
+    assert f"ANTHROPIC_AUTH_TOKEN={key}" in page
+    assert key not in pages.get("/admin/proxy/clientkey/").content.decode()
+    assert key not in pages.get(f"/admin/proxy/clientkey/{row.pk}/change/").content.decode()
+
+
+def test_revoking_is_a_new_version_of_the_configuration(pages):
+    pages.post("/admin/proxy/clientkey/add/", {"label": "x", "allowed_models": "[]"})
+    row, before = ClientKey.objects.get(label="x"), ConfigurationVersion.objects.get().number
+    pages.post("/admin/proxy/clientkey/", {"action": "revoke", "_selected_action": [row.pk]})
+    row.refresh_from_db()
+    assert row.revoked_at is not None
+    assert ConfigurationVersion.objects.get().number > before
+
+
+def test_markers_are_checked_before_they_are_saved(pages):
+    row = FormatSettings.objects.get(format="kimi")
+    form = {"format": "kimi", "buffer_limit": "1048576", "markers": '{"NOPE": ["<|x|>"]}'}
+    page = pages.post(f"/admin/proxy/formatsettings/{row.pk}/change/", form).content.decode()
+    assert "unknown token" in page
+
+
+def test_nobody_gets_in_without_a_login():
+    response = Client().get("/admin/proxy/upstream/")
+    assert response.status_code == 302
+    assert "/admin/login/" in response["location"]

@@ -1,0 +1,144 @@
+"""Without any key the main job works, on a scripted model behind real HTTP."""
+
+import httpx
+import pytest
+
+from proxy.demo import MODELS, answer
+from tests.proxy.conversation import TOOLS, ask, read
+from tests.proxy.gateway import KEY, Gateway
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    gateway = Gateway(tmp_path_factory.mktemp("demo")).start()
+    yield gateway
+    gateway.stop()
+
+
+@pytest.mark.parametrize("name", [*MODELS, "claude-opus-4-8", "claude-sonnet-4-5", "some/standard"])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_the_demo_model_calls_the_callers_tool_in_its_own_format(demo, name, streaming):
+    body = ask(name, "How is the tide in Moss?", tools=TOOLS, stream=streaming)
+    with demo.client() as client:
+        response = client.post("/v1/messages", json=body)
+    if streaming:
+        seen = read(response)
+        assert seen.calls == [{"name": "get_tide", "arguments": {"harbor": "Moss"}}]
+        assert "<" not in seen.text
+    else:
+        call = response.json()["content"][-1]
+        assert (call["type"], call["input"]) == ("tool_use", {"harbor": "Moss"})
+
+
+def test_a_result_is_answered_with_words(demo):
+    with demo.client() as client:
+        body = ask("claude-sonnet-4-5", "How is the tide in Moss?", tools=TOOLS)
+        first = client.post("/v1/messages", json=body).json()
+        result = {
+            "type": "tool_result",
+            "tool_use_id": first["content"][-1]["id"],
+            "content": "low",
+        }
+        body["messages"] += [
+            {"role": "assistant", "content": first["content"]},
+            {"role": "user", "content": [result]},
+        ]
+        second = client.post("/v1/messages", json=body).json()
+    assert second["content"][0]["text"] == "The tool answered: low"
+    assert second["stop_reason"] == "end_turn"
+
+
+def test_without_a_tool_to_call_it_says_what_it_is(demo):
+    with demo.client() as client:
+        answer = client.post("/v1/messages", json=ask("claude-sonnet-4-5")).json()
+    assert "demo model" in answer["content"][0]["text"]
+
+
+def test_the_start_says_that_the_demo_answers_and_how_to_use_it(demo):
+    assert "demo model" in demo.log
+    assert f"export ANTHROPIC_BASE_URL={demo.url}" in demo.log
+    assert "ANTHROPIC_AUTH_TOKEN" in demo.log
+    assert f"{demo.url}/admin/" in demo.log
+
+
+def test_the_demo_is_for_the_gateway_alone(demo):
+    url = f"{demo.url}/demo/v1/chat/completions"
+    assert httpx.post(url, json={}, headers={"authorization": f"Bearer {KEY}"}).status_code == 401
+
+
+def test_doctor_finds_a_healthy_gateway_healthy(demo):
+    done = demo.manage("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All is well." in done.stdout
+    assert "the model called report_health" in done.stdout
+
+
+def test_doctor_says_what_is_wrong_in_plain_words(tmp_path):
+    gateway = Gateway(tmp_path)
+    done = gateway.manage("doctor")
+    assert done.returncode != 0
+    assert "migrations are missing. Run `manage.py migrate`." in done.stdout
+    assert gateway.manage("migrate").returncode == 0
+    assert "Start the gateway once" in gateway.manage("doctor").stdout
+    gateway.start()
+    gateway.stop()
+    assert "Start it: `make run`." in gateway.manage("doctor").stdout
+
+
+def test_code_starts_claude_with_the_right_environment_and_passes_its_exit_code(demo, tmp_path):
+    program = tmp_path / "claude"
+    program.write_text(
+        '#!/bin/sh\necho "$ANTHROPIC_BASE_URL|$ANTHROPIC_AUTH_TOKEN|$ANTHROPIC_API_KEY|$*"\nexit 7\n'
+    )
+    program.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk-ant-of-somebody"}
+    done = demo.manage("code", "--", "-p", "hello there", environment=path)
+    assert done.returncode == 7
+    assert done.stdout.strip() == f"{demo.url}|{KEY}||-p hello there"
+
+
+def test_code_says_what_is_missing(demo, tmp_path):
+    done = demo.manage("code", environment={"PATH": str(tmp_path)})
+    assert done.returncode == 127
+    assert "claude is not installed" in done.stderr
+    program = tmp_path / "claude"
+    program.touch(mode=0o755)
+    done = demo.manage("code", environment={"PATH": str(tmp_path), "ATHENA_PORT": "1"})
+    assert "start it with `make run`" in done.stderr
+
+
+def test_nonsense_in_the_environment_is_refused_by_name(tmp_path):
+    gateway = Gateway(tmp_path)
+    for name, value in {
+        "ATHENA_PORT": "http",
+        "ATHENA_WORKERS": "0",
+        "ATHENA_TRANSPORT": "pigeon",
+        "ATHENA_SECRET_KEY": "short",
+        "ATHENA_CLIENT_KEY": "short",
+        "OPENROUTER_BASE_URL": "nonsense",
+    }.items():
+        more = {"OPENROUTER_API_KEY": "x"} if name.startswith("OPENROUTER") else {}
+        done = gateway.manage("serve", environment={name: value, **more})
+        assert done.returncode != 0
+        assert name.removesuffix("_BASE_URL").lower() in (done.stderr + done.stdout).lower()
+
+
+def test_the_demo_prefers_a_tool_that_the_user_names():
+    functions = [
+        {
+            "name": name,
+            "parameters": {
+                "type": "object",
+                "properties": {"command": {"type": "string"}},
+                "required": ["command"],
+            },
+        }
+        for name in ("Read", "Bash")
+    ]
+    asked = {
+        "model": "moonshotai/kimi-k2.5",
+        "messages": [{"role": "user", "content": "Use bash to run `ls -l`"}],
+        "tools": [{"type": "function", "function": function} for function in functions],
+    }
+    assert "functions.Bash:0" in [*answer(asked)][-1]["content"]
+    assert "ls -l" in [*answer(asked)][-1]["content"]
