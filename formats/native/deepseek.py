@@ -141,5 +141,18 @@ DEEPSEEK = NativeFormat(
             bare_needs_declared=False,
         ),
     ],
-    strays=["<｜end▁of▁sentence｜>", "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"],
+    strays=[
+        _token(words)
+        for words in (
+            "begin of sentence",
+            "end of sentence",
+            "User",
+            "Assistant",
+            # A model that plays its tools writes these; what it says between them is text.
+            "tool outputs begin",
+            "tool outputs end",
+            "tool output begin",
+            "tool output end",
+        )
+    ],
 )

@@ -9,24 +9,34 @@ from formats.native.sections import TokenGrammar
 THINK = "THINK"
 THINK_END = "THINK_END"
 STRAY = "STRAY"
+LAST = "LAST"
 # Anything shorter would be found in ordinary text.
 _SHORTEST_TOKEN = 4
 
 
 class NativeFormat:
-    """`strays` are the tokens that a model ends its turns with."""
+    """`strays` are the tokens between turns. `lasts` end a turn too, but people also write them:
+    they are tokens only at the very end of the text.
+    """
 
-    def __init__(self, grammars: Sequence[Grammar], *, strays: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        grammars: Sequence[Grammar],
+        *,
+        strays: Sequence[Atoms] = (),
+        lasts: Sequence[Atoms] = (),
+    ) -> None:
         self._grammars = grammars
         self._strays = strays
+        self._lasts = lasts
         markers: dict[str, Sequence[Atoms]] = {}
         self.grammar_of: dict[str, Grammar] = {}
         for grammar in grammars:
             markers |= grammar.spellings
             self.grammar_of |= dict.fromkeys(grammar.spellings, grammar)
         think = {THINK: [literal("<think>")], THINK_END: [literal("</think>")]}
-        stray = {STRAY: [literal(token) for token in strays]} if strays else {}
-        self.markers = MarkerSet(markers | think | stray)
+        ends = {role: tokens for role, tokens in ((STRAY, strays), (LAST, lasts)) if tokens}
+        self.markers = MarkerSet(markers | think | ends)
         self.think_end = MarkerSet({THINK_END: think[THINK_END]})
         self.initials = self.markers.initials
 
@@ -51,4 +61,4 @@ class NativeFormat:
                     {r for g in grammars if isinstance(g, TokenGrammar) for r in g.spellings}
                 )
                 raise ValueError(f"unknown token {role!r}; it has {', '.join(roles) or 'none'}")
-        return NativeFormat(grammars, strays=self._strays)
+        return NativeFormat(grammars, strays=self._strays, lasts=self._lasts)

@@ -33,8 +33,8 @@ _SQUASHED = re.compile(r"functions[._]?(.+?)_?\d+")
 
 
 def read_header(header: str, toolbox: Toolbox) -> Name:
-    if " " in header:  # detokenisers put them around punctuation
-        header = _PUNCTUATION.sub(r"\1", header)
+    # Detokenisers put spaces around punctuation, and models break the line there.
+    header = _PUNCTUATION.sub(r"\1", header)
     if not header or header.isdigit():  # K2.5 leaves only the counter
         return Unnamed.COUNTER
     if not _USABLE.fullmatch(header):
@@ -79,5 +79,8 @@ KIMI = NativeFormat(
             )
         )
     ],
-    strays=["<|im_end|>", "<|im_assistant|>", "<|im_middle|>"],
+    strays=[
+        literal(f"<|im_{token}|>") for token in ("end", "assistant", "middle", "system", "user")
+    ],
+    lasts=[literal("[EOS]"), literal("[EOT]")],
 )

@@ -8,16 +8,18 @@ Between two feeds only what cannot be decided yet is held.
 Both channels run through one machine, because a model may leave its reasoning by opening a call.
 """
 
+import re
 from collections import deque
 from enum import Enum
 
 from formats.errors import LimitExceeded
 from formats.events import CallFault, Event, Notice, NoticeCode, ReasoningDelta, TextDelta
-from formats.native.format import STRAY, THINK, THINK_END, NativeFormat
+from formats.native.format import LAST, STRAY, THINK, THINK_END, NativeFormat
 from formats.native.markers import PARTIAL
 from formats.native.region import Context, Grammar, Opening, Reader, Verdict
 
 _SPACE = " \t\r\n\f\v"
+_TO_END = re.compile(r"\s{0,256}\Z")
 
 # White space longer than this is meant as such, and is not worth holding.
 _BLANK_CHARS = 4096
@@ -156,6 +158,11 @@ class Machine:
         role = marker.lastgroup or PARTIAL
         if role == PARTIAL and not final:
             return None
+        if role == LAST:
+            if not _TO_END.match(text, marker.end()):
+                role = PARTIAL  # amid text it is text
+            elif not final:
+                return None
         grammar = self._native.grammar_of.get(role)
         if grammar is None or self._text.before.endswith("`"):
             return self._read_other(role, marker[0], pos)
@@ -185,7 +192,7 @@ class Machine:
     def _read_other(self, role: str, marker: str, pos: int) -> int:
         """A marker that opens nothing: a tag of thinking, a turn's end, or a quoted one."""
         is_quoted = self._text.before.endswith("`")
-        if role == STRAY and not is_quoted:
+        if role in (STRAY, LAST) and not is_quoted:
             self._notice(NoticeCode.MARKUP_REMOVED, marker)
             return pos + len(marker)
         if role in (THINK, THINK_END) and not is_quoted and self._channel is Channel.CONTENT:

@@ -42,10 +42,10 @@ class MarkerSet:
             f"(?P<{role}>{'|'.join(map(_whole, spellings))})" for role, spellings in markers.items()
         ]
         every = [atoms for spellings in markers.values() for atoms in spellings]
-        self.initials = tuple(sorted({atoms[0] for atoms in every}))
+        self.initials = tuple(sorted({atoms[0].removeprefix("\\") for atoms in every}))
         cuts = "|".join(map(_cut, every))
         body = f"{'|'.join(wholes)}|(?P<{PARTIAL}>{cuts})"
-        self._regex = re.compile(f"[{''.join(self.initials)}](?:{body})")
+        self._regex = re.compile(f"[{re.escape(''.join(self.initials))}](?:{body})")
         self.search = self._regex.search
         self.match = self._regex.match
 

@@ -92,5 +92,5 @@ QWEN = NativeFormat(
             holds_in_reasoning=True,
         ),
     ],
-    strays=["<|im_end|>", "<|endoftext|>"],
+    strays=[literal("<|im_end|>"), literal("<|im_start|>"), literal("<|endoftext|>")],
 )
