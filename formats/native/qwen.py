@@ -87,6 +87,7 @@ QWEN = NativeFormat(
                 },
                 _read_flower_header,
                 repeats_name=True,
+                tail=(":", "："),
             ),
             removes_strays=False,
             holds_in_reasoning=True,

@@ -22,6 +22,9 @@ _PLAIN_HEADER = re.compile(r"[A-Za-z0-9_.:\-\s]*")
 _SPACE = re.compile(r"\s*")
 _FENCE = " \t\r\n`"  # what may stand behind the arguments without being prose
 _LAST_HEADER = re.compile(r"[A-Za-z0-9_.-]{1,80}:\d{1,6}\s*\Z")
+# Models put the arguments into a fence, as they would for a reader.
+_FENCE_BEGIN = re.compile(r"```[A-Za-z]{0,16}(?=[^A-Za-z])")
+_CUT_FENCE = re.compile(r"`{1,2}\Z|```[A-Za-z]{0,16}\Z")
 _JSON_START = re.compile(r'[{\["]')
 
 
@@ -209,6 +212,10 @@ class TokenReader:
                 return start
             if marker and not final:
                 return None
+            if fence := _FENCE_BEGIN.match(text, start):
+                return fence.end()
+            if _CUT_FENCE.match(text, start):
+                return len(text) if final else None
         outcome, end = self._arguments.read(text, pos, final)
         if outcome is Outcome.COMPLETE:
             self._end_call()
@@ -266,6 +273,8 @@ class TokenReader:
                 self._state = self._read_header
             case "SECTION_BEGIN":
                 self.in_section = True
+            case "SECTION_END" if self._tokens.tail:
+                self._state = self._read_tail
             case "SECTION_END":
                 self.closed = True
             case "CALL_END" if not self.in_section:
@@ -273,6 +282,12 @@ class TokenReader:
         if marker.lastgroup != ARGUMENTS_BEGIN and noise.strip():
             self._context.output.notice(NoticeCode.MARKUP_REMOVED, noise)
         return marker.end()
+
+    def _read_tail(self, text: str, pos: int, final: bool) -> int | None:
+        if pos == len(text) and not final:
+            return None
+        self.closed = True
+        return pos + text.startswith(self._tokens.tail, pos)
 
     def _leave(self, text: str, pos: int, cut: Match[str] | None) -> int:
         """The section is over without its end token."""

@@ -30,14 +30,17 @@ class Tokens:
         read_preamble: Callable[[str], Name] = lambda preamble: Unnamed.BAD,
         *,
         repeats_name: bool = False,
+        tail: tuple[str, ...] = (),
     ) -> None:
         """`read_preamble` finds the name between ARGUMENTS_BEGIN and the JSON, where the header
         said that it is BEHIND. `repeats_name`: a second ARGUMENTS_BEGIN calls the same tool again.
+        `tail`: what belongs to SECTION_END if it follows.
         """
         self.spellings = spellings
         self.read_header = read_header
         self.read_preamble = read_preamble
         self.repeats_name = repeats_name
+        self.tail = tail
         self.markers = MarkerSet(spellings)
         ends = (role for role in (CALL_END, SECTION_END) if role in spellings)
         self.ends = self.markers.only(*ends)

@@ -15,6 +15,10 @@ from formats.native.region import Context
 STRING = frozenset({"string"})
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,1024}")
+# What JSON does not allow of a number: a plus, no digit before the point, or none behind it.
+_LOOSE_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,2})?"
+)
 _BOOLEANS = {"true": "true", "1": "true", "false": "false", "0": "false"}
 # A Python literal is parsed by the compiler, whose memory grows with nesting.
 _LITERAL_CHARS = 64 * 1024
@@ -63,7 +67,7 @@ def coerce(value: str, types: frozenset[str]) -> str:
         return "null"
     if types & {"integer", "number"} and _INTEGER.fullmatch(word):
         return str(int(word))
-    if "number" in types and (number := _json(word, (int, float))) is not None:
+    if "number" in types and (number := _json(word, (int, float)) or _loose(word)):
         return number
     if "boolean" in types and word.lower() in _BOOLEANS:
         return _BOOLEANS[word.lower()]
@@ -87,6 +91,10 @@ def _json(word: str, kinds: tuple[type, ...]) -> str | None:
     if isinstance(parsed, bool) and bool not in kinds:
         return None
     return word if isinstance(parsed, kinds) else None
+
+
+def _loose(word: str) -> str | None:
+    return repr(float(word)) if _LOOSE_NUMBER.fullmatch(word) else None
 
 
 def _refuse(constant: str) -> None:
