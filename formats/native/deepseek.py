@@ -49,7 +49,7 @@ from formats.native.tokens import (
 )
 from formats.toolbox import Toolbox
 
-_FENCED = re.compile(r"\s*([^\s`]+)\s*(?:```(?:json)?\s*)?(?:```\s*)?")
+_FENCED = re.compile(r"\s*([^\s`]+)\s*(?:```[A-Za-z]*\s*)?(?:```\s*)?")
 _USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
@@ -79,26 +79,25 @@ _BARS = "[|｜‖]{1,2}"
 _DSML: Atoms = ("[ ]?", _BARS, "[ ]?", *literal("DSML"), "[ ]?", _BARS, "[ ]?")
 _OPEN: Atoms = ("<", *_DSML)
 _CLOSE: Atoms = ("<", "/", *_DSML)
-_QUOTED: Atoms = ('"', r'[^"<>\n]{1,128}', '"')
 _BLOCK_NAME = "(?!invoke|parameter)[a-z_]{1,24}"
-_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+# Models swap the attributes, add some, and quote them in their own way.
+_ATTRIBUTES: Atoms = ("[ ]", r"[^<>\n]{1,256}", ">")
+_ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 
 
 def _attributes(tag: str) -> dict[str, str]:
-    return dict(_ATTRIBUTE.findall(tag))
+    return {name: double or single for name, double, single in _ATTRIBUTE.findall(tag)}
 
 
 def _read_invoke(tag: str) -> Function:
-    return Function(_attributes(tag)["name"].strip(), is_closed=tag.endswith("/>"))
+    return Function(_attributes(tag).get("name", "").strip(), is_closed=tag.endswith("/>"))
 
 
 def _read_parameter(tag: str) -> Parameter:
     attributes = _attributes(tag)
     said = attributes.get("string")
-    return Parameter(attributes["name"], is_string=None if said is None else said == "true")
+    return Parameter(attributes.get("name", ""), is_string=None if said is None else said == "true")
 
-
-_NAMED: Atoms = ("[ ]{1,8}", *literal("name="), *_QUOTED)
 
 DEEPSEEK = NativeFormat(
     [
@@ -118,19 +117,8 @@ DEEPSEEK = NativeFormat(
         TagGrammar(
             {
                 BLOCK: [(*_OPEN, _BLOCK_NAME, "[ ]?", ">")],
-                FUNCTION: [(*_OPEN, *literal("invoke"), *_NAMED, "[ ]{0,8}", "/?", ">")],
-                PARAMETER: [
-                    (*_OPEN, *literal("parameter"), *_NAMED, "[ ]{0,8}", ">"),
-                    (
-                        *_OPEN,
-                        *literal("parameter"),
-                        *_NAMED,
-                        "[ ]{1,8}",
-                        *literal("string="),
-                        *_QUOTED,
-                        ">",
-                    ),
-                ],
+                FUNCTION: [(*_OPEN, *literal("invoke"), *_ATTRIBUTES)],
+                PARAMETER: [(*_OPEN, *literal("parameter"), *_ATTRIBUTES)],
                 PARAMETER_END: [(*_CLOSE, *literal("parameter"), "[ ]?", ">")],
                 FUNCTION_END: [(*_CLOSE, *literal("invoke"), "[ ]?", ">")],
                 BLOCK_END: [(*_CLOSE, _BLOCK_NAME, "[ ]?", ">")],

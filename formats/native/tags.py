@@ -177,12 +177,13 @@ class TagReader:
             self._state = self._skip
             return marker.start()
         match marker.lastgroup:
+            case "PARAMETER" if not self._grammar.read_parameter(marker[0]).key:
+                self._context.output.fail(CallFault.MALFORMED, marker[0])
+                self._state = self._skip
             case "PARAMETER":
                 self._start_value(marker)
-                return marker.end()
             case "FUNCTION_END":
                 self._end()
-                return marker.end()
             case "BLOCK_END" | "BLOCK" | "FUNCTION":  # the model closed the block around it
                 self._end()
                 return marker.start()
@@ -281,10 +282,11 @@ class TagReader:
                 followers, at_end = self._grammar.markers, True
             case "FUNCTION_END":  # the value's own closer is missing
                 followers, at_end = self._grammar.after_function, False
-            case "PARAMETER" if self._grammar.line_values:
+            case "PARAMETER":
                 key = self._grammar.read_parameter(marker[0]).key
                 declared = self._context.toolbox.declares(self._function, key)
-                return declared or text[: marker.start()].endswith("\n")
+                on_line = self._grammar.line_values and text.endswith("\n", 0, marker.start())
+                return declared or on_line
             case _:
                 return False
         start = _SPACE.match(text, marker.end()).end()  # type: ignore[union-attr]

@@ -125,7 +125,7 @@ def test_a_nested_object_is_not_taken_for_repeated_arguments():
     [
         ('<tool_call>\n<function=f>\n<parameter name="s">v</parameter>\n</function>\n</tool_call>', "qwen"),
         ("<tool_call>\n<function=f>\n<parameter=>1</parameter>\n</function>\n</tool_call>", "qwen"),
-        ('<｜DSML｜tool_calls><｜DSML｜invoke name="f"><｜DSML｜parameter string="true" name="s">v'
+        ('<｜DSML｜tool_calls><｜DSML｜invoke name="f"><｜DSML｜parameter string="true">v'
          "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>", "deepseek"),
     ],
 )  # fmt: skip
