@@ -203,13 +203,15 @@ class _Call:
 
     def _read(self, text: str) -> list[Event]:
         forward, end = self._arguments.read(text)
+        junk = text[end:].strip() if self.complete else ""
+        if junk.strip("}"):
+            forward = forward[:-1]  # no client may take what it got for a complete call
         events: list[Event] = [ToolCallDelta(forward)] if forward else []
         if end == len(text) and self._arguments.status is Status.OPEN:
             return events
         if self._arguments.decoded_twice and forward:
             events.insert(0, Notice(NoticeCode.ARGUMENTS_DECODED_TWICE, self.name))
-        junk = text[end:].strip()
-        if self.complete and junk:
+        if junk:
             if junk.strip("}"):
                 return [*events, *self._fail(CallFault.INVALID_JSON, junk)]
             events.append(Notice(NoticeCode.MARKUP_REMOVED, junk))

@@ -250,7 +250,7 @@ class OpenAIDecoder:
 
     def _read_calls(self, delta: Delta) -> None:
         entries = [entry for entry in delta.tool_calls or () if entry and entry != ToolCallEntry()]
-        if delta.function_call is not None:
+        if delta.function_call is not None and not entries:  # beside calls it is a copy
             entries.append(ToolCallEntry(function=delta.function_call))
         for entry in entries:
             self._has_content = True

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from formats import (
+    DIALECTS,
     FailureKind,
     Identity,
     MessageEnd,
@@ -26,7 +27,8 @@ from formats import (
 )
 from formats.conversation import Reasoning, Text, ToolCall
 from formats.openai.decoder import OpenAIDecoder
-from tests.formats.wire import byte_cuts, chunk, data, decode, reply_from, stream
+from tests.formats.views import view
+from tests.formats.wire import byte_cuts, chunk, data, decode, relay, reply_from, stream
 
 
 def entry(index=None, call_id=None, name=None, arguments=None):
@@ -473,3 +475,19 @@ def test_a_call_that_fails_does_not_stop_the_next_one():
     assert reply.parts == [ToolCall("b", "g", b'{"y":2}')]
     assert reply.failure
     assert [e for e in decode(body) if isinstance(e, ToolCallFailed)]
+
+
+def test_p1_native_tokens_behind_the_arguments_fail_the_call_for_every_client():
+    broken = '{"x":1} functions.bash:1 <|tool_call_argument_begin|> {'
+    body = stream(calls(entry(0, "a", "f", broken)), finish="tool_calls")
+    for client in DIALECTS:
+        got = view(relay(body, client=client), client)
+        assert (got.calls, got.error) == ([], "format_transformation_error")
+
+
+def test_a_legacy_copy_beside_the_calls_is_not_a_call():
+    deltas = [
+        calls(entry(0, "a", "f", '{"x"')) | {"function_call": {"name": "f", "arguments": '{"x"'}},
+        calls(entry(0, arguments=":1}")) | {"function_call": {"arguments": ":1}"}},
+    ]
+    assert reply_from(stream(*deltas)).parts == [ToolCall("a", "f", b'{"x":1}')]
