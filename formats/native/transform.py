@@ -1,10 +1,13 @@
 """Events → events: calls that a model wrote into its text become calls.
 
 Structured calls of the same response win. A region in the text beside them is a copy, and is
-removed; a structured call that repeats one already rescued is dropped.
+removed; a structured call that repeats one already rescued is dropped. So is a call in the answer
+that repeats one of the reasoning; one that waits in the reasoning is a draft once the answer calls.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable
+from re import Match
 from zlib import crc32
 
 from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits
@@ -30,6 +33,8 @@ from formats.native.output import Output
 from formats.native.region import Context
 from formats.toolbox import Toolbox
 
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/)|.)", re.DOTALL)
+
 
 class NativeTransform:
     def __init__(
@@ -43,9 +48,12 @@ class NativeTransform:
         self._toolbox = toolbox
         self._limits = limits
         self._machine = Machine(native, Context(toolbox, limits, Output(), strict))
-        self._rescued = _Fingerprints()
-        self._structured: list[Event] | None = None  # a call that may repeat a rescued one
-        self._structured_chars = 0
+        self._rescued = _Fingerprints(toolbox)
+        self._reasoned = _Fingerprints(toolbox)
+        self._held: list[Event] | None = None  # a call that may repeat a rescued one
+        self._held_chars = 0
+        self._channel = Channel.CONTENT
+        self._answer_calls = False
         self._has_answer = False
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
@@ -71,12 +79,27 @@ class NativeTransform:
     def _read(self, text: str, channel: Channel) -> None:
         start = len(self._machine.out)
         self._machine.feed(text, channel)
-        self._rescued.note(self._machine.out[start:])
+        self._channel = channel
+        self._note(start)
 
     def _close(self) -> None:
         start = len(self._machine.out)
         self._machine.close()
-        self._rescued.note(self._machine.out[start:])
+        self._note(start)
+
+    def _note(self, start: int) -> None:
+        """Take note of the calls in the text, and hold those that may repeat the reasoning."""
+        out = self._machine.out
+        found = out[start:]
+        self._rescued.note(found)
+        if self._channel is Channel.REASONING:
+            self._reasoned.note(found)
+            return
+        self._answer_calls = self._answer_calls or any(isinstance(e, ToolCallEnd) for e in found)
+        if self._reasoned.complete:
+            del out[start:]
+            for event in found:
+                self._pass(event, may_repeat=self._reasoned)
 
     def _other(self, event: Event) -> None:
         out = self._machine.out
@@ -89,12 +112,9 @@ class NativeTransform:
                     ToolCallFailed(CallFault.SUPERSEDED) if isinstance(e, ToolCallFailed) else e
                     for e in out[start:]
                 ]
-                if self._rescued.complete:
-                    self._structured = []
-                    self._structured_chars = 0
-                self._pass(event)
+                self._pass(event, may_repeat=self._rescued)
             case ToolCallDelta() | ToolCallEnd() | ToolCallFailed():
-                self._pass(event)
+                self._pass(event, may_repeat=self._rescued)
             case ReasoningSignature() | ReasoningRedacted():
                 self._close()
                 out.append(event)
@@ -108,28 +128,31 @@ class NativeTransform:
             case _:
                 out.append(event)
 
-    def _pass(self, event: Event) -> None:
-        """A part of a structured call: held while it may prove to repeat a rescued one."""
-        if self._structured is None:
+    def _pass(self, event: Event, *, may_repeat: "_Fingerprints") -> None:
+        """A part of a call is held while the call may prove to repeat a rescued one."""
+        if isinstance(event, ToolCallStart) and may_repeat.complete:
+            self._held = []
+            self._held_chars = 0
+        if self._held is None:
             self._machine.out.append(event)
             return
-        self._structured.append(event)
+        self._held.append(event)
         if isinstance(event, ToolCallEnd | ToolCallFailed):
-            held, self._structured = self._structured, None
-            repeated = _Fingerprints()
-            repeated.note(held, resolve=self._toolbox.resolve)
-            if repeated.complete <= self._rescued.complete and repeated.complete:
+            held, self._held = self._held, None
+            repeated = _Fingerprints(self._toolbox)
+            repeated.note(held)
+            if repeated.complete <= may_repeat.complete and repeated.complete:
                 held = [Notice(NoticeCode.SHADOW_CALL_REMOVED, "repeats a rescued call")]
             self._machine.out.extend(held)
         elif isinstance(event, ToolCallDelta):
-            self._structured_chars += len(event.json)
-            if self._structured_chars > self._limits.held_chars:
+            self._held_chars += len(event.json)
+            if self._held_chars > self._limits.held_chars:
                 raise LimitExceeded("held_chars", self._limits.held_chars)
 
     def _promote(self) -> None:
         """Deliver the calls that were found in the reasoning, unless they were copies or drafts."""
         deferred = self._machine.deferred
-        if self._machine.suppressed and deferred:
+        if deferred and (self._machine.suppressed or self._answer_calls):
             self._machine.out.append(Notice(NoticeCode.SHADOW_CALL_REMOVED, "in the reasoning"))
         elif self._has_answer:
             # A broken draft does not spoil the answer that follows it.
@@ -153,19 +176,34 @@ def _complete(events: Iterable[Event]) -> list[Event]:
 
 
 class _Fingerprints:
-    """What tells two calls to be the same: the tool, and the arguments but for white space."""
+    """What tells two calls to be the same: the tool, and the arguments but for their spelling.
 
-    def __init__(self) -> None:
+    A relay that parsed a call writes its JSON anew: with other white space, and other escapes.
+    """
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
         self.complete: set[tuple[str, int]] = set()
         self._name = ""
         self._sum = 0
 
-    def note(self, events: Iterable[Event], resolve: Callable[[str], str] = str) -> None:
+    def note(self, events: Iterable[Event]) -> None:
         for event in events:
             match event:
                 case ToolCallStart(name=name):
-                    self._name, self._sum = resolve(name), 0
+                    self._name, self._sum = self._toolbox.resolve(name), 0
                 case ToolCallDelta(json=json):
-                    self._sum = crc32("".join(json.split()).encode(errors="replace"), self._sum)
+                    self._sum = crc32(_plain(json), self._sum)
                 case ToolCallEnd():
                     self.complete.add((self._name, self._sum))
+
+
+def _plain(json: str) -> bytes:
+    """A fragment of JSON without white space and needless escapes; half a pair stays a half."""
+    if "\\" in json:
+        json = _ESCAPE.sub(_unescaped, json)
+    return "".join(json.split()).encode("utf-16-le", "surrogatepass")
+
+
+def _unescaped(escape: "Match[str]") -> str:
+    return chr(int(escape[1], 16)) if escape[1] else escape[2] or escape[0]

@@ -70,6 +70,42 @@ def test_p1_structured_calls_win_over_a_copy_in_the_text(native, format_name):
             assert NoticeCode.SHADOW_CALL_REMOVED in codes(reply)
 
 
+def test_p1_a_copy_is_known_by_its_meaning_not_by_its_spelling():
+    tokens = KIMI.replace('{"x": 1}', '{"x": "Tromsø\\/🚢"}').replace("functions.f", "functions.F")
+    structured = calls(entry(0, "s1", "f", '{"x":"Troms\\u00f8/\\ud83d\\udea2"}'))
+    tools = Toolbox([Tool("f", None, b"{}")])
+    for parts in byte_cuts(stream({"content": tokens}, structured), 2):
+        reply = collect(decode(parts, format_name="kimi", tools=tools))
+        assert [json.loads(part.arguments) for part in reply.parts] == [{"x": "Tromsø/🚢"}]
+
+
+@pytest.mark.parametrize(("native", "format_name"), [(KIMI, "kimi"), (HERMES, "qwen")])
+def test_a_call_that_the_answer_repeats_from_the_reasoning_is_one_call(native, format_name):
+    twice = stream(
+        *({"reasoning": char} for char in "Hm. " + native),
+        *({"content": char} for char in "So: " + native),
+    )
+    for body in (stream({"reasoning": "Hm. " + native}, {"content": "So: " + native}), twice):
+        reply = reply_from(body, format_name=format_name)
+        assert [p for p in reply.parts if isinstance(p, ToolCall)] == [RESCUED]
+        assert [p for p in reply.parts if not isinstance(p, ToolCall)] == [
+            Reasoning("Hm. "), Text("So: "),
+        ]  # fmt: skip
+        assert NoticeCode.SHADOW_CALL_REMOVED in codes(reply)
+
+
+def test_a_draft_in_the_reasoning_gives_way_to_the_call_of_the_answer():
+    other = HERMES.replace("1", "2")
+    reply = reply_from(stream({"reasoning": HERMES}, {"content": other}), format_name="qwen")
+    assert [json.loads(part.arguments) for part in reply.parts] == [{"x": 2}]
+
+
+def test_equal_calls_of_one_answer_are_all_kept():
+    body = stream({"reasoning": KIMI.replace("1", "3")}, {"content": KIMI + KIMI})
+    reply = reply_from(body, format_name="kimi")
+    assert [json.loads(part.arguments)["x"] for part in reply.parts] == [3, 1, 1]
+
+
 def test_a_structured_call_that_differs_from_a_rescued_one_is_kept():
     body = stream({"content": KIMI}, calls(entry(0, "s1", "f", '{"x":2}')))
     reply = reply_from(body, format_name="kimi")
