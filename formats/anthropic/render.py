@@ -54,6 +54,8 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
         fields["messages"] = scrub.messages(conversation.source["messages"])
         if "system" in fields:
             fields["system"] = scrub.content(conversation.source["system"])
+            if not fields["system"]:
+                del fields["system"]
         max_tokens = fitted_max_tokens(conversation, target, notices)
         if max_tokens != conversation.sampling.max_tokens:
             fields["max_tokens"] = max_tokens

@@ -78,6 +78,8 @@ class _Renderer:
         """The client's own fields; its messages and tools too, where nothing had to be changed."""
         source = self._conversation.source
         fields: dict[str, object] = {k: v for k, v in source.items() if k not in _OURS}
+        if not self._conversation.tools:  # an empty list, or a choice without one, is refused
+            fields = {k: v for k, v in fields.items() if k not in _MADE or k == "messages"}
         if max_tokens != self._conversation.sampling.max_tokens:
             for name in ("max_tokens", "max_completion_tokens"):
                 if name in fields:
@@ -161,7 +163,8 @@ class _Renderer:
         if self._target.native_ids:
             messages = numbered_ids(messages, self._names.short)
         out: list[dict[str, object]] = []
-        if system := "\n\n".join(filter(None, map(_without_billing, self._conversation.system))):
+        texts = map(_without_billing, self._conversation.system)
+        if system := "\n\n".join(text for text in texts if text.strip()):
             out.append({"role": "system", "content": raw_string(system)})
         for message in messages:
             if message.role is Role.ASSISTANT:

@@ -397,6 +397,18 @@ def test_a_tool_becomes_a_function_whose_schema_is_untouched():
 
 def test_an_empty_list_of_tools_is_not_forwarded():
     assert not {"tools", "tool_choice"} & to_openai(body(tools=[])).keys()
+    request = body(tools=[], tool_choice="none", parallel_tool_calls=False, seed=1)
+    same = json.loads(rendered(request, client="openai").body)
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & same.keys()
+    assert same["seed"] == 1
+
+
+@pytest.mark.parametrize("system", ["", " ", [text("")], None])
+def test_an_empty_system_prompt_is_not_forwarded(system):
+    for upstream in DIALECTS:
+        made = json.loads(rendered(body(system=system), upstream=upstream).body)
+        assert "system" not in made
+        assert [message["role"] for message in made["messages"]] == ["user"]
 
 
 def test_server_tools_are_left_out_and_noticed():
