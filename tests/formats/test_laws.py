@@ -12,6 +12,7 @@ from formats import (
     DIALECTS,
     FORMATS,
     Event,
+    FailureKind,
     MessageEnd,
     MessageFailed,
     MessageStart,
@@ -42,6 +43,7 @@ SHARDS = sorted(
     }
 )
 garbage = st.lists(st.sampled_from(SHARDS), max_size=30).map("".join)
+whole = st.sampled_from([vector["text"] for vector in IN_TEXT if len(vector["text"]) < 1000])
 TOOLS = Toolbox(
     Tool(name, None, b'{"type":"object","properties":{"a":{"type":"integer"},"b":{}}}')
     for name in ("ping", "ferry_times")
@@ -87,7 +89,9 @@ def test_1_chunking_any_split_of_the_bytes_gives_the_same_events(dialect, events
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(
     body=st.binary(max_size=80)
-    | st.lists(garbage, max_size=4).map(lambda texts: stream(*({"content": t} for t in texts)))
+    | st.lists(garbage | whole, max_size=4).map(
+        lambda texts: stream(*({"content": text} for text in texts))
+    )
     | st.lists(
         st.dictionaries(
             st.sampled_from(["content", "tool_calls", "reasoning"]),
@@ -111,6 +115,8 @@ def test_2_order_every_output_is_a_word_of_the_table(upstream, format_name, body
     state = State.START
     for event in decode(body, upstream=upstream, format_name=format_name, tools=TOOLS):
         state = next_state(state, event)
+        # The pipeline refuses an illegal event, and says whose fault it was.
+        assert not (isinstance(event, MessageFailed) and event.kind is FailureKind.INTERNAL)
     assert state is State.DONE
 
 
@@ -225,6 +231,7 @@ def test_7_matrix_every_cell_gives_the_same_message(
     reply = collect(decode(body, upstream=client))
     assert [type(part).__name__ for part in reply.parts] == ["Text", "ToolCall"]
     assert reply.parts[0].text == before
+    assert reply.parts[1].id == f"call_{IDENTITY.token}_1"
     assert reply.parts[1].name == name
     assert json.loads(reply.parts[1].arguments) == given_arguments
     assert reply.stop_reason is StopReason.TOOL_USE
