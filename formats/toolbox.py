@@ -3,7 +3,7 @@
 Schemas are parsed when a native format first asks for one: a structured call never does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -62,9 +62,9 @@ class Toolbox:
         winners = [name for name, score in scores.items() if score == best]
         return winners[0] if best > -1 and len(winners) == 1 else None
 
-    def declares(self, name: str, key: str) -> bool:
-        """Whether the tool's schema knows the parameter."""
-        return key in self._properties_of(name)
+    def parameters(self, name: str) -> Collection[str]:
+        """The parameters that the tool's schema names; none if nothing is known of it."""
+        return self._properties_of(name).keys()
 
     def types(self, name: str, key: str) -> frozenset[str]:
         """The JSON types that the schema allows for a parameter; `string` when it does not say."""

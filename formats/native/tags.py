@@ -283,10 +283,9 @@ class TagReader:
             case "FUNCTION_END":  # the value's own closer is missing
                 followers, at_end = self._grammar.after_function, False
             case "PARAMETER":
-                key = self._grammar.read_parameter(marker[0]).key
-                declared = self._context.toolbox.declares(self._function, key)
-                on_line = self._grammar.line_values and text.endswith("\n", 0, marker.start())
-                return declared or on_line
+                if declared := self._context.toolbox.parameters(self._function):
+                    return self._grammar.read_parameter(marker[0]).key in declared
+                return self._grammar.line_values and text.endswith("\n", 0, marker.start())
             case _:
                 return False
         start = _SPACE.match(text, marker.end()).end()  # type: ignore[union-attr]
