@@ -91,11 +91,13 @@ class NativeTransform:
         """Take note of the calls in the text, and hold those that may repeat the reasoning."""
         out = self._machine.out
         found = out[start:]
-        self._rescued.note(found)
+        if not found:
+            return
+        has_call = self._rescued.note(found)
         if self._channel is Channel.REASONING:
             self._reasoned.note(found)
             return
-        self._answer_calls = self._answer_calls or any(isinstance(e, ToolCallEnd) for e in found)
+        self._answer_calls = self._answer_calls or has_call
         if self._reasoned.complete:
             del out[start:]
             for event in found:
@@ -187,7 +189,9 @@ class _Fingerprints:
         self._name = ""
         self._sum = 0
 
-    def note(self, events: Iterable[Event]) -> None:
+    def note(self, events: Iterable[Event]) -> bool:
+        """Whether a call was completed."""
+        has_call = False
         for event in events:
             match event:
                 case ToolCallStart(name=name):
@@ -196,6 +200,8 @@ class _Fingerprints:
                     self._sum = crc32(_plain(json), self._sum)
                 case ToolCallEnd():
                     self.complete.add((self._name, self._sum))
+                    has_call = True
+        return has_call
 
 
 def _plain(json: str) -> bytes:
