@@ -44,8 +44,8 @@ class StreamedArguments:
 
     def read(self, text: str, pos: int, final: bool) -> tuple[Outcome, int]:
         """How it goes, and the place in `text` up to which it was read."""
-        if not final and not self._muted and not self._string and "<" not in text and pos == 0:
-            if "✿" not in text and self._arguments.goes_on(text):
+        if not final and not self._muted and not self._string and pos == 0:
+            if not self._may_end(text, 0, len(text)) and self._arguments.goes_on(text):
                 self._context.output.arguments(text)
                 return Outcome.MORE, len(text)
         forward, end = self._arguments.read(text, pos)
@@ -76,7 +76,7 @@ class StreamedArguments:
         if self._arguments.string_start is not None:
             pos = self._arguments.string_start
             self._string, self._marked = "", False
-        if not self._string and text.find("<", pos, end) < 0 and text.find("✿", pos, end) < 0:
+        if not self._string and not self._may_end(text, pos, end):
             return
         self._string += text[pos:end]
         if not self._marked:
@@ -85,6 +85,9 @@ class StreamedArguments:
             self._marked = marker is not None and marker.lastgroup != PARTIAL
         elif len(self._string) > self._context.limits.held_chars:
             self._string, self._marked = "", False
+
+    def _may_end(self, text: str, pos: int, end: int) -> bool:
+        return any(text.find(initial, pos, end) >= 0 for initial in self._ends.initials)
 
     def _resume_at_marker(self, fault: CallFault) -> Outcome:
         if self._marked:

@@ -52,6 +52,7 @@ class Tokens:
             self.read_header,
             self.read_preamble,
             repeats_name=self.repeats_name,
+            tail=self.tail,
         )
 
     def ahead(

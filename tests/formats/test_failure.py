@@ -5,6 +5,7 @@ import json
 import pytest
 
 from formats import FailureKind, MessageFailed, as_overflow, read_failure, spelled_format
+from formats.conversation import Text, ToolCall
 from formats.errors import UpstreamError
 from tests.formats.wire import chunk, data, decode, reply_from, stream, toolbox
 
@@ -128,6 +129,17 @@ def test_an_operator_can_teach_a_format_another_spelling_of_its_tokens():
         assert [part.name for part in reply.parts] == ["f"]
     untaught = reply_from(stream({"content": text}), format_name="kimi", tools=toolbox(TOOLS))
     assert "<|calls|>" in untaught.parts[0].text
+
+
+def test_a_taught_token_may_begin_with_any_sign():
+    more = (("CALL_BEGIN", "[[call]]"), ("ARGUMENTS_BEGIN", "^args^"), ("CALL_END", "[[/call]]"))
+    text = 'Hm. [[call]]functions.f:0^args^{"a":"b[[/call]] Then. [[call]]functions.f:1^args^{}[[/call]]'
+    for pieces in ([text], list(text), text.partition("[[call]]")):
+        wire = stream(*({"content": piece} for piece in pieces))
+        reply = reply_from(wire, format_name="kimi", tools=toolbox(TOOLS), markers=more)
+        assert [part.text for part in reply.parts if isinstance(part, Text)] == ["Hm. ", " Then. "]
+        assert [part.arguments for part in reply.parts if isinstance(part, ToolCall)] == [b"{}"]
+        assert reply.faults == ["invalid_json"]
 
 
 @pytest.mark.parametrize(
