@@ -1,0 +1,147 @@
+"""The servers of a run: mock upstream, pass-through and gateway, each a process on loopback.
+
+How each of them is started is said here and nowhere else. They end with the `with` block that
+started them, and get an environment of their own, so that neither a developer's settings nor a
+proxy takes part.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LOOPBACK = "127.0.0.1"
+GATEWAY = (sys.executable, "manage.py", "serve")
+CLIENT_KEY = "sk-bench-0123456789abcdef0123456789abcdef"
+READY_SECONDS = 60.0
+# Longer than a gateway's own drain.
+STOP_SECONDS = 15.0
+
+
+class ServerFailed(Exception):
+    """A server ended, or did not become ready; the message has the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the load generator talks to a server, and knows what it gets."""
+
+    path: str
+    event: str
+    """Stands once in each event with content."""
+    stream_end: str
+    whole_end: str
+    """Stands in every whole answer that is complete."""
+
+
+OPENAI = Dialect("/v1/chat/completions", '"delta":{', "[DONE]", '"finish_reason"')
+ANTHROPIC = Dialect("/v1/messages", "event: content_block_delta", "message_stop", '"stop_reason"')
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    name: str
+    pid: int
+    port: int
+    dialect: Dialect
+    headers: tuple[str, ...] = ()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def _answers(port: int, path: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}{path}", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@contextmanager
+def _process(
+    command: Sequence[str | Path],
+    port: int,
+    *,
+    ready_path: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[int]:
+    """Runs a command until the block ends; begins the block when its port answers."""
+    essential = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=ROOT,
+            env=essential | dict(environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            deadline = time.monotonic() + READY_SECONDS
+            while not (_answers(port, ready_path) if ready_path else _accepts(port)):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    tail = log.read().decode(errors="replace")[-2000:]
+                    raise ServerFailed(f"not ready: {' '.join(map(str, command))}\n{tail}")
+                time.sleep(0.05)
+            yield process.pid
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def mock_upstream(program: Path, *, whole: bool) -> Iterator[Server]:
+    port = _free_port()
+    with _process([program, str(port), *(["--whole"] if whole else [])], port) as pid:
+        yield Server("direct", pid, port, OPENAI)
+
+
+@contextmanager
+def passthrough(upstream: Server) -> Iterator[Server]:
+    port = _free_port()
+    command = [sys.executable, "-m", "bench.passthrough", str(port), str(upstream.port)]
+    with _process(command, port) as pid:
+        yield Server("pass-through", pid, port, OPENAI)
+
+
+@contextmanager
+def gateway(upstream: Server) -> Iterator[Server]:
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="athena-bench-") as data:
+        environment = {
+            "ATHENA_HOST": LOOPBACK,
+            "ATHENA_PORT": str(port),
+            "ATHENA_DATA_DIR": data,
+            "ATHENA_CLIENT_KEY": CLIENT_KEY,
+            "ATHENA_ALLOW_PRIVATE_UPSTREAMS": "true",
+            # Named, because a .env file of the developer's may name another one.
+            "DATABASE_URL": f"sqlite:///{data}/athena.sqlite3",
+            "OPENROUTER_API_KEY": "sk-or-bench",
+            "OPENROUTER_BASE_URL": f"http://{LOOPBACK}:{upstream.port}/v1",
+        }
+        with _process(GATEWAY, port, ready_path="/readyz", environment=environment) as pid:
+            headers = (f"x-api-key: {CLIENT_KEY}", "anthropic-version: 2023-06-01")
+            yield Server("gateway", pid, port, ANTHROPIC, headers)
