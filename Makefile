@@ -33,6 +33,7 @@ format: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(BIN)/python -m bench.translate
+	$(BIN)/python -m bench.gateway
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/build

@@ -1,0 +1,79 @@
+"""Load on one server: a block of requests and what they cost, or streams that are held open."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from bench.processes import cpu_seconds
+from bench.scenarios import Scenario
+from bench.servers import Server
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """The line that the load generator prints; times in milliseconds."""
+
+    requests: int
+    failed: int
+    seconds: float
+    requests_per_second: float
+    events_per_second: float
+    p50: float
+    p90: float
+    p99: float
+    first_event_p50: float
+    first_event_p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some requests of one scenario to one server."""
+
+    cpu: float
+    """Milliseconds of the server's CPU for each request."""
+    timing: Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load generator, and the bodies that it sends."""
+
+    program: Path
+    bodies: dict[str, Path]
+
+    def _command(self, server: Server, letter: str, *options: str) -> list[str]:
+        headers = [word for header in server.headers for word in ("-H", header)]
+        where = [str(server.port), server.dialect.path, str(self.bodies[letter])]
+        return [str(self.program), "-m", server.dialect.event, *options, *headers, *where]
+
+    def block(self, server: Server, scenario: Scenario, requests: int) -> Block:
+        dialect = server.dialect
+        command = self._command(
+            server,
+            scenario.letter,
+            *("-c", str(scenario.connections)),
+            *("-n", str(requests)),
+            *("-e", dialect.stream_end if scenario.streamed else dialect.whole_end),
+        )
+        before = cpu_seconds(server.pid)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        used = cpu_seconds(server.pid) - before
+        timing = msgspec.json.decode(done.stdout, type=Timing)
+        return Block(cpu=used * 1000 / requests, timing=timing)
+
+    @contextmanager
+    def held(self, server: Server, letter: str, streams: int) -> Iterator[int]:
+        """Keeps streams open while the block runs; yields how many have begun to answer."""
+        command = self._command(server, letter, "-s", "-c", str(streams))
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdin
+            assert process.stdout
+            try:
+                yield int(process.stdout.readline())
+            finally:
+                process.stdin.close()
