@@ -57,7 +57,7 @@ def _tool(name: str, noise: Noise) -> dict[str, object]:
         "properties": properties,
         "additionalProperties": False,
     }
-    return {"name": name, "description": noise.text(700), "input_schema": schema}
+    return {"name": name, "description": noise.text(600), "input_schema": schema}
 
 
 def _text(text: str) -> dict[str, object]:
