@@ -134,10 +134,11 @@ def gateway(upstream: Server) -> Iterator[Server]:
         environment = {
             "ATHENA_HOST": LOOPBACK,
             "ATHENA_PORT": str(port),
+            "ATHENA_WORKERS": "1",
             "ATHENA_DATA_DIR": data,
             "ATHENA_CLIENT_KEY": CLIENT_KEY,
             "ATHENA_ALLOW_PRIVATE_UPSTREAMS": "true",
-            # Named, because a .env file of the developer's may name another one.
+            # Said, like the workers, because a developer's .env file may say otherwise.
             "DATABASE_URL": f"sqlite:///{data}/athena.sqlite3",
             "OPENROUTER_API_KEY": "sk-or-bench",
             "OPENROUTER_BASE_URL": f"http://{LOOPBACK}:{upstream.port}/v1",
