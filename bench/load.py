@@ -50,6 +50,7 @@ class Load:
         return [str(self.program), "-m", server.dialect.event, *options, *headers, *where]
 
     def block(self, server: Server, scenario: Scenario, requests: int) -> Block:
+        """Raises ServerFailed if the server has not survived."""
         dialect = server.dialect
         command = self._command(
             server,
@@ -60,6 +61,7 @@ class Load:
         )
         before = cpu_seconds(server.pid)
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        server.require_running()
         used = cpu_seconds(server.pid) - before
         timing = msgspec.json.decode(done.stdout, type=Timing)
         return Block(cpu=used * 1000 / requests, timing=timing)

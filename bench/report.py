@@ -102,11 +102,20 @@ def chunk_cost(many: Blocks, few: Blocks, *, chunks: int) -> str:
     return f"CPU for each chunk, (B - G) / {chunks}: " + ", ".join(parts)
 
 
-def memory(found: Sequence[Memory]) -> str:
-    lines = [f"{'idle streams':<16}{'RSS before':>12}{'with them':>12}{'each':>10}{'threads':>9}"]
-    lines += [
-        f"{entry.server:<16}{entry.before / 1024:>9.1f} MB{entry.held / 1024:>9.1f} MB"
-        f"{entry.per_stream:>7.0f} KB{entry.threads:>9}"
-        for entry in found
+def memory(found: Sequence[Sequence[Memory]]) -> str:
+    """A line for each server, of what several of its processes have held."""
+    lines = [
+        f"{found[0][0].streams} idle streams   RSS before   with them   KB a stream"
+        "  lowest–highest  threads"
     ]
-    return f"{found[0].streams} " + "\n".join(lines)
+    for series in found:
+        each = [entry.per_stream for entry in series]
+        lines.append(
+            f"{series[0].server:<18}"
+            f"{median(entry.before for entry in series) / 1024:>8.1f} MB"
+            f"{median(entry.held for entry in series) / 1024:>9.1f} MB"
+            f"{median(each):>14.0f}"
+            f"{f'{min(each):.0f}–{max(each):.0f}':>16}"
+            f"{max(entry.threads for entry in series):>9}"
+        )
+    return "\n".join(lines)

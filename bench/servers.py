@@ -27,6 +27,9 @@ READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
 
 
+Process = subprocess.Popen[bytes]
+
+
 class ServerFailed(Exception):
     """A server ended, or did not become ready; the message has the end of its log."""
 
@@ -50,10 +53,19 @@ ANTHROPIC = Dialect("/v1/messages", "event: content_block_delta", "message_stop"
 @dataclass(frozen=True, slots=True)
 class Server:
     name: str
-    pid: int
+    process: Process
     port: int
     dialect: Dialect
     headers: tuple[str, ...] = ()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def require_running(self) -> None:
+        """Raises ServerFailed."""
+        if (code := self.process.poll()) is not None:
+            raise ServerFailed(f"{self.name} has ended during the run, with exit status {code}")
 
 
 def _free_port() -> int:
@@ -82,7 +94,7 @@ def _process(
     *,
     ready_path: str = "",
     environment: Mapping[str, str] | None = None,
-) -> Iterator[int]:
+) -> Iterator[Process]:
     """Runs a command until the block ends; begins the block when its port answers."""
     essential = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     with tempfile.TemporaryFile() as log:
@@ -98,11 +110,13 @@ def _process(
             deadline = time.monotonic() + READY_SECONDS
             while not (_answers(port, ready_path) if ready_path else _accepts(port)):
                 if process.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    tail = log.read().decode(errors="replace")[-2000:]
-                    raise ServerFailed(f"not ready: {' '.join(map(str, command))}\n{tail}")
+                    raise ServerFailed(f"not ready: {' '.join(map(str, command))}")
                 time.sleep(0.05)
-            yield process.pid
+            yield process
+        except ServerFailed as error:
+            log.seek(0)
+            tail = log.read().decode(errors="replace")[-2000:]
+            raise ServerFailed(f"{error}\n{tail}".rstrip()) from error
         finally:
             process.terminate()
             try:
@@ -115,16 +129,16 @@ def _process(
 @contextmanager
 def mock_upstream(program: Path, *, whole: bool) -> Iterator[Server]:
     port = _free_port()
-    with _process([program, str(port), *(["--whole"] if whole else [])], port) as pid:
-        yield Server("direct", pid, port, OPENAI)
+    with _process([program, str(port), *(["--whole"] if whole else [])], port) as process:
+        yield Server("direct", process, port, OPENAI)
 
 
 @contextmanager
 def passthrough(upstream: Server) -> Iterator[Server]:
     port = _free_port()
     command = [sys.executable, "-m", "bench.passthrough", str(port), str(upstream.port)]
-    with _process(command, port) as pid:
-        yield Server("pass-through", pid, port, OPENAI)
+    with _process(command, port) as process:
+        yield Server("pass-through", process, port, OPENAI)
 
 
 @contextmanager
@@ -143,6 +157,6 @@ def gateway(upstream: Server) -> Iterator[Server]:
             "OPENROUTER_API_KEY": "sk-or-bench",
             "OPENROUTER_BASE_URL": f"http://{LOOPBACK}:{upstream.port}/v1",
         }
-        with _process(GATEWAY, port, ready_path="/readyz", environment=environment) as pid:
+        with _process(GATEWAY, port, ready_path="/readyz", environment=environment) as process:
             headers = (f"x-api-key: {CLIENT_KEY}", "anthropic-version: 2023-06-01")
-            yield Server("gateway", pid, port, ANTHROPIC, headers)
+            yield Server("gateway", process, port, ANTHROPIC, headers)
