@@ -34,7 +34,9 @@ def test_200_open_streams_need_few_threads_and_under_250_kilobytes_each(upstream
     def open_stream() -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", gateway.port), timeout=20)
         connection.sendall(head.encode() + body)
-        assert b"text_delta" in connection.recv(65536)
+        received = b""
+        while b"text_delta" not in received:
+            received += connection.recv(65536)
         return connection
 
     connections = []
@@ -47,7 +49,9 @@ def test_200_open_streams_need_few_threads_and_under_250_kilobytes_each(upstream
         after = status(gateway.process.pid)
         assert len(script.requests) == STREAMS + 20
         assert after["Threads"] < 20
-        assert (after["VmRSS"] - before["VmRSS"]) / STREAMS < 250
+        each = (after["VmRSS"] - before["VmRSS"]) / STREAMS
+        print(f"{each:.0f} KB a stream, {after['Threads']} threads")
+        assert each < 250
         for connection in connections:
             connection.close()
         wait_for(lambda: all(request.closed_at for request in script.requests), 10)
