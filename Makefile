@@ -1,8 +1,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-HOST ?= $(or $(ATHENA_HOST),127.0.0.1)
-PORT ?= $(or $(ATHENA_PORT),8000)
 
 # Cached bytecode is a third of the time that the tests' imports take.
 unexport PYTHONDONTWRITEBYTECODE
@@ -10,16 +8,20 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: run test check format bench clean
 
 # Install again only when a list of requirements has changed.
-$(VENV)/installed: requirements.txt requirements-dev.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+$(VENV)/running: requirements.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-run: $(VENV)/installed
-	$(BIN)/python manage.py migrate --verbosity 0
-	$(BIN)/uvicorn athena_site.asgi:application --host $(HOST) --port $(PORT) --no-access-log
+$(VENV)/testing: requirements.txt requirements-dev.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@ $(VENV)/running
 
-check: $(VENV)/installed
+run: $(VENV)/running
+	@$(BIN)/python manage.py serve
+
+check: $(VENV)/testing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -27,11 +29,11 @@ check: $(VENV)/installed
 test: check
 	$(BIN)/pytest --numprocesses auto
 
-format: $(VENV)/installed
+format: $(VENV)/testing
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/installed
+bench: $(VENV)/testing
 	$(BIN)/python -m bench.translate
 	$(BIN)/python -m bench.gateway
 

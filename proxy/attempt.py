@@ -20,7 +20,7 @@ from formats import (
     Toolbox,
     build_pipeline,
 )
-from proxy.errors import UpstreamFailed
+from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.exchange import Exchange
 from proxy.routing import Route
 from proxy.upstream import Answer, UpstreamClient, failed_answer, failure_of
@@ -118,7 +118,8 @@ async def _read_whole(answer: Answer) -> bytes:
         body += data or b""
         if len(body) > _WHOLE_BYTES:
             raise UpstreamFailed(
-                f"the upstream's answer is larger than {_WHOLE_BYTES} bytes", code="buffer_limit"
+                f"the upstream's answer is larger than {_WHOLE_BYTES} bytes",
+                code=ErrorCode.BUFFER_LIMIT,
             )
     return bytes(body)
 

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from formats import FailureKind
-from proxy.errors import GatewayError
+from proxy.errors import ErrorCode, GatewayError
 from proxy.routing import listed_models, resolve
 from proxy.snapshot import Key, Snapshot
 
@@ -42,7 +42,7 @@ def entry(snapshot: Snapshot, key: Key, dialect: str, name: str) -> dict[str, An
         raise GatewayError(
             f"there is no model {name[:200]!r}",
             kind=FailureKind.NOT_FOUND,
-            code="model_not_found",
+            code=ErrorCode.MODEL_NOT_FOUND,
             source="client",
         )
     return _shown(name, dialect)

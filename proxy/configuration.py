@@ -13,7 +13,7 @@ from time import monotonic
 from django.db import DatabaseError, close_old_connections
 
 from formats import FailureKind
-from proxy.errors import GatewayError
+from proxy.errors import ErrorCode, GatewayError
 from proxy.models import ClientKey
 from proxy.snapshot import Snapshot, load, read_version
 
@@ -42,7 +42,7 @@ class Configuration:
                 "the gateway has not read its configuration yet",
                 kind=FailureKind.OVERLOADED,
                 status=503,
-                code="not_ready",
+                code=ErrorCode.NOT_READY,
                 retry_after=1,
             )
         return self._snapshot

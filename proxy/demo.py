@@ -16,7 +16,7 @@ from django.http import HttpResponse, HttpResponseBase
 from django.utils.crypto import salted_hmac
 
 from formats import FailureKind, detect_format
-from proxy.errors import GatewayError
+from proxy.errors import ErrorCode, GatewayError
 from proxy.handler import EventStream, GatewayRequest
 
 MODELS = ("moonshotai/kimi-k2.5", "qwen/qwen3-coder", "qwen/qwen3-max", "deepseek/deepseek-v3.1")
@@ -54,7 +54,7 @@ async def chat_completions(request: GatewayRequest) -> HttpResponseBase:
         raise GatewayError(
             f"the demo upstream cannot read this request: {error}",
             kind=FailureKind.INVALID_REQUEST,
-            code="invalid_request",
+            code=ErrorCode.INVALID_REQUEST,
         ) from error
     stream = _stream(str(asked["model"]), deltas, prompt_chars=len(request.content))
     return EventStream(stream, on_close=lambda: None)
@@ -150,7 +150,7 @@ def _check(request: GatewayRequest) -> None:
         raise GatewayError(
             "the demo upstream is for this gateway alone",
             kind=FailureKind.AUTHENTICATION,
-            code="invalid_key",
+            code=ErrorCode.INVALID_KEY,
             source="client",
             may_retry=False,
         )

@@ -8,6 +8,7 @@ become one of these through `GatewayError.of`; `proxy.views` makes them HTTP.
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from formats import (
@@ -18,6 +19,48 @@ from formats import (
     FormatsError,
     UpstreamError,
 )
+
+
+class ErrorCode(StrEnum):
+    """Everything that may go wrong; an API to clients' logs and the audit's filters.
+
+    docs/errors.md says of each whose fault it is and what to do about it.
+    """
+
+    AMBIGUOUS_CREDENTIALS = "ambiguous_credentials"
+    BODY_TOO_LARGE = "body_too_large"
+    BUFFER_LIMIT = "buffer_limit"
+    DRAINING = "draining"
+    FIRST_BYTE_TIMEOUT = "first_byte_timeout"
+    INTERNAL_ERROR = "internal_error"
+    INVALID_KEY = "invalid_key"
+    INVALID_REQUEST = "invalid_request"
+    KEYS_UNAVAILABLE = "keys_unavailable"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    MODEL_NOT_ALLOWED = "model_not_allowed"
+    MODEL_NOT_FOUND = "model_not_found"
+    NOT_FOUND = "not_found"
+    NOT_READY = "not_ready"
+    TRANSFORMATION_FAILED = "transformation_failed"
+    UNSUPPORTED_ENCODING = "unsupported_encoding"
+    UPSTREAM_AUTH = "upstream_auth"
+    UPSTREAM_CONNECT_TIMEOUT = "upstream_connect_timeout"
+    UPSTREAM_DNS = "upstream_dns"
+    UPSTREAM_ENCODING = "upstream_encoding"
+    UPSTREAM_ERROR = "upstream_error"
+    UPSTREAM_MISCONFIGURED = "upstream_misconfigured"
+    UPSTREAM_NOT_FOUND = "upstream_not_found"
+    UPSTREAM_OVERLOADED = "upstream_overloaded"
+    UPSTREAM_PROTOCOL = "upstream_protocol"
+    UPSTREAM_RATE_LIMIT = "upstream_rate_limit"
+    UPSTREAM_REDIRECT = "upstream_redirect"
+    UPSTREAM_REFUSED = "upstream_refused"
+    UPSTREAM_RESET = "upstream_reset"
+    UPSTREAM_TIMEOUT = "upstream_timeout"
+    UPSTREAM_TLS = "upstream_tls"
+    UPSTREAM_TOO_LARGE = "upstream_too_large"
+    UPSTREAM_UNREACHABLE = "upstream_unreachable"
+
 
 Source: TypeAlias = Literal["client", "gateway", "upstream", "config"]
 
@@ -30,7 +73,7 @@ class GatewayError(Exception):
         message: str,
         *,
         kind: FailureKind,
-        code: str,
+        code: ErrorCode,
         status: int | None = None,
         source: Source | None = None,
         retry_after: int | None = None,
@@ -56,7 +99,7 @@ class GatewayError(Exception):
                 return GatewayError(
                     str(error),
                     kind=error.kind,
-                    code="invalid_request",
+                    code=ErrorCode.INVALID_REQUEST,
                     source="client",
                     details=error.details,
                 )
@@ -68,8 +111,8 @@ class GatewayError(Exception):
                     status=error.status,
                 )
             case EventOrderError():
-                return GatewayError(str(error), kind=error.kind, code="event_order")
-        return GatewayError(str(error), kind=error.kind, code="internal")
+                return GatewayError(str(error), kind=error.kind, code=ErrorCode.INTERNAL_ERROR)
+        return GatewayError(str(error), kind=error.kind, code=ErrorCode.INTERNAL_ERROR)
 
 
 class UpstreamFailed(GatewayError):
@@ -82,7 +125,7 @@ class UpstreamFailed(GatewayError):
         message: str,
         *,
         kind: FailureKind = FailureKind.UPSTREAM,
-        code: str,
+        code: ErrorCode,
         status: int | None = None,
         retry_after: int | None = None,
         may_retry: bool = True,
@@ -101,17 +144,17 @@ class UpstreamFailed(GatewayError):
         self.falls_back = falls_back
 
 
-def code_of_kind(kind: FailureKind) -> str:
+def code_of_kind(kind: FailureKind) -> ErrorCode:
     """The code of a failure that an upstream reported itself."""
-    return _CODES.get(kind, "upstream_error")
+    return _CODES.get(kind, ErrorCode.UPSTREAM_ERROR)
 
 
 _CODES = {
-    FailureKind.INVALID_REQUEST: "upstream_refused",
-    FailureKind.NOT_FOUND: "upstream_not_found",
-    FailureKind.TOO_LARGE: "upstream_too_large",
-    FailureKind.RATE_LIMIT: "upstream_rate_limit",
-    FailureKind.TRANSFORMATION: "transformation_failed",
-    FailureKind.TIMEOUT: "upstream_timeout",
-    FailureKind.OVERLOADED: "upstream_overloaded",
+    FailureKind.INVALID_REQUEST: ErrorCode.UPSTREAM_REFUSED,
+    FailureKind.NOT_FOUND: ErrorCode.UPSTREAM_NOT_FOUND,
+    FailureKind.TOO_LARGE: ErrorCode.UPSTREAM_TOO_LARGE,
+    FailureKind.RATE_LIMIT: ErrorCode.UPSTREAM_RATE_LIMIT,
+    FailureKind.TRANSFORMATION: ErrorCode.TRANSFORMATION_FAILED,
+    FailureKind.TIMEOUT: ErrorCode.UPSTREAM_TIMEOUT,
+    FailureKind.OVERLOADED: ErrorCode.UPSTREAM_OVERLOADED,
 }

@@ -17,7 +17,7 @@ from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import get_resolver
 
 from formats import FailureKind
-from proxy.errors import GatewayError
+from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
 
 _Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -147,7 +147,7 @@ def _too_large(limit: int) -> GatewayError:
     return GatewayError(
         f"the request is larger than {limit} bytes",
         kind=FailureKind.TOO_LARGE,
-        code="body_too_large",
+        code=ErrorCode.BODY_TOO_LARGE,
         source="client",
         may_retry=False,
         headers={"connection": "close"},

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from formats import FailureKind
 from proxy.configuration import Configuration
-from proxy.errors import GatewayError
+from proxy.errors import ErrorCode, GatewayError
 from proxy.models.keys import digest_of
 from proxy.snapshot import Key, Snapshot
 
@@ -29,13 +29,13 @@ def authenticate(request: HttpRequest, configuration: Configuration, snapshot: S
             "the gateway cannot check this key now: its database is away",
             kind=FailureKind.OVERLOADED,
             status=503,
-            code="keys_unavailable",
+            code=ErrorCode.KEYS_UNAVAILABLE,
             retry_after=2,
         )
     raise GatewayError(
         "invalid client key",
         kind=FailureKind.AUTHENTICATION,
-        code="invalid_key",
+        code=ErrorCode.INVALID_KEY,
         source="client",
         may_retry=False,
         headers={"www-authenticate": "Bearer"},
@@ -49,7 +49,7 @@ def check_model(key: Key, model: str) -> None:
         raise GatewayError(
             f"this key may not use the model {model[:200]!r}",
             kind=FailureKind.PERMISSION,
-            code="model_not_allowed",
+            code=ErrorCode.MODEL_NOT_ALLOWED,
             source="client",
             may_retry=False,
         )
@@ -65,7 +65,7 @@ def _credential(request: HttpRequest) -> str:
         raise GatewayError(
             "authorization and x-api-key carry different keys: send one of them",
             kind=FailureKind.INVALID_REQUEST,
-            code="ambiguous_credentials",
+            code=ErrorCode.AMBIGUOUS_CREDENTIALS,
             source="client",
             may_retry=False,
         )

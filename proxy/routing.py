@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from formats import Detected, FailureKind, Limits, Markers, Target, detect_format
-from proxy.errors import GatewayError
+from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Reasoning, Service
 from proxy.snapshot import FormatRow, RouteRow, Snapshot, Upstream
 
@@ -48,7 +48,7 @@ def resolve(snapshot: Snapshot, requested: str) -> Route:
         raise GatewayError(
             f"no route matches the model {requested[:200]!r}, and there is no default route",
             kind=FailureKind.NOT_FOUND,
-            code="model_not_found",
+            code=ErrorCode.MODEL_NOT_FOUND,
             source="config",
         )
     model = name if "/" in name else default.upstream_model or name

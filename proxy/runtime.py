@@ -15,7 +15,7 @@ from django.conf import settings
 
 from formats import FailureKind
 from proxy.configuration import Configuration, configuration
-from proxy.errors import GatewayError
+from proxy.errors import ErrorCode, GatewayError
 from proxy.relay import Relay
 from proxy.upstream import UpstreamClient
 
@@ -95,7 +95,7 @@ def _restarting() -> GatewayError:
         "the gateway is being restarted: try again",
         kind=FailureKind.OVERLOADED,
         status=503,
-        code="draining",
+        code=ErrorCode.DRAINING,
         retry_after=2,
     )
 

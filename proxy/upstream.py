@@ -11,7 +11,7 @@ from typing import Protocol
 import httpx
 
 from formats import Event, FailureKind, MessageFailed, read_failure
-from proxy.errors import UpstreamFailed, code_of_kind
+from proxy.errors import ErrorCode, UpstreamFailed, code_of_kind
 from proxy.routing import Route
 from proxy.snapshot import Upstream
 from proxy.transport import Body, Transport
@@ -55,7 +55,7 @@ class UpstreamClient:
         if upstream.trouble:
             raise UpstreamFailed(
                 f"the upstream {upstream.name} cannot be used: {upstream.trouble}",
-                code="upstream_misconfigured",
+                code=ErrorCode.UPSTREAM_MISCONFIGURED,
                 may_retry=False,
             )
         request = httpx.Request(
@@ -149,35 +149,39 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
             return UpstreamFailed(
                 f"the upstream {name} did not take the connection in time",
                 kind=FailureKind.TIMEOUT,
-                code="upstream_connect_timeout",
+                code=ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
             )
         case httpx.TimeoutException() | TimeoutError():
             return UpstreamFailed(
                 f"the upstream {name} did not begin its answer in time",
                 kind=FailureKind.TIMEOUT,
-                code="first_byte_timeout",
+                code=ErrorCode.FIRST_BYTE_TIMEOUT,
             )
         case httpx.ConnectError() if isinstance(cause, socket.gaierror):
             return UpstreamFailed(
                 f"the name of the upstream {name} cannot be resolved",
-                code="upstream_dns",
+                code=ErrorCode.UPSTREAM_DNS,
                 retries=True,
             )
         case httpx.ConnectError() if isinstance(cause, ssl.SSLError):
             return UpstreamFailed(
                 f"the upstream {name} cannot be trusted: its certificate or TLS is wrong",
-                code="upstream_tls",
+                code=ErrorCode.UPSTREAM_TLS,
             )
         case httpx.ConnectError():
             return UpstreamFailed(
-                f"the upstream {name} cannot be reached", code="upstream_unreachable", retries=True
+                f"the upstream {name} cannot be reached",
+                code=ErrorCode.UPSTREAM_UNREACHABLE,
+                retries=True,
             )
         case httpx.RemoteProtocolError():
             return UpstreamFailed(
-                f"the upstream {name} does not speak HTTP", code="upstream_protocol"
+                f"the upstream {name} does not speak HTTP", code=ErrorCode.UPSTREAM_PROTOCOL
             )
     return UpstreamFailed(
-        f"the connection to the upstream {name} was lost", code="upstream_reset", retries=True
+        f"the connection to the upstream {name} was lost",
+        code=ErrorCode.UPSTREAM_RESET,
+        retries=True,
     )
 
 
@@ -189,7 +193,7 @@ async def _refusal(
     if 300 <= status < 400:
         return UpstreamFailed(
             f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
-            code="upstream_redirect",
+            code=ErrorCode.UPSTREAM_REDIRECT,
             may_retry=False,
         )
     error = read_failure(status, body, tokens=tokens, window=route.context_window)
@@ -197,7 +201,7 @@ async def _refusal(
     return UpstreamFailed(
         redacted(str(error), route.upstream),
         kind=error.kind,
-        code="upstream_auth" if is_ours else code_of_kind(error.kind),
+        code=ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind),
         status=error.status,
         retry_after=_retry_after(response.headers),
         may_retry=not is_ours,
@@ -242,7 +246,7 @@ def _check_encoding(response: httpx.Response, answer: Answer) -> None:
         answer.abort()
         raise UpstreamFailed(
             f"the upstream compressed its answer ({encoding[:20]}) although that was not allowed",
-            code="upstream_encoding",
+            code=ErrorCode.UPSTREAM_ENCODING,
         )
 
 

@@ -17,7 +17,7 @@ from formats import (
     estimate_tokens,
 )
 from proxy import catalogue
-from proxy.errors import GatewayError
+from proxy.errors import ErrorCode, GatewayError
 from proxy.handler import EventStream, GatewayRequest
 from proxy.keys import authenticate, check_model
 from proxy.relay import Relay
@@ -124,7 +124,7 @@ def only(
                 f"{request.method} is not allowed here, only {method}",
                 kind=FailureKind.INVALID_REQUEST,
                 status=405,
-                code="method_not_allowed",
+                code=ErrorCode.METHOD_NOT_ALLOWED,
                 source="client",
                 may_retry=False,
                 headers={"allow": ", ".join(allowed)},
@@ -145,7 +145,7 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
             failure = GatewayError(
                 f"there is nothing at {request.path[:200]}",
                 kind=FailureKind.NOT_FOUND,
-                code="not_found",
+                code=ErrorCode.NOT_FOUND,
                 source="client",
                 may_retry=False,
             )
@@ -154,7 +154,7 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
             failure = GatewayError(
                 "the gateway failed; its log says why",
                 kind=FailureKind.INTERNAL,
-                code="internal_error",
+                code=ErrorCode.INTERNAL_ERROR,
             )
     exchange = request.exchange
     exchange.error = failure
@@ -192,7 +192,7 @@ def _parse(request: GatewayRequest, key: Key) -> Conversation:
             f"the body is compressed ({encoding[:20]}): send it as it is",
             kind=FailureKind.INVALID_REQUEST,
             status=415,
-            code="unsupported_encoding",
+            code=ErrorCode.UNSUPPORTED_ENCODING,
             source="client",
             may_retry=False,
         )

@@ -9,9 +9,11 @@ import pytest
 
 import formats
 from formats import DIALECTS, FORMATS, NoticeCode
+from proxy.errors import ErrorCode
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(ROOT.glob("formats/**/*.py"))
+PROXY = sorted(p for p in ROOT.glob("proxy/**/*.py") if "migrations" not in p.parts)
 # Clock, chance, I/O and logging have no place in the library.
 FORBIDDEN = {
     "asyncio",
@@ -57,12 +59,12 @@ def test_dialects_and_native_formats_do_not_import_one_another(path):
         assert not module.startswith(tuple(f"formats.{other}" for other in others)), module
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("proxy/**/*.py")), ids=str)
+@pytest.mark.parametrize("path", PROXY, ids=str)
 def test_proxy_imports_the_public_names_of_formats_only(path):
     assert not [module for module in imports(path) if module.startswith("formats.")]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
+@pytest.mark.parametrize("path", [*SOURCES, *PROXY], ids=str)
 def test_modules_are_short_and_say_what_they_are(path):
     source = path.read_text()
     assert len(source.splitlines()) <= 330
@@ -86,6 +88,36 @@ def test_every_notice_dialect_and_format_is_documented():
     readme = (ROOT / "README.md").read_text()
     for name in [*DIALECTS, *FORMATS]:
         assert name.lower() in readme.lower()
+
+
+def test_every_error_code_is_documented():
+    errors = (ROOT / "docs" / "errors.md").read_text()
+    assert re.findall(r"^\| `(\w+)`", errors, re.MULTILINE) == sorted(ErrorCode)
+
+
+def test_every_setting_is_documented():
+    source = "".join(
+        (ROOT / path).read_text() for path in ("athena_site/settings.py", "proxy/bootstrap.py")
+    )
+    readme = (ROOT / "README.md").read_text()
+    for name in set(re.findall(r"\"((?:ATHENA|OPENROUTER|DATABASE)_[A-Z_]+)\"", source)):
+        assert name in readme, name
+
+
+def test_the_hot_path_does_not_touch_the_database():
+    for module in (
+        "handler",
+        "views",
+        "keys",
+        "routing",
+        "attempt",
+        "relay",
+        "upstream",
+        "exchange",
+    ):
+        source = (ROOT / "proxy" / f"{module}.py").read_text()
+        assert ".objects" not in source, module
+        assert "django.db" not in source, module
 
 
 def test_the_documents_speak_of_the_project_alone():
