@@ -8,6 +8,7 @@ import pytest
 
 from tests.proxy.conversation import TOOLS, ask, read, reply, says, stream
 from tests.proxy.gateway import KEY, Gateway
+from tests.proxy.test_streaming import wait_for
 
 TEXT = '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harbor":"Moss"}<|tool_call_end|><|tool_calls_section_end|>'
 
@@ -71,7 +72,7 @@ def test_a_large_request_is_noticed(gateway, client, upstream):
         "s = FormatSettings.objects.get(format='qwen'); s.context_warning = 2000; s.save()"
     )
     client.post("/v1/messages", json=ask("qwen/large", "x" * 5000))
-    assert "content_large" in gateway.log
+    wait_for(lambda: "content_large" in gateway.log)  # the line is written after the last byte
 
 
 def test_the_use_of_a_key_is_remembered(gateway, client, upstream, model):

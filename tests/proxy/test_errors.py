@@ -382,3 +382,4 @@ def test_an_exceeded_buffer_is_a_transformation_error(gateway, client, upstream)
     status, kind, message = error_of(response)
     assert (status, kind) == (502, "format_transformation_error")
     assert "held_chars of 1024" in message
+    gateway.edit("s = FormatSettings.objects.get(format='qwen'); s.buffer_limit = 2**20; s.save()")
