@@ -8,6 +8,7 @@ from django.db.models.signals import post_delete, post_save
 
 class ProxyConfig(AppConfig):
     name = "proxy"
+    verbose_name = "Gateway"
 
     def ready(self) -> None:
         # The one use of signals: a change must reach every process however it was made, through

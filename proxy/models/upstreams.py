@@ -46,6 +46,7 @@ class Upstream(models.Model):
         help_text="How it frames messages.",
     )
     base_url = models.CharField(
+        "base URL",
         max_length=300,
         validators=[validate_base_url],
         help_text="Up to and including the version: https://openrouter.ai/api/v1",
