@@ -161,5 +161,7 @@ def _dialect(scope: dict[str, Any]) -> str:
         return "anthropic"
     if "/chat/completions" in path:
         return "openai"
-    names = {name for name, _ in scope["headers"]}
-    return "openai" if names.isdisjoint(_ANTHROPIC_HEADERS) else "anthropic"
+    headers = dict(scope["headers"])
+    if headers.get(b"user-agent", b"").lower().startswith(b"claude"):
+        return "anthropic"
+    return "openai" if headers.keys().isdisjoint(_ANTHROPIC_HEADERS) else "anthropic"

@@ -1,4 +1,93 @@
-def test_healthz_says_that_the_process_serves(client):
-    response = client.get("/healthz")
-    assert response.status_code == 200
-    assert response.json() == {"status": "ok"}
+"""What needs no server: probes, and errors that nobody foresaw."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from proxy.handler import GatewayHandler, GatewayRequest
+from proxy.views import answer_error, healthz
+
+
+def scope(path="/v1/messages", **headers):
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "query_string": b"",
+        "headers": [
+            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+        ],
+    }
+
+
+def call(handler, scope, *messages):
+    """What an ASGI server would be sent."""
+    sent = []
+
+    async def main():
+        queue = asyncio.Queue()
+        for message in messages or ({"type": "http.request", "body": b"{}"},):
+            queue.put_nowait(message)
+
+        async def send(message):
+            sent.append(message)
+
+        await asyncio.wait_for(handler(scope, queue.get, send), 5)
+
+    asyncio.run(main())
+    return sent
+
+
+@pytest.fixture
+def handler():
+    return GatewayHandler(max_body_bytes=lambda: 1000, answer_error=answer_error)
+
+
+def test_healthz_asks_nobody(handler):
+    start, body = call(handler, scope("/healthz") | {"method": "GET"})
+    assert (start["status"], body["body"]) == (200, b'{"status":"ok"}')
+    assert asyncio.run(healthz(GatewayRequest(scope("/healthz")))).status_code == 200
+
+
+def test_a_defect_is_a_500_that_tells_nothing_and_a_log_that_tells_all(caplog):
+    logging.getLogger("athena").propagate = True
+    request = GatewayRequest(scope())
+    with caplog.at_level(logging.ERROR):
+        response = answer_error(request, ValueError("canary of a defect"))
+    logging.getLogger("athena").propagate = False
+    body = json.loads(response.content)
+    assert response.status_code == 500
+    assert body["error"]["type"] == "api_error"
+    assert body["request_id"] == request.exchange.request_id
+    assert "canary" not in response.content.decode()
+    assert "canary of a defect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "dialect"),
+    [
+        ("/v1/messages", {}, "anthropic"),
+        ("/v1/chat/completions", {"x_api_key": "k"}, "openai"),
+        ("/v1/models", {}, "openai"),
+        ("/v1/models", {"anthropic_version": "2023-06-01"}, "anthropic"),
+        ("/v1/models", {"x_api_key": "k"}, "anthropic"),
+        ("/v1/models", {"user_agent": "claude-code/2.1.325"}, "anthropic"),
+        ("/v1/models", {"user_agent": "OpenAI/Python 3"}, "openai"),
+    ],
+)
+def test_the_callers_dialect_is_known_before_its_body(path, headers, dialect):
+    assert GatewayRequest(scope(path, **headers)).exchange.dialect == dialect
+
+
+def test_a_client_that_leaves_while_it_sends_is_no_error(handler):
+    part = {"type": "http.request", "body": b"{", "more_body": True}
+    assert call(handler, scope(), part, {"type": "http.disconnect"}) == []
+
+
+def test_a_body_that_grows_over_the_limit_is_refused_before_its_end(handler):
+    part = {"type": "http.request", "body": b"x" * 600, "more_body": True}
+    start, body = call(handler, scope(), part, part)
+    assert start["status"] == 413
+    assert json.loads(body["body"])["error"]["type"] == "request_too_large"
