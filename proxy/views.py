@@ -101,7 +101,9 @@ async def readyz(request: HttpRequest) -> HttpResponse:
 
 async def home(request: HttpRequest) -> HttpResponse:
     """For people the admin; for a client that asks whether somebody is there, a yes."""
-    return HttpResponse() if request.method == "HEAD" else HttpResponseRedirect("/admin/")
+    if request.method == "HEAD":
+        return HttpResponse(content_type="text/plain")
+    return HttpResponseRedirect("/admin/")
 
 
 async def hello(request: HttpRequest) -> HttpResponse:
