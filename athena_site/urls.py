@@ -26,6 +26,7 @@ urlpatterns = [
     path("v1/v1/messages", only("POST", messages)),
     path("v1/v1/messages/count_tokens", only("POST", count_tokens)),
     path("v1/v1/models", only("GET", models)),
+    path("v1/v1/models/<path:name>", only("GET", model)),
     path("v1/<path:path>", not_found),
     path("demo/v1/chat/completions", only("POST", demo.chat_completions)),
     path("demo/v1/models", only("GET", demo.models)),
