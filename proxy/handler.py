@@ -24,6 +24,8 @@ _Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 _Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 _ANTHROPIC_HEADERS = (b"anthropic-version", b"x-api-key")
+# Claude Code asks for the models with a bearer token and without a version.
+_ANTHROPIC_AGENTS = (b"claude", b"anthropic", b"asyncanthropic")
 
 
 class GatewayRequest(ASGIRequest):
@@ -162,6 +164,7 @@ def _dialect(scope: dict[str, Any]) -> str:
     if "/chat/completions" in path:
         return "openai"
     headers = dict(scope["headers"])
-    if headers.get(b"user-agent", b"").lower().startswith(b"claude"):
+    agent = headers.get(b"user-agent", b"").lower()
+    if agent.startswith(_ANTHROPIC_AGENTS) or not headers.keys().isdisjoint(_ANTHROPIC_HEADERS):
         return "anthropic"
-    return "openai" if headers.keys().isdisjoint(_ANTHROPIC_HEADERS) else "anthropic"
+    return "openai"
