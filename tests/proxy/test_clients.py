@@ -210,6 +210,20 @@ def test_the_key_is_taken_from_either_header_or_both(gateway, upstream, model, h
     assert response.status_code == 200
 
 
+SDKS = {
+    "0.125.0": ("?beta=true", {"x-api-key": KEY, "anthropic-version": "2023-06-01"}),
+    "2.8.0": ("", {"authorization": f"Bearer {KEY}", "anthropic-version": "2026-10-21"}),
+}
+
+
+@pytest.mark.parametrize(("query", "headers"), SDKS.values(), ids=SDKS)
+def test_both_generations_of_the_sdk_are_served(gateway, upstream, model, query, headers):
+    upstream.script(model, says("Hi"))
+    url, others = f"{gateway.url}/v1/messages{query}", {"x-stainless-helper-method": "stream"}
+    response = httpx.post(url, json=ask(model, stream=True), headers=headers | others)
+    assert read(response).text == "Hi"
+
+
 STREAM = {"absent": {}, "false": {"stream": False}, "null": {"stream": None}}
 
 
