@@ -1,5 +1,7 @@
 """The last word on what the client gets: ids, tool names, how many calls, and the message's end.
 
+Arguments are forwarded as they stand, but for nulls that the tool's schema refuses.
+
 Ids must be unique in the client's whole session, so an upstream's id is kept only if the client can
 use it and the history does not have it yet. The stop reason follows from what was delivered, never
 from what the upstream claims: a complete call makes it `tool_use`, a broken one makes it a failure,
@@ -31,6 +33,7 @@ from formats.events import (
     ToolCallStart,
     next_state,
 )
+from formats.nulls import NullFilter
 from formats.toolbox import Toolbox
 
 _USABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -61,6 +64,7 @@ class Delivery:
         self._minted = 0
         self._calls = 0
         self._surplus = False  # inside a call that the client did not allow
+        self._nulls: NullFilter | None = None  # of a call whose tool has something to leave out
         self._fault: CallFault | None = None
         self._has_content = False
 
@@ -73,11 +77,18 @@ class Delivery:
             if kind is TextDelta or kind is ReasoningDelta:
                 self._has_content = True
                 self._append(out, event)
-            elif kind is ToolCallDelta:
+            elif isinstance(event, ToolCallDelta):
                 if not self._surplus:
-                    self._append(out, event)
+                    self._forward(out, event)
             else:
                 self._deliver(out, event)
+
+    def _forward(self, out: list[Event], delta: ToolCallDelta) -> None:
+        if self._nulls is not None:
+            delta = ToolCallDelta(self._nulls.feed(delta.json))
+            if not delta.json:
+                return
+        self._append(out, delta)
 
     def _append(self, out: list[Event], event: Event) -> None:
         self.state = next_state(self.state, event)
@@ -93,6 +104,8 @@ class Delivery:
                 return
             case ToolCallEnd():
                 self._calls += 1
+                for key in self._nulls.dropped if self._nulls else ():
+                    self._append(out, Notice(NoticeCode.NULL_DROPPED, key))
             case ToolCallFailed(fault=fault):
                 if fault is not CallFault.SUPERSEDED:
                     self._fault = self._fault or fault
@@ -125,6 +138,8 @@ class Delivery:
             if call.id:
                 self._append(out, Notice(NoticeCode.ID_REPLACED, f"{call.id} → {call_id}"))
         self._ids.add(call_id)
+        optional = self._toolbox.never_null(name)
+        self._nulls = NullFilter(optional) if optional else None
         self._append(out, ToolCallStart(call_id, name))
 
     def _mint(self) -> str:

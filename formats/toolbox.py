@@ -1,6 +1,6 @@
 """The tools that a request declared, as the readers of its response need them.
 
-Schemas are parsed when a native format first asks for one: a structured call never does.
+A schema is parsed when its tool is first called.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -33,7 +33,7 @@ class Toolbox:
         self._folded: dict[str, str | None] = {}
         for name in self._schemas:  # None marks names that differ by case alone
             self._folded[name.lower()] = None if name.lower() in self._folded else name
-        self._properties: dict[str, dict[str, Any]] = {}
+        self._parsed: dict[str, dict[str, Any]] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._schemas or name in self._aliases
@@ -70,13 +70,25 @@ class Toolbox:
         """The JSON types that the schema allows for a parameter; `string` when it does not say."""
         return _types(self._properties_of(name).get(key)) or _STRING
 
+    def never_null(self, name: str) -> frozenset[str]:
+        """The parameters that may be left out, but of which the schema allows no null."""
+        required = _list(self._schema_of(name).get("required"))
+        return frozenset(
+            key
+            for key, schema in self._properties_of(name).items()
+            if key not in required and (types := _types(schema)) and "null" not in types
+        )
+
     def _properties_of(self, name: str) -> dict[str, Any]:
+        properties = self._schema_of(name).get("properties")
+        return properties if isinstance(properties, dict) else {}
+
+    def _schema_of(self, name: str) -> dict[str, Any]:
         name = self._aliases.get(name, name)
-        if name not in self._properties:
+        if name not in self._parsed:
             schema = msgspec.json.decode(self._schemas.get(name, b"{}"))
-            properties = schema.get("properties") if isinstance(schema, dict) else None
-            self._properties[name] = properties if isinstance(properties, dict) else {}
-        return self._properties[name]
+            self._parsed[name] = schema if isinstance(schema, dict) else {}
+        return self._parsed[name]
 
 
 def _types(schema: Any, depth: int = 0) -> frozenset[str]:

@@ -669,6 +669,17 @@ def test_a_calls_input_is_an_object_however_it_was_written(
     assert whole_message(client, model, tools=TOOLS)["content"][0]["input"] == read_as
 
 
+@pytest.mark.parametrize("name", ["test/nulls", "moonshotai/kimi-k2-nulls", "qwen/qwen3-nulls"])
+def test_null_for_a_parameter_that_may_be_left_out_is_left_out(client, upstream, name):
+    """The client refuses it; for one that is required, its answer tells the model more."""
+    upstream.script(name, calls(entry('{"days":null,"harbor":"Moss"}')))
+    read_as = {"harbor": "Moss"}
+    assert [call["arguments"] for call in sends(client, name, tools=TOOLS).calls] == [read_as]
+    assert whole_message(client, name, tools=TOOLS)["content"][0]["input"] == read_as
+    upstream.script(name, calls(entry('{"harbor":null}')))
+    assert whole_message(client, name, tools=TOOLS)["content"][0]["input"] == {"harbor": None}
+
+
 BROKEN = {
     "not JSON": "{oops}",
     "cut": '{"harbor":',
