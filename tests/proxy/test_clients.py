@@ -836,7 +836,8 @@ def test_a_failure_in_a_call_leaves_the_call_open_and_keeps_the_one_before_it(
     upstream.script(model, reply(*parts, Pause(0.1), break_, ends=False))
     seen = sends(client, model, tools=TOOLS)
     assert [call["arguments"] for call in seen.calls] == [{"harbor": "Moss"}]
-    assert (seen.names.count("content_block_start"), seen.stop) == (2, None)
+    assert seen.names.count("content_block_start") == 2
+    assert (seen.names.count("content_block_stop"), seen.stop) == (1, None)
     assert seen.names[-2:] == ["error", "message_stop"]
 
 
