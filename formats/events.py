@@ -147,6 +147,7 @@ class NoticeCode(StrEnum):
     MESSAGE_MOVED = "message_moved"
     NAME_RESOLVED = "name_resolved"
     NAME_SHORTENED = "name_shortened"
+    NATIVE_MARKUP_SEEN = "native_markup_seen"
     NULL_DROPPED = "null_dropped"
     REASONING_DROPPED = "reasoning_dropped"
     REASONING_PLACEHOLDER = "reasoning_placeholder"

@@ -1,6 +1,6 @@
 """One response: upstream bytes → events → client bytes.
 
-    decoder ─▶ native transform (0 or 1) ─▶ delivery ─▶ encoder
+    decoder ─▶ native transform ─▶ delivery ─▶ encoder
 
 This is the only place that turns exceptions into MessageFailed. What was understood before the
 failure is delivered first.
@@ -13,7 +13,6 @@ from formats.delivery import Delivery
 from formats.errors import FormatsError, UpstreamError
 from formats.events import Event, MessageFailed, State
 from formats.failure import as_overflow
-from formats.native.transform import NativeTransform
 
 
 class Decoder(Protocol):
@@ -27,6 +26,12 @@ class Decoder(Protocol):
         """The events that were read before an error was raised."""
 
 
+class Transform(Protocol):
+    """What stands between decoder and delivery."""
+
+    def feed(self, events: Iterable[Event]) -> list[Event]: ...
+
+
 class Encoder(Protocol):
     def feed(self, events: Iterable[Event]) -> bytes: ...
 
@@ -35,7 +40,7 @@ class Pipeline:
     def __init__(
         self,
         decoder: Decoder,
-        native: NativeTransform | None,
+        native: Transform,
         delivery: Delivery,
         encoder: Encoder,
     ) -> None:
@@ -87,11 +92,10 @@ class Pipeline:
         return self._deliver(events)
 
     def _deliver(self, events: list[Event]) -> list[Event]:
-        if self._native is not None:
-            try:
-                events = self._native.feed(events)
-            except FormatsError as error:
-                events = self._native.feed([_failed(error)])
+        try:
+            events = self._native.feed(events)
+        except FormatsError as error:
+            events = self._native.feed([_failed(error)])
         out: list[Event] = []
         try:
             self._delivery.feed(events, out)

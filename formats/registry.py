@@ -27,6 +27,7 @@ from formats.native.format import NativeFormat
 from formats.native.kimi import KIMI
 from formats.native.qwen import QWEN
 from formats.native.transform import NativeTransform
+from formats.native.watch import MarkupWatch
 from formats.pipeline import Decoder, Encoder, Pipeline
 from formats.reply import Reply, ReplyOptions
 from formats.toolbox import Toolbox
@@ -114,7 +115,7 @@ def build_pipeline(
     native = spelled_format(format_name, markers)
     return Pipeline(
         DIALECTS[upstream].decoder(limits),
-        NativeTransform(native, tools, limits, strict=strict) if native else None,
+        NativeTransform(native, tools, limits, strict=strict) if native else MarkupWatch(),
         Delivery(identity, tools, max_calls=max_calls),
         DIALECTS[client].encoder(options or ReplyOptions()),
     )

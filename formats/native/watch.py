@@ -1,0 +1,55 @@
+"""Watches the answers of models that are taken for standard: is there native markup in their text?
+
+Nothing is changed. Markup that reached a client is a model whose format is not known; the notice
+names the likely one, so that an operator can make an override before anyone complains.
+"""
+
+import re
+from collections.abc import Iterable
+
+from formats.events import Event, MessageEnd, MessageFailed, Notice, NoticeCode, TextDelta
+
+# The openings of every family that is on record, known to this library or not.
+_SIGNS = {
+    "kimi": [r"<\|tool_calls?_section_begin\|>", r"<\|tool_call_begin\|>"],
+    "deepseek": ["<｜tool▁calls?▁begin｜>", "<[|｜‖]+ ?DSML ?[|｜‖]+"],
+    "glm": ["<arg_key>"],
+    "minimax": ["<minimax:tool_call>"],
+    "qwen": [r"<tool_call>\s*[{<]", r"<function=[\w.-]+>", "✿FUNCTION✿"],
+    "harmony": [r"<\|channel\|>"],
+    "mistral": [r"\[TOOL_CALLS\]"],
+    "llama": [r"<\|python_tag\|>"],
+}
+# One that stands in a code span is being talked about.
+_GROUPS = "|".join(f"(?P<{family}>{'|'.join(signs)})" for family, signs in _SIGNS.items())
+_SIGN = re.compile(f"(?<!`)(?:{_GROUPS})")
+_INITIALS = ("<", "✿", "[")
+_LONGEST = 64
+
+
+class MarkupWatch:
+    def __init__(self) -> None:
+        self._tail = ""  # where a sign may have begun
+        self._seen: str | None = None
+
+    def feed(self, events: Iterable[Event]) -> list[Event]:
+        """The events as they are; at the message's end a notice of what was seen."""
+        out: list[Event] = []
+        for event in events:
+            if self._seen is None and isinstance(event, TextDelta):
+                self._look(event.text)
+            elif self._seen is not None and isinstance(event, MessageEnd | MessageFailed):
+                out.append(Notice(NoticeCode.NATIVE_MARKUP_SEEN, self._seen))
+            out.append(event)
+        return out
+
+    def _look(self, text: str) -> None:
+        if not self._tail and not any(initial in text for initial in _INITIALS):
+            return
+        text = self._tail + text
+        if found := _SIGN.search(text):
+            self._seen = found.lastgroup
+            return
+        start = max(text.rfind(initial) for initial in _INITIALS)
+        recent = start >= max(len(text) - _LONGEST, 0)
+        self._tail = text[max(start - 1, 0) :] if recent and start >= 0 else ""
