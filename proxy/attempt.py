@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from time import perf_counter
 
 import httpx
 from msgspec.structs import replace
@@ -21,9 +22,9 @@ from formats import (
     build_pipeline,
 )
 from proxy.errors import ErrorCode, UpstreamFailed
-from proxy.exchange import Exchange
+from proxy.exchange import Exchange, Reading
 from proxy.routing import Route
-from proxy.upstream import Answer, UpstreamClient, failed_answer, failure_of
+from proxy.upstream import Answer, UpstreamClient, failure_of, redacted_event
 
 _WHOLE_BYTES = 64 * 1024 * 1024
 """Of an answer that comes as one JSON document, although a stream was asked for."""
@@ -52,7 +53,8 @@ async def attempt(
 
     `headers` are those of the client's that an upstream of its own dialect gets.
     """
-    upstream = route.upstream
+    exchange.begin_attempt(route)
+    upstream, began = route.upstream, perf_counter()
     if not route.parallel_calls:
         choice = replace(conversation.tool_choice, parallel=False)
         conversation = replace(conversation, tool_choice=choice)
@@ -61,11 +63,19 @@ async def attempt(
     if route.context_warning is not None and len(rendered.body) > route.context_warning:
         detail = f"{len(rendered.body)} bytes > {route.context_warning}"
         exchange.observe([Notice(NoticeCode.CONTENT_LARGE, detail)])
+    exchange.own_time += perf_counter() - began
     content_type, answer = await client.open(
         route,
         rendered.body,
         headers if upstream.dialect == exchange.dialect else [],
         tokens=options.input_estimate,
+    )
+    exchange.reading = Reading(
+        is_whole=content_type == "application/json",
+        tools=conversation.tools,
+        max_calls=conversation.max_calls(),
+        taken_ids=conversation.call_ids(),
+        aliases=rendered.aliases,
     )
     pipeline = build_pipeline(
         client=exchange.dialect,
@@ -75,10 +85,10 @@ async def attempt(
             token=exchange.token,
             message_id=exchange.message_id,
             model=exchange.model,
-            taken_ids=conversation.call_ids(),
+            taken_ids=exchange.reading.taken_ids,
         ),
         toolbox=Toolbox(conversation.tools, aliases=rendered.aliases),
-        max_calls=conversation.max_calls(),
+        max_calls=exchange.reading.max_calls,
         options=options,
         limits=route.limits,
         strict=route.strict,
@@ -86,36 +96,42 @@ async def attempt(
     )
     try:
         async with asyncio.timeout(upstream.first_byte_timeout):
-            if content_type == "application/json":
-                events = pipeline.decode_whole(await _read_whole(answer))
+            if exchange.reading.is_whole:
+                events = pipeline.decode_whole(await _read_whole(answer, exchange))
             else:
-                events = await _read_beginning(pipeline, answer)
+                events = await _read_beginning(pipeline, answer, exchange)
     except (TimeoutError, httpx.TransportError) as error:
         answer.abort()
         raise failure_of(error, upstream) from error
     except BaseException:
         answer.abort()
         raise
+    events = [redacted_event(event, upstream) for event in events]
     if failure := _failure(events):
         answer.finish()
-        raise failed_answer(failure, upstream)
+        exchange.observe(events)
+        raise exchange.error or exchange.failed(failure)
+    exchange.has_begun = True
+    exchange.served_by = pipeline.served_by
     return Begun(route, pipeline, answer, events)
 
 
-async def _read_beginning(pipeline: Pipeline, answer: Answer) -> list[Event]:
+async def _read_beginning(pipeline: Pipeline, answer: Answer, exchange: Exchange) -> list[Event]:
     """The first events, once there is more than the announcement of a message."""
     events: list[Event] = []
     while not pipeline.done and not any(map(_is_content, events)):
         data = await answer.read()
         if data is not None:
+            exchange.received(data)
             events += pipeline.decode(data) if data else pipeline.decode_end()
     return events
 
 
-async def _read_whole(answer: Answer) -> bytes:
+async def _read_whole(answer: Answer, exchange: Exchange) -> bytes:
     body = bytearray()
     while (data := await answer.read()) != b"":
         body += data or b""
+        exchange.received(data or b"")
         if len(body) > _WHOLE_BYTES:
             raise UpstreamFailed(
                 f"the upstream's answer is larger than {_WHOLE_BYTES} bytes",

@@ -17,6 +17,7 @@ from formats import (
     EventOrderError,
     FailureKind,
     FormatsError,
+    MessageFailed,
     UpstreamError,
 )
 
@@ -30,6 +31,12 @@ class ErrorCode(StrEnum):
     AMBIGUOUS_CREDENTIALS = "ambiguous_credentials"
     BODY_TOO_LARGE = "body_too_large"
     BUFFER_LIMIT = "buffer_limit"
+    CALL_BAD_HEADER = "call_bad_header"
+    CALL_INVALID_JSON = "call_invalid_json"
+    CALL_MALFORMED = "call_malformed"
+    CALL_MISSING_NAME = "call_missing_name"
+    CALL_NON_OBJECT_ARGS = "call_non_object_args"
+    CALL_TRUNCATED = "call_truncated"
     DRAINING = "draining"
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
     INTERNAL_ERROR = "internal_error"
@@ -41,6 +48,7 @@ class ErrorCode(StrEnum):
     MODEL_NOT_FOUND = "model_not_found"
     NOT_FOUND = "not_found"
     NOT_READY = "not_ready"
+    PROMPT_TOO_LONG = "prompt_too_long"
     TRANSFORMATION_FAILED = "transformation_failed"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
     UPSTREAM_AUTH = "upstream_auth"
@@ -48,6 +56,7 @@ class ErrorCode(StrEnum):
     UPSTREAM_DNS = "upstream_dns"
     UPSTREAM_ENCODING = "upstream_encoding"
     UPSTREAM_ERROR = "upstream_error"
+    UPSTREAM_IDLE = "upstream_idle"
     UPSTREAM_MISCONFIGURED = "upstream_misconfigured"
     UPSTREAM_NOT_FOUND = "upstream_not_found"
     UPSTREAM_OVERLOADED = "upstream_overloaded"
@@ -107,7 +116,7 @@ class GatewayError(Exception):
                 return UpstreamFailed(
                     str(error),
                     kind=error.kind,
-                    code=code_of_kind(error.kind),
+                    code=code_of_kind(error.kind, str(error)),
                     status=error.status,
                 )
             case EventOrderError():
@@ -131,7 +140,9 @@ class UpstreamFailed(GatewayError):
         may_retry: bool = True,
         retries: bool = False,
         falls_back: bool = True,
+        raw: bytes = b"",
     ) -> None:
+        """`raw` is the body of a refusal, for the transcript."""
         super().__init__(
             message,
             kind=kind,
@@ -139,13 +150,28 @@ class UpstreamFailed(GatewayError):
             status=status,
             retry_after=retry_after,
             may_retry=may_retry,
+            source="client" if code is ErrorCode.PROMPT_TOO_LONG else None,
         )
+        self.raw = raw
         self.retries = retries
         self.falls_back = falls_back
 
+    @classmethod
+    def of_answer(cls, failure: MessageFailed, code: ErrorCode) -> "UpstreamFailed":
+        """An answer that said that all is well, and then failed."""
+        return cls(
+            failure.message,
+            kind=failure.kind,
+            code=code,
+            retries=failure.kind is FailureKind.OVERLOADED,
+            falls_back=failure.kind is not FailureKind.INVALID_REQUEST,
+        )
 
-def code_of_kind(kind: FailureKind) -> ErrorCode:
+
+def code_of_kind(kind: FailureKind, message: str) -> ErrorCode:
     """The code of a failure that an upstream reported itself."""
+    if kind is FailureKind.INVALID_REQUEST and message.startswith("prompt is too long"):
+        return ErrorCode.PROMPT_TOO_LONG
     return _CODES.get(kind, ErrorCode.UPSTREAM_ERROR)
 
 

@@ -3,45 +3,96 @@
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import perf_counter
 
 from formats import (
+    CallFault,
     Event,
     MessageEnd,
     MessageFailed,
     MessageStart,
     Notice,
+    NoticeCode,
     StopReason,
+    Tool,
     ToolCallEnd,
+    ToolCallFailed,
     Usage,
 )
-from proxy.errors import GatewayError
+from proxy.capture import Capture
+from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of_kind
+from proxy.models import Outcome, Phase
 from proxy.routing import Route
-from proxy.snapshot import Key
+from proxy.snapshot import Key, Snapshot
 
 logger = logging.getLogger("athena.exchange")
+
+_CONNECTING = frozenset(
+    {
+        ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
+        ErrorCode.UPSTREAM_DNS,
+        ErrorCode.UPSTREAM_MISCONFIGURED,
+        ErrorCode.UPSTREAM_TLS,
+        ErrorCode.UPSTREAM_UNREACHABLE,
+    }
+)
+_TIMEOUTS = frozenset(
+    {
+        ErrorCode.FIRST_BYTE_TIMEOUT,
+        ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
+        ErrorCode.UPSTREAM_IDLE,
+        ErrorCode.UPSTREAM_TIMEOUT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How an answer is read, besides what the route says: enough to read it again."""
+
+    is_whole: bool
+    tools: tuple[Tool, ...]
+    max_calls: int | None
+    taken_ids: frozenset[str]
+    aliases: dict[str, str]
 
 
 class Exchange:
     def __init__(self, dialect: str) -> None:
         self.token = secrets.token_hex(12)
         self.dialect = dialect
+        self.created_at = datetime.now(UTC)
         self.started = perf_counter()
+        self.snapshot: Snapshot | None = None
+        """Set when the request is accepted: only then is anything remembered."""
         self.key: Key | None = None
+        self.headers: dict[str, str] = {}
+        self.secrets: list[str] = []
+        """Of the client's, which must not appear in a transcript."""
         self.model = ""
         self.is_streaming = False
+        self.input_estimate: int | None = None
         self.route: Route | None = None
+        self.reading: Reading | None = None
         self.served_by: str | None = None
-        self.attempts: list[GatewayError] = []
-        """The failures before the attempt that decided."""
+        self.attempts: list[tuple[Route, GatewayError]] = []
+        """Those that failed."""
         self.notices: Counter[Notice] = Counter()
         self.calls = 0
         self.stop_reason: StopReason | None = None
         self.usage = Usage()
         self.has_client = True
-        self.failure: MessageFailed | None = None
+        self.has_begun = False
+        self.fault: CallFault | None = None
         self.error: GatewayError | None = None
+        self.capture: Capture | None = None
+        self.first_byte: float | None = None
+        """Seconds from the start to the first byte for the client."""
+        self.own_time = 0.0
+        """Seconds that were the gateway's own, not spent in waiting."""
+        self.bytes_in = self.bytes_upstream = self.bytes_out = 0
 
     @property
     def request_id(self) -> str:
@@ -51,7 +102,27 @@ class Exchange:
     def message_id(self) -> str:
         return f"msg_{self.token}"
 
-    def observe(self, events: Iterable[Event]) -> None:
+    def begin_attempt(self, route: Route) -> None:
+        self.route, self.has_begun = route, False
+        self.error = self.fault = self.reading = None
+        if self.capture is not None:
+            self.capture.again()
+
+    def received(self, data: bytes) -> None:
+        """Bytes came from the upstream."""
+        self.bytes_upstream += len(data)
+        if self.capture is not None:
+            self.capture.received(data)
+
+    def sent(self, data: bytes) -> None:
+        """Bytes go to the client."""
+        if self.first_byte is None:
+            self.first_byte = perf_counter() - self.started
+        self.bytes_out += len(data)
+        if self.capture is not None:
+            self.capture.sent.add(data)
+
+    def observe(self, events: list[Event] | tuple[Notice, ...]) -> None:
         """Take note of what is being delivered."""
         for event in events:
             kind = type(event)
@@ -61,26 +132,71 @@ class Exchange:
                 self.notices[event] += 1
             elif isinstance(event, MessageStart):
                 self.usage = self.usage.updated(event.usage)
+            elif isinstance(event, ToolCallFailed):
+                if event.fault is not CallFault.SUPERSEDED:
+                    self.fault = self.fault or event.fault
             elif isinstance(event, MessageFailed):
-                self.failure = event
+                self.error = self.error or self.failed(event)
             elif isinstance(event, MessageEnd):
                 self.stop_reason = event.stop_reason
                 self.usage = self.usage.updated(event.usage)
 
-    @property
-    def outcome(self) -> str:
-        """One word for how it ended."""
-        if not self.has_client:
-            return "client_disconnect"
-        if self.error is not None:
-            return "client_error" if self.error.source == "client" else "failed"
-        return "ok" if self.failure is None else "failed"
+    def understood(self, events: list[Event]) -> None:
+        """The events of one read."""
+        self.observe(events)
+        if self.capture is not None:
+            self.capture.understood(events)
 
-    def close(self, status: int) -> None:
+    def failed(self, failure: MessageFailed) -> UpstreamFailed:
+        """An answer that said that all is well, and then failed."""
+        code = code_of_kind(failure.kind, failure.message)
+        if code is ErrorCode.TRANSFORMATION_FAILED and self.fault is not None:
+            code = ErrorCode(f"call_{self.fault}")
+        return UpstreamFailed.of_answer(failure, code)
+
+    @property
+    def rescued(self) -> int:
+        return sum(n for notice, n in self.notices.items() if notice.code is NoticeCode.RESCUED)
+
+    @property
+    def leaked_format(self) -> str:
+        seen = (n.detail for n in self.notices if n.code is NoticeCode.NATIVE_MARKUP_SEEN)
+        return next(seen, "")
+
+    @property
+    def outcome(self) -> Outcome:
+        if not self.has_client:
+            return Outcome.CLIENT_DISCONNECT
+        if self.error is None:
+            return Outcome.OK
+        code = self.error.code
+        if code is ErrorCode.DRAINING:
+            return Outcome.DRAINED
+        if self.error.source == "client":
+            return Outcome.CLIENT_ERROR
+        if code in _TIMEOUTS:
+            return Outcome.TIMEOUT
+        if self.phase is Phase.TRANSLATION:
+            return Outcome.TRANSFORM_FAILED
+        return Outcome.UPSTREAM_ERROR if self.error.source == "upstream" else Outcome.GATEWAY_ERROR
+
+    @property
+    def phase(self) -> Phase:
+        """Where it failed, if it did."""
+        if self.error is None or self.route is None or self.error.source in ("client", "config"):
+            return Phase.REQUEST
+        code = self.error.code
+        if code in _CONNECTING:
+            return Phase.CONNECT
+        if code in (ErrorCode.TRANSFORMATION_FAILED, ErrorCode.BUFFER_LIMIT) or code.startswith(
+            "call_"
+        ):
+            return Phase.TRANSLATION
+        return Phase.BODY if self.has_begun else Phase.ANSWER
+
+    def log(self, status: int) -> None:
         """Write one line about it."""
-        if not self.model:
-            return
-        route, failure = self.route, self.error or self.failure
+        route = self.route
         logger.info(
             "%s %d %s model=%s upstream=%s format=%s calls=%d stop=%s in=%s out=%s %.0fms%s%s",
             self.request_id,
@@ -94,7 +210,7 @@ class Exchange:
             "-" if self.usage.input is None else self.usage.input,
             "-" if self.usage.output is None else self.usage.output,
             (perf_counter() - self.started) * 1000,
-            f" error={failure.kind}" if failure else "",
+            f" error={self.error.code}" if self.error else "",
             f" notices={','.join(sorted({n.code for n in self.notices}))}" if self.notices else "",
         )
 

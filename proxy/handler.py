@@ -56,8 +56,11 @@ class GatewayHandler(ASGIHandler):
         *,
         max_body_bytes: Callable[[], int],
         answer_error: Callable[[GatewayRequest, Exception], HttpResponse],
+        on_end: Callable[[Exchange, int], None],
     ) -> None:
+        """`on_end` gets every exchange that has ended, and its status."""
         super().__init__()
+        self._on_end = on_end
         self._max_body_bytes = max_body_bytes
         self._answer_error = answer_error
 
@@ -95,7 +98,7 @@ class GatewayHandler(ASGIHandler):
             listener.cancel()
             if isinstance(response, EventStream):
                 response.on_close()
-            request.exchange.close(response.status_code if response else 499)
+            self._on_end(request.exchange, response.status_code if response else 499)
 
     async def _respond(self, request: GatewayRequest) -> HttpResponseBase:
         try:

@@ -7,22 +7,23 @@ so the time that takes says nothing about its characters.
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
-from django.http import HttpRequest
-
 from formats import FailureKind
 from proxy.configuration import Configuration
 from proxy.errors import ErrorCode, GatewayError
+from proxy.handler import GatewayRequest
 from proxy.models.keys import digest_of
 from proxy.snapshot import Key, Snapshot
 
 _BEARER = "bearer "
 
 
-def authenticate(request: HttpRequest, configuration: Configuration, snapshot: Snapshot) -> Key:
+def authenticate(request: GatewayRequest, configuration: Configuration, snapshot: Snapshot) -> Key:
     """The key of a request; raises GatewayError."""
-    key = snapshot.keys.get(digest_of(_credential(request)))
+    credential = _credential(request)
+    key = snapshot.keys.get(digest_of(credential))
     if key is not None and (key.expires_at is None or key.expires_at > datetime.now(UTC)):
         configuration.note_use(key.id)
+        request.exchange.secrets.append(credential)
         return key
     if key is None and not configuration.is_fresh:
         raise GatewayError(
@@ -55,7 +56,7 @@ def check_model(key: Key, model: str) -> None:
         )
 
 
-def _credential(request: HttpRequest) -> str:
+def _credential(request: GatewayRequest) -> str:
     """Clients send one of the two, or the same in both; two that differ are nobody's."""
     headers = request.headers
     bearer = headers.get("authorization", "")

@@ -8,6 +8,7 @@ upstream is one write to the client, and silence is filled with pings.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from time import perf_counter
 
 import httpx
 
@@ -25,11 +26,11 @@ from formats import (
     UpstreamError,
 )
 from proxy.attempt import Begun, attempt
-from proxy.errors import GatewayError, UpstreamFailed
+from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.exchange import Exchange
 from proxy.routing import fallback, resolve
 from proxy.snapshot import Snapshot
-from proxy.upstream import UpstreamClient, failed_answer, failure_of, redacted_event
+from proxy.upstream import UpstreamClient, failure_of, redacted_event
 
 _RETRY_PAUSE = 0.2
 _RECHECK = 0.25
@@ -97,14 +98,18 @@ class Relay:
         try:
             begun = self._take_begun()
         except (GatewayError, FormatsError) as error:
-            failure = MessageFailed(error.kind, str(error))
-            self._exchange.observe([failure])
-            yield dialect.encoder(self._options).feed([failure])
+            failed = error if isinstance(error, GatewayError) else GatewayError.of(error)
+            self._exchange.error = failed
+            failure = MessageFailed(failed.kind, str(failed))
+            data = dialect.encoder(self._options).feed([failure])
+            self._exchange.sent(data)
+            yield data
             return
         loop = asyncio.get_running_loop()
         async for events in self._reads(begun):
             data = begun.pipeline.encode(events) if events else dialect.ping
             if data:
+                self._exchange.sent(data)
                 self._ping_at = loop.time() + self._snapshot.ping_after
                 yield data
 
@@ -114,7 +119,7 @@ class Relay:
         async for events in self._reads(begun):
             collector.feed(events)
         if failure := collector.reply.failure:
-            raise self._cut or failed_answer(failure, begun.route.upstream)
+            raise self._cut or self._exchange.error or self._exchange.failed(failure)
         return collector.reply
 
     def cut(self, error: GatewayError) -> None:
@@ -137,7 +142,6 @@ class Relay:
         route = resolve(self._snapshot, requested)
         may_retry = True
         while True:
-            exchange.route = route
             try:
                 return await attempt(
                     self._client,
@@ -148,7 +152,7 @@ class Relay:
                     headers=headers,
                 )
             except UpstreamFailed as failure:
-                exchange.attempts.append(failure)
+                exchange.attempts.append((route, failure))
                 if failure.retries and may_retry:
                     may_retry = False
                     await asyncio.sleep(_RETRY_PAUSE)
@@ -170,7 +174,7 @@ class Relay:
                 if begun.pipeline.done:
                     events = [redacted_event(event, begun.route.upstream) for event in events]
                 if events or loop.time() >= self._ping_at:
-                    self._exchange.observe(events)
+                    self._exchange.understood(events)
                     yield events
                 if begun.pipeline.done:
                     break
@@ -188,22 +192,31 @@ class Relay:
             data = await begun.answer.read()
             now = asyncio.get_running_loop().time()
             if data:
+                self._exchange.received(data)
                 self._idle_at = now + upstream.idle_timeout
-                return pipeline.decode(data)
+                began = perf_counter()
+                events = pipeline.decode(data)
+                self._exchange.own_time += perf_counter() - began
+                return events
             if data is not None:
                 return pipeline.decode_end()
         except httpx.TransportError as error:
-            failure = failure_of(error, upstream)
-            return pipeline.fail(UpstreamError(str(failure), kind=failure.kind))
+            return self._fail(begun, failure_of(error, upstream))
         except Exception:
             logger.exception("%s: a defect of the gateway's own", self._exchange.request_id)
             return pipeline.fail(EventOrderError("the gateway could not translate the answer"))
         if self._cut is not None:
-            return pipeline.fail(UpstreamError(str(self._cut), kind=self._cut.kind))
+            return self._fail(begun, self._cut)
         if now >= self._idle_at:
             message = f"the upstream {upstream.name} was silent for {upstream.idle_timeout:g} s"
-            return pipeline.fail(UpstreamError(message, kind=FailureKind.TIMEOUT))
+            silent = UpstreamFailed(message, kind=FailureKind.TIMEOUT, code=ErrorCode.UPSTREAM_IDLE)
+            return self._fail(begun, silent)
         return []
+
+    def _fail(self, begun: Begun, error: GatewayError) -> list[Event]:
+        """End the message for a reason outside it."""
+        self._exchange.error = error
+        return begun.pipeline.fail(UpstreamError(str(error), kind=error.kind))
 
     def _arm(self, moment: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(moment, self._tick)

@@ -32,6 +32,7 @@ class Route:
     context_warning: int | None
     context_window: int | None
     parallel_calls: bool
+    sample_calls: float
     target: Target
     fallback_id: int | None
 
@@ -84,6 +85,7 @@ def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Rou
         context_warning=settings.context_warning,
         context_window=row.context_window,
         parallel_calls=row.parallel_calls,
+        sample_calls=row.sample_calls,
         target=Target(
             model=model,
             native_ids=detected.format == "kimi",

@@ -14,6 +14,7 @@ from types import FrameType
 from django.conf import settings
 
 from formats import FailureKind
+from proxy.audit import Audit
 from proxy.configuration import Configuration, configuration
 from proxy.errors import ErrorCode, GatewayError
 from proxy.relay import Relay
@@ -29,25 +30,30 @@ class Runtime:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         self.client: UpstreamClient
+        self.audit = Audit()
         self.relays: set[Relay] = set()
         self.is_draining = False
-        self._watch: asyncio.Task[None]
+        self._tasks: list[asyncio.Task[None]] = []
         self._deadline: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         self.is_draining = False
         self.client = UpstreamClient(transport=settings.UPSTREAM_TRANSPORT)
         await self.configuration.refresh()
-        self._watch = asyncio.create_task(self.configuration.watch())
+        self._tasks = [
+            asyncio.create_task(self.configuration.watch()),
+            asyncio.create_task(self.audit.run()),
+        ]
         self._chain_signals()
 
     async def stop(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._watch
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.configuration.refresh()  # writes which keys were used
+        await self.audit.flush()
         await self.client.aclose()
 
     def max_body_bytes(self) -> int:

@@ -35,6 +35,14 @@ class Upstream:
     #: Why it cannot be called, in a sentence for an operator.
     trouble: str = ""
 
+    def secrets(self) -> list[str]:
+        """What must not appear in anything that is shown or stored."""
+        return [
+            value.removeprefix("Bearer ")
+            for name, value in self.headers
+            if name in ("authorization", "x-api-key")
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class RouteRow:
@@ -47,6 +55,7 @@ class RouteRow:
     context_window: int | None
     reasoning: str
     parallel_calls: bool
+    sample_calls: float
     fallback_id: int | None
 
 
@@ -64,6 +73,17 @@ class Key:
     label: str
     allowed_models: tuple[str, ...]
     expires_at: datetime | None
+    capture_content: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Which transcripts are kept."""
+
+    capture_content: bool
+    sample_others: float
+    failures_per_hour: int
+    transcript_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +100,7 @@ class Snapshot:
     open_after: float
     ping_after: float
     drain_time: float
+    sampling: Sampling
 
 
 class NotBootstrapped(Exception):
@@ -102,14 +123,20 @@ def load() -> Snapshot:
         raise NotBootstrapped
     upstreams = {u.pk: _upstream(u) for u in models.Upstream.objects.filter(active=True)}
     rows = [
-        _route(route, upstreams[route.upstream_id])
+        _route(route, upstreams[route.upstream_id], gateway.sample_calls)
         for route in models.ModelRoute.objects.filter(active=True)
         if route.upstream_id in upstreams
     ]
     return Snapshot(
         version=version,
         keys={
-            key.digest: Key(key.pk, key.label, tuple(key.allowed_models), key.expires_at)
+            key.digest: Key(
+                key.pk,
+                key.label,
+                tuple(key.allowed_models),
+                key.expires_at,
+                key.capture_content,
+            )
             for key in models.ClientKey.objects.filter(revoked_at=None)
         },
         routes=tuple(rows),
@@ -129,6 +156,12 @@ def load() -> Snapshot:
         open_after=gateway.open_after,
         ping_after=gateway.ping_after,
         drain_time=gateway.drain_time,
+        sampling=Sampling(
+            gateway.capture_content,
+            gateway.sample_others,
+            gateway.failures_per_hour,
+            gateway.transcript_bytes,
+        ),
     )
 
 
@@ -175,7 +208,7 @@ def _standard_headers(dialect: str, key: str) -> list[tuple[str, str]]:
     return [*headers, ("authorization", f"Bearer {key}")] if key else headers
 
 
-def _route(row: models.ModelRoute, upstream: Upstream) -> RouteRow:
+def _route(row: models.ModelRoute, upstream: Upstream, sample_calls: float) -> RouteRow:
     return RouteRow(
         id=row.pk,
         pattern=row.pattern.lower(),
@@ -186,5 +219,6 @@ def _route(row: models.ModelRoute, upstream: Upstream) -> RouteRow:
         context_window=row.context_window,
         reasoning=row.reasoning,
         parallel_calls=row.parallel_calls,
+        sample_calls=sample_calls if row.sample_calls is None else row.sample_calls,
         fallback_id=row.fallback_id,
     )

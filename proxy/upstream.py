@@ -130,17 +130,6 @@ class ReadAhead:
     abort = finish
 
 
-def failed_answer(failure: MessageFailed, upstream: Upstream) -> UpstreamFailed:
-    """An answer that said that all is well, and then failed."""
-    return UpstreamFailed(
-        redacted(failure.message, upstream),
-        kind=failure.kind,
-        code=code_of_kind(failure.kind),
-        retries=failure.kind is FailureKind.OVERLOADED,
-        falls_back=failure.kind is not FailureKind.INVALID_REQUEST,
-    )
-
-
 def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
     """Why an upstream could not be asked, or did not answer. Its address is not the client's."""
     name, cause = upstream.name, error.__cause__
@@ -201,12 +190,13 @@ async def _refusal(
     return UpstreamFailed(
         redacted(str(error), route.upstream),
         kind=error.kind,
-        code=ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind),
+        code=ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind, str(error)),
         status=error.status,
         retry_after=_retry_after(response.headers),
         may_retry=not is_ours,
         retries=status in _RETRIED,
         falls_back=error.kind is not FailureKind.INVALID_REQUEST,
+        raw=body,
     )
 
 
@@ -226,10 +216,8 @@ async def _read_error(answer: Answer) -> bytes:
 
 def redacted(message: str, upstream: Upstream) -> str:
     """An upstream's words without the gateway's own credential, which some repeat."""
-    for name, value in upstream.headers:
-        secret = value.removeprefix("Bearer ")
-        if name in ("authorization", "x-api-key") and secret:
-            message = message.replace(secret, "[redacted]")
+    for secret in upstream.secrets():
+        message = message.replace(secret, "[redacted]")
     return message
 
 

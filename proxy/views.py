@@ -17,12 +17,14 @@ from formats import (
     estimate_tokens,
 )
 from proxy import catalogue
+from proxy.capture import Capture
 from proxy.errors import ErrorCode, GatewayError
 from proxy.handler import EventStream, GatewayRequest
 from proxy.keys import authenticate, check_model
 from proxy.relay import Relay
 from proxy.runtime import runtime
 from proxy.snapshot import Key, Snapshot
+from proxy.transcript import KEPT_HEADERS
 
 logger = logging.getLogger("athena.views")
 
@@ -34,21 +36,26 @@ async def messages(request: GatewayRequest) -> HttpResponseBase:
     """A message in Anthropic's dialect, as a stream or whole."""
     snapshot, key = _admit(request)
     exchange = request.exchange
+    _remember(request, snapshot, key)
     conversation = _parse(request, key)
+    exchange.is_streaming = conversation.stream
+    exchange.input_estimate = estimate_tokens(conversation)
     options = ReplyOptions(
         created=int(time.time()),
         include_usage=conversation.include_usage,
-        input_estimate=estimate_tokens(conversation),
+        input_estimate=exchange.input_estimate,
     )
     relay = Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
     headers = [(name, request.headers[name]) for name in _FORWARDED if name in request.headers]
     request.content = b""  # an open stream holds none of it
+    exchange.own_time = time.perf_counter() - exchange.started
     if conversation.stream:
         await relay.open(conversation, headers, within=snapshot.open_after)
         return EventStream(relay.stream(), relay.close)
     try:
         await relay.open(conversation, headers)
         body = DIALECTS[exchange.dialect].encode_reply(await relay.collect(), options)
+        exchange.sent(body)
     finally:
         relay.close()
     return HttpResponse(body, content_type="application/json")
@@ -185,6 +192,16 @@ def _admit(request: GatewayRequest) -> tuple[Snapshot, Key]:
     snapshot = runtime.configuration.current
     request.exchange.key = key = authenticate(request, runtime.configuration, snapshot)
     return snapshot, key
+
+
+def _remember(request: GatewayRequest, snapshot: Snapshot, key: Key) -> None:
+    """From here on the exchange is audited; its content, if that is allowed."""
+    exchange, sampling = request.exchange, snapshot.sampling
+    exchange.snapshot = snapshot
+    exchange.bytes_in = len(request.content)
+    exchange.headers = {n: request.headers[n] for n in KEPT_HEADERS if n in request.headers}
+    if sampling.capture_content and key.capture_content:
+        exchange.capture = Capture(request.content, sampling.transcript_bytes)
 
 
 def _parse(request: GatewayRequest, key: Key) -> Conversation:

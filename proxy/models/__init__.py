@@ -1,5 +1,17 @@
 """What operators steer, and what the gateway remembers."""
 
+from proxy.models.audit import (
+    FAILURES,
+    Comment,
+    Exchange,
+    FailureGroup,
+    FailureHour,
+    GroupState,
+    Outcome,
+    Phase,
+    Replay,
+    Transcript,
+)
 from proxy.models.formats import FormatOverride, FormatSettings
 from proxy.models.gateway import ConfigurationVersion, GatewaySettings
 from proxy.models.keys import ClientKey
@@ -18,13 +30,23 @@ CONFIGURATION = (
 
 __all__ = [
     "CONFIGURATION",
+    "FAILURES",
     "ClientKey",
+    "Comment",
     "ConfigurationVersion",
+    "Exchange",
+    "FailureGroup",
+    "FailureHour",
     "FormatOverride",
     "FormatSettings",
     "GatewaySettings",
+    "GroupState",
     "ModelRoute",
+    "Outcome",
+    "Phase",
     "Reasoning",
+    "Replay",
     "Service",
+    "Transcript",
     "Upstream",
 ]

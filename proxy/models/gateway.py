@@ -8,6 +8,7 @@ from django.db.models import F
 
 from proxy.models.routes import ModelRoute
 
+_SHARE: list[Any] = [MinValueValidator(0), MaxValueValidator(1)]
 _SECONDS: list[Any] = [MinValueValidator(0.1), MaxValueValidator(600)]
 
 
@@ -37,6 +38,34 @@ class GatewaySettings(models.Model):
         default=30,
         validators=_SECONDS,
         help_text="Seconds that open streams may go on when the gateway is stopped.",
+    )
+
+    capture_content = models.BooleanField(
+        default=True, help_text="Whether any transcript is kept. Exchanges are, in any case."
+    )
+    sample_calls = models.FloatField(
+        default=0.01,
+        validators=_SHARE,
+        help_text="Share of successful exchanges with tool calls whose transcript is kept, 0–1.",
+    )
+    sample_others = models.FloatField(
+        default=0,
+        validators=_SHARE,
+        help_text="Share of the other successful exchanges whose transcript is kept, 0–1.",
+    )
+    failures_per_hour = models.PositiveIntegerField(
+        default=20, help_text="Transcripts of one kind of failure that an hour may add."
+    )
+    transcript_bytes = models.PositiveIntegerField(
+        default=256 * 1024,
+        validators=[MinValueValidator(4096), MaxValueValidator(16 * 1024 * 1024)],
+        help_text="Of each part of a transcript; of a longer one, head and tail are kept.",
+    )
+    transcript_days = models.PositiveIntegerField(
+        default=7, validators=[MinValueValidator(1)], help_text="Then transcripts are deleted."
+    )
+    exchange_days = models.PositiveIntegerField(
+        default=90, validators=[MinValueValidator(1)], help_text="Then exchanges are deleted."
     )
 
     class Meta:

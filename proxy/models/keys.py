@@ -34,6 +34,9 @@ class ClientKey(models.Model):
         validators=[validate_patterns],
         help_text="Patterns of the model names that it may use; an empty list allows all.",
     )
+    capture_content = models.BooleanField(
+        default=True, help_text="Whether transcripts of its exchanges may be kept."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -1,7 +1,7 @@
 """What to do for a model."""
 
 from django.core.exceptions import ValidationError
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from proxy.models.upstreams import Upstream
@@ -49,6 +49,13 @@ class ModelRoute(models.Model):
     reasoning = models.CharField(max_length=20, choices=Reasoning, default=Reasoning.AUTO)
     parallel_calls = models.BooleanField(
         default=True, help_text="Whether the model may make several calls in one answer."
+    )
+    sample_calls = models.FloatField(
+        "share of transcripts",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(1)],
+        help_text="Of its successful exchanges with tool calls, 0–1; empty: the gateway's share.",
     )
     fallback = models.ForeignKey(
         "self",

@@ -157,4 +157,4 @@ def test_a_broken_call_is_an_error_and_never_a_call(client, upstream, kimi):
     assert (seen.calls, seen.error) == ([], "format_transformation_error")
     response = client.post("/v1/messages", json=ask(kimi, tools=TOOLS))
     assert error_of(response)[:2] == (502, "format_transformation_error")
-    assert response.headers["x-athena-error"] == "transformation_failed"
+    assert response.headers["x-athena-error"] == "call_truncated"

@@ -42,7 +42,9 @@ def call(handler, scope, *messages):
 
 @pytest.fixture
 def handler():
-    return GatewayHandler(max_body_bytes=lambda: 1000, answer_error=answer_error)
+    return GatewayHandler(
+        max_body_bytes=lambda: 1000, answer_error=answer_error, on_end=lambda *_: None
+    )
 
 
 def test_healthz_asks_nobody(handler):

@@ -1,0 +1,76 @@
+"""What one exchange said, while it says it: bounded, by reference, and nothing more.
+
+Whether it is kept is decided at the end, so everything is captured at first; an append for every
+read is all that it costs.
+"""
+
+from collections import deque
+from time import perf_counter
+from typing import TypeAlias
+
+from formats import Event
+
+_MOST_READS = 4000
+"""Whose moments and events are captured; of a longer answer, the beginning tells the story."""
+
+
+Clipped: TypeAlias = tuple[bytes, int, int]
+"""Head and tail in one, how long the head is, and how many bytes are missing between."""
+
+
+def clip(data: bytes, limit: int) -> Clipped:
+    half = limit // 2
+    if len(data) <= 2 * half:
+        return data, len(data), 0
+    return data[:half] + data[-half:], half, len(data) - 2 * half
+
+
+class Clip:
+    """The head and the tail of a stream of bytes; what is between is counted and forgotten."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._head: list[bytes] = []
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        if self.size < self._half:
+            self._head.append(data)
+        else:
+            self._tail.append(data)
+            self._tail_size += len(data)
+            while self._tail_size - len(self._tail[0]) >= self._half:
+                self._tail_size -= len(self._tail.popleft())
+        self.size += len(data)
+
+    def take(self) -> Clipped:
+        data = b"".join([*self._head, *self._tail])
+        kept, head, left_out = clip(data, 2 * self._half)
+        return kept, head, left_out + self.size - len(data)
+
+
+class Capture:
+    def __init__(self, request: bytes, limit: int) -> None:
+        self.request = clip(request, limit)
+        self.raw = Clip(limit)
+        self.arrivals: list[tuple[int, float]] = []
+        self.events: list[list[Event]] = []
+        self.sent = Clip(limit)
+        self._limit = limit
+        self._started = perf_counter()
+
+    def received(self, data: bytes) -> None:
+        if len(self.arrivals) < _MOST_READS:
+            moment = (perf_counter() - self._started) * 1000
+            self.arrivals.append((self.raw.size, round(moment, 1)))
+        self.raw.add(data)
+
+    def understood(self, events: list[Event]) -> None:
+        if len(self.events) < _MOST_READS:
+            self.events.append(events)
+
+    def again(self) -> None:
+        """Another attempt begins: what the last one sent is no part of the answer."""
+        self.raw, self.arrivals, self.events = Clip(self._limit), [], []

@@ -1,0 +1,232 @@
+"""What the gateway remembers: every exchange, some transcripts, and failures by their kind."""
+
+from django.conf import settings
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.urls import reverse
+
+from proxy.models.keys import ClientKey
+
+
+class Outcome(models.TextChoices):
+    OK = "ok", "ok"
+    CLIENT_ERROR = "client_error", "client error"
+    UPSTREAM_ERROR = "upstream_error", "upstream error"
+    TRANSFORM_FAILED = "transform_failed", "translation failed"
+    CLIENT_DISCONNECT = "client_disconnect", "client left"
+    TIMEOUT = "timeout", "time-out"
+    DRAINED = "drained", "cut by a restart"
+    GATEWAY_ERROR = "gateway_error", "gateway error"
+
+
+FAILURES = (
+    Outcome.UPSTREAM_ERROR,
+    Outcome.TRANSFORM_FAILED,
+    Outcome.TIMEOUT,
+    Outcome.GATEWAY_ERROR,
+)
+"""Outcomes that somebody should look at; the others are a client's own doing, or planned."""
+
+
+class Phase(models.TextChoices):
+    """How far an exchange had come when it failed."""
+
+    REQUEST = "request", "reading the request"
+    CONNECT = "connect", "connecting to the upstream"
+    ANSWER = "answer", "waiting for the answer"
+    BODY = "body", "reading the answer"
+    TRANSLATION = "translation", "understanding the answer"
+
+
+class GroupState(models.TextChoices):
+    OPEN = "open", "open"
+    RESOLVED = "resolved", "resolved"
+    IGNORED = "ignored", "ignored"
+    REGRESSED = "regressed", "regressed"
+
+
+class FailureGroup(models.Model):
+    """Failures with one fingerprint: the same format, error, phase and family of models."""
+
+    fingerprint = models.CharField(max_length=64, unique=True)
+    format = models.CharField(max_length=20)
+    error_code = models.CharField(max_length=40)
+    phase = models.CharField(max_length=20, choices=Phase)
+    family = models.CharField("family of models", max_length=120)
+    count = models.PositiveBigIntegerField(default=0)
+    first_seen = models.DateTimeField()
+    last_seen = models.DateTimeField()
+    state = models.CharField(max_length=12, choices=GroupState, default=GroupState.OPEN)
+    assignee = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+
+    class Meta:
+        # The list shows the newest first, usually those that are not done with.
+        indexes = [models.Index(fields=["state", "-last_seen"])]
+        ordering = ("-last_seen",)
+
+    def __str__(self) -> str:
+        return f"{self.error_code} in {self.format} of {self.family}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("audit:group", args=[self.pk])
+
+
+class FailureHour(models.Model):
+    """How often a group failed in one hour: the line of its sparkline."""
+
+    group = models.ForeignKey(FailureGroup, models.CASCADE, related_name="hours")
+    hour = models.DateTimeField()
+    count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["group", "hour"], name="failure_hour_is_one_row")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group_id} at {self.hour}: {self.count}"
+
+
+class Comment(models.Model):
+    group = models.ForeignKey(FailureGroup, models.CASCADE, related_name="comments")
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    text = models.TextField(max_length=5000)
+
+    class Meta:
+        ordering = ("created_at",)
+
+    def __str__(self) -> str:
+        return self.text[:80]
+
+
+class Exchange(models.Model):
+    """One accepted request and how it ended; no content of it."""
+
+    request_id = models.CharField(max_length=40, unique=True)
+    created_at = models.DateTimeField()
+    # No constraint in the database: a key may be deleted while its last rows are on their way.
+    key = models.ForeignKey(
+        ClientKey, models.SET_NULL, null=True, db_constraint=False, related_name="exchanges"
+    )
+    user_agent = models.CharField(max_length=200, blank=True)
+    session_id = models.CharField(max_length=80, blank=True)
+    dialect = models.CharField(max_length=20)
+    model = models.CharField(max_length=200)
+    route = models.CharField(max_length=200, blank=True)
+    upstream = models.CharField(max_length=50, blank=True)
+    upstream_model = models.CharField(max_length=200, blank=True)
+    served_by = models.CharField(max_length=100, blank=True)
+    format = models.CharField(max_length=20, blank=True)
+    format_reason = models.CharField(max_length=12, blank=True)
+    is_streaming = models.BooleanField(default=False)
+    status = models.PositiveSmallIntegerField()
+    outcome = models.CharField(max_length=20, choices=Outcome)
+    error_code = models.CharField(max_length=40, blank=True)
+    error_source = models.CharField(max_length=10, blank=True)
+    error_phase = models.CharField(max_length=20, choices=Phase, blank=True)
+    error_message = models.CharField(max_length=500, blank=True)
+    stop_reason = models.CharField(max_length=40, blank=True)
+    tool_calls = models.PositiveIntegerField(default=0)
+    rescued_calls = models.PositiveIntegerField(default=0)
+    notices = models.JSONField(default=list)
+    """Of each: its code, its detail, and how often."""
+    leaked_format = models.CharField(max_length=20, blank=True)
+    """The format whose markup was seen in an answer that passed as text."""
+    attempts = models.JSONField(default=list)
+    """The failed ones before the one that decided: upstream, model, error."""
+    input_tokens = models.PositiveIntegerField(null=True)
+    output_tokens = models.PositiveIntegerField(null=True)
+    cache_read_tokens = models.PositiveIntegerField(null=True)
+    cache_creation_tokens = models.PositiveIntegerField(null=True)
+    input_estimate = models.PositiveIntegerField(null=True)
+    first_byte_ms = models.FloatField(null=True)
+    duration_ms = models.FloatField()
+    gateway_ms = models.FloatField()
+    bytes_in = models.PositiveBigIntegerField(default=0)
+    bytes_upstream = models.PositiveBigIntegerField(default=0)
+    bytes_out = models.PositiveBigIntegerField(default=0)
+    configuration_version = models.PositiveBigIntegerField()
+    group = models.ForeignKey(
+        FailureGroup, models.SET_NULL, null=True, related_name="exchanges", db_constraint=False
+    )
+
+    class Meta:
+        ordering = ("-id",)
+        # Lists are by id, the newest first; each index serves one filter of the audit list.
+        indexes = [
+            models.Index(fields=["outcome", "-id"]),
+            models.Index(fields=["format", "-id"]),
+            models.Index(fields=["model", "-id"]),
+            models.Index(fields=["upstream", "-id"]),
+            models.Index(fields=["key", "-id"]),
+            models.Index(fields=["error_code", "-id"]),
+            models.Index(fields=["leaked_format", "-id"]),
+            models.Index(fields=["group", "-id"]),
+            models.Index(fields=["created_at"]),  # retention, and a range of time
+        ]
+
+    def __str__(self) -> str:
+        return self.request_id
+
+    def get_absolute_url(self) -> str:
+        return reverse("audit:exchange", args=[self.request_id])
+
+
+class Transcript(models.Model):
+    """What an exchange said, redacted and bounded: head and tail, if it was longer."""
+
+    exchange = models.OneToOneField(Exchange, models.CASCADE, primary_key=True)
+    headers = models.JSONField(default=dict)
+    """Of the client's request, those that are worth keeping."""
+    request = models.TextField()
+    tools = models.JSONField(default=list)
+    """The declared tools, as reading the answer needs them: name and schema."""
+    reading = models.JSONField(default=dict)
+    """How the answer was read: dialects, format, limit, strictness, markers, calls allowed."""
+    raw = models.BinaryField()
+    arrivals = models.JSONField(default=list)
+    """Of each read of the upstream: its offset in `raw`, and the milliseconds since the start."""
+    events = models.JSONField(default=list)
+    sent = models.BinaryField()
+    left_out = models.JSONField(default=dict)
+    """Bytes between head and tail that were not kept, by field."""
+    redactions = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"transcript of {self.exchange_id}"
+
+
+class Replay(models.Model):
+    """A transcript's answer, read again; the original is never changed."""
+
+    class Result(models.TextChoices):
+        FIXED = "fixed", "fixed"
+        STILL_FAILING = "still_failing", "still failing"
+        NEWLY_BROKEN = "newly_broken", "newly broken"
+        SAME = "same", "the same"
+        DIFFERENT = "different", "different"
+
+    exchange = models.ForeignKey(Exchange, models.CASCADE, related_name="replays")
+    created_at = models.DateTimeField(auto_now_add=True)
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    format = models.CharField(max_length=20)
+    buffer_limit = models.PositiveIntegerField(validators=[MinValueValidator(1024)])
+    strict = models.BooleanField(default=False)
+    configuration_version = models.PositiveBigIntegerField()
+    result = models.CharField(max_length=20, choices=Result)
+    error = models.CharField(max_length=500, blank=True)
+    events = models.JSONField(default=list)
+    sent = models.BinaryField()
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.exchange_id} as {self.format}: {self.result}"
