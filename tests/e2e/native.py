@@ -1,0 +1,169 @@
+"""How models write a turn: text, and calls in their family's own format, as OpenAI deltas.
+
+Written from the formats' descriptions and not from the gateway's own tables, so that a mistake in
+one shows in the other. Ids start anew in every turn, as many models have it; Claude Code loses calls
+whose ids it has seen before, so the gateway must not let them through.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from random import Random
+from typing import Any, TypeAlias
+
+Delta: TypeAlias = dict[str, Any]
+
+REASONING = "The next step is clear: <go> on…\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the model says, and then the calls it makes."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    unless: str = ""
+    """Words that make the turn needless: with them in the conversation, the next one is played."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """A model, and how it writes: `write` is None when its calls are structured."""
+
+    model: str
+    write: Callable[[Sequence[Call]], str] | None
+    channel: str = "content"
+    """The field that the calls are written into."""
+
+    def says(self, turn: Turn) -> str:
+        """The turn's visible text.
+
+        A model that writes its calls into the reasoning has not noticed that it stopped to think:
+        it says nothing beside them.
+        """
+        return turn.text if self.channel == "content" or not turn.calls else ""
+
+
+def deltas(style: Style, turn: Turn) -> Iterator[Delta]:
+    """The turn in small pieces."""
+    yield {"role": "assistant", "content": ""}
+    thinks = "reasoning_content" if style.channel == "content" else style.channel
+    yield from _pieces(thinks, REASONING)
+    yield from _pieces("content", style.says(turn))
+    if not turn.calls:
+        return
+    if style.write is None:
+        yield from _structured(turn.calls)
+    else:
+        yield from _pieces(style.channel, style.write(turn.calls))
+
+
+def write_kimi(calls: Sequence[Call]) -> str:
+    written = "".join(
+        f"<|tool_call_begin|>functions.{call.name}:{number}<|tool_call_argument_begin|>"
+        f"{_json(call.arguments)}<|tool_call_end|>"
+        for number, call in enumerate(calls)
+    )
+    return f"<|tool_calls_section_begin|>{written}<|tool_calls_section_end|>"
+
+
+def write_qwen_coder(calls: Sequence[Call]) -> str:
+    return "".join(
+        f"\n<tool_call>\n<function={call.name}>\n"
+        + "".join(f"<parameter={k}>\n{_text(v)}\n</parameter>\n" for k, v in call.arguments.items())
+        + "</function>\n</tool_call>"
+        for call in calls
+    )
+
+
+def write_hermes(calls: Sequence[Call]) -> str:
+    return "".join(
+        f"\n<tool_call>\n{_json({'name': call.name, 'arguments': call.arguments})}\n</tool_call>"
+        for call in calls
+    )
+
+
+def write_deepseek_v31(calls: Sequence[Call]) -> str:
+    written = "".join(
+        f"<｜tool▁call▁begin｜>{call.name}<｜tool▁sep｜>{_json(call.arguments)}<｜tool▁call▁end｜>"
+        for call in calls
+    )
+    return f"<｜tool▁calls▁begin｜>{written}<｜tool▁calls▁end｜>"
+
+
+def write_dsml(calls: Sequence[Call]) -> str:
+    written = "".join(
+        f'<｜DSML｜invoke name="{call.name}">\n'
+        + "".join(_dsml_parameter(key, value) for key, value in call.arguments.items())
+        + "</｜DSML｜invoke>\n"
+        for call in calls
+    )
+    return f"\n\n<｜DSML｜function_calls>\n{written}</｜DSML｜function_calls>"
+
+
+def _dsml_parameter(key: str, value: object) -> str:
+    is_string = "true" if isinstance(value, str) else "false"
+    return (
+        f'<｜DSML｜parameter name="{key}" string="{is_string}">{_text(value)}</｜DSML｜parameter>\n'
+    )
+
+
+def _structured(calls: Sequence[Call]) -> Iterator[Delta]:
+    """Each call's name first, then the fragments of all their arguments in turn."""
+    for index, call in enumerate(calls):
+        function = {"name": call.name, "arguments": ""}
+        entry = {
+            "id": f"functions.{call.name}:{index}",
+            "type": "function",
+            "function": function,
+        }
+        yield {"tool_calls": [{"index": index, **entry}]}
+    for pieces in zip_longest(*(_cut(_json(call.arguments)) for call in calls)):
+        for index, piece in enumerate(pieces):
+            if piece is not None:
+                yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _pieces(field: str, text: str) -> Iterator[Delta]:
+    for piece in _cut(text):
+        yield {field: piece}
+
+
+def _cut(text: str) -> Iterator[str]:
+    """The text in pieces of a few characters, always the same ones."""
+    random, start = Random(len(text)), 0
+    while start < len(text):
+        end = start + random.randint(1, 12)
+        yield text[start:end]
+        start = end
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+STYLES = {
+    "kimi": Style("moonshotai/kimi-k2.5", write_kimi),
+    "kimi-reasoning": Style("moonshotai/kimi-k2.5", write_kimi, "reasoning_content"),
+    "qwen-coder": Style("qwen/qwen3-coder", write_qwen_coder),
+    "qwen-coder-reasoning": Style("qwen/qwen3-coder", write_qwen_coder, "reasoning_content"),
+    "hermes": Style("qwen/qwen3-max", write_hermes),
+    "hermes-reasoning": Style("qwen/qwen3-max", write_hermes, "reasoning"),
+    "deepseek": Style("deepseek/deepseek-v3.1", write_deepseek_v31),
+    "deepseek-reasoning": Style("deepseek/deepseek-v3.1", write_deepseek_v31, "reasoning_content"),
+    "dsml": Style("deepseek/deepseek-v3.2", write_dsml),
+    "dsml-reasoning": Style("deepseek/deepseek-v3.2", write_dsml, "reasoning"),
+    "structured": Style("other/plain", None),
+    "kimi-structured": Style("moonshotai/kimi-k2.5", None),
+}

@@ -1,0 +1,163 @@
+"""An upstream over real sockets that plays a script: the next turn of whoever asks.
+
+Which turn comes next is read from the request alone (the model's own messages in it), so that a
+client that repeats a request gets the same answer; that it did is on the record. A conversation is
+known by a word of its first message.
+"""
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from typing import Any
+
+from tests.e2e.native import Style, Turn, deltas
+from tests.e2e.requests import faults_of, text_of
+
+_SHOWN = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that arrived, and what it was answered with."""
+
+    conversation: str
+    turn: int
+    body: dict[str, Any]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = self.body["messages"]
+        return messages
+
+
+@dataclass(slots=True)
+class Play:
+    """The scripts of one test, and the record of what was asked."""
+
+    style: Style
+    scripts: dict[str, Sequence[Turn]]
+    """By the word that a conversation's first message has."""
+    record: list[Asked] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def answer(self, body: dict[str, Any]) -> Turn:
+        texts = [text_of(message) for message in body["messages"]]
+        roles = [message["role"] for message in body["messages"]]
+        number = roles.count("assistant")
+        opening = "\n".join(texts[: roles.index("assistant") if number else None])
+        for word, script in self.scripts.items():
+            if word in opening and number < len(script):
+                unless = script[number].unless
+                number += bool(unless) and any(unless in text for text in texts)
+                self.record.append(Asked(word, number, body))
+                return script[number]
+        self.record.append(Asked("?", number, body))
+        self.faults.append(f"no script has a turn {number} for: {opening[-200:]!r}")
+        return Turn("There is no script for this.")
+
+    def requests(self, conversation: str) -> list[Asked]:
+        """What was asked in a conversation, in order."""
+        return [asked for asked in self.record if asked.conversation == conversation]
+
+
+class ScriptedUpstream:
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.play = Play(Style("", None), {})
+        self._server = _Server(("127.0.0.1", 0), _Exchange)
+        self._server.upstream = self
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def start(self, style: Style, **scripts: Sequence[Turn]) -> Play:
+        """Play these scripts from now on."""
+        self.play = Play(style, scripts)
+        return self.play
+
+    def __enter__(self) -> "ScriptedUpstream":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def evidence(self) -> str:
+        """What was asked and what was wrong with it, for a person to read."""
+        lines = [f"FAULT {fault}" for fault in self.play.faults]
+        for asked in self.play.record:
+            last = json.dumps(asked.messages[-1], ensure_ascii=False)[:_SHOWN]
+            lines.append(f"{asked.conversation} turn {asked.turn}, {len(asked.messages)} messages")
+            lines.append(f"    … {last}")
+        return "\n".join(lines)
+
+
+class _Server(ThreadingHTTPServer):
+    upstream: ScriptedUpstream
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        self.upstream.play.faults.append(f"an answer failed: {sys.exception()!r}")
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        play = self.server.upstream.play
+        content = self.rfile.read(int(self.headers["content-length"]))
+        body = json.loads(content)
+        play.faults += faults_of(
+            content, dict(self.headers), model=play.style.model, key=self.server.upstream.key
+        )
+        turn = play.answer(body)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        stream = b"".join(_chunks(play.style, turn, prompt=len(content) // 4))
+        for part in _reads(stream):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: the record has it."""
+
+
+def _chunks(style: Style, turn: Turn, *, prompt: int) -> Iterator[bytes]:
+    yield b": OPENROUTER PROCESSING\n\n"
+    written = 0
+    for written, delta in enumerate(deltas(style, turn), 1):  # noqa: B007
+        yield _chunk([{"index": 0, "delta": delta, "finish_reason": None}])
+    # An upstream that does not know the native format takes its calls for text.
+    finish = "tool_calls" if turn.calls and style.write is None else "stop"
+    yield _chunk([{"index": 0, "delta": {}, "finish_reason": finish}])
+    yield _chunk([], usage={"prompt_tokens": prompt, "completion_tokens": written})
+    yield b"data: [DONE]\n\n"
+
+
+def _chunk(choices: list[dict[str, Any]], **fields: Any) -> bytes:
+    head = {"id": "gen-1", "object": "chat.completion.chunk", "model": "scripted"}
+    payload = json.dumps({**head, "choices": choices, **fields}, ensure_ascii=False)
+    return b"data: %b\n\n" % payload.encode()
+
+
+def _reads(stream: bytes) -> Iterator[bytes]:
+    """The stream cut anywhere, inside characters and events too."""
+    random, start = Random(len(stream)), 0
+    while start < len(stream):
+        end = start + random.randint(1, 3000)
+        yield stream[start:end]
+        start = end
