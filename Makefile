@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Cached bytecode is a third of the time that the tests' imports take.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test check format bench clean
+.PHONY: run test e2e check format bench clean
 
 # Install again only when a list of requirements has changed.
 $(VENV)/running: requirements.txt
@@ -29,6 +29,10 @@ check: $(VENV)/testing
 test: check
 	$(BIN)/pytest --numprocesses auto
 
+# The real Claude Code, from npm, through the gateway. Says so and succeeds where it cannot be had.
+e2e: $(VENV)/testing
+	$(BIN)/python -m tests.e2e --numprocesses auto
+
 format: $(VENV)/testing
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -38,4 +42,4 @@ bench: $(VENV)/testing
 	$(BIN)/python -m bench.gateway
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/build
+	rm -rf $(VENV) .e2e .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/build

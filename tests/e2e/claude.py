@@ -1,0 +1,67 @@
+"""Claude Code, as a developer runs it against the gateway, in a home and a directory of its own."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.proxy.gateway import KEY
+
+_RUN_SECONDS = 90
+_SHOWN = 4000
+_TOOLS = "Agent,Bash,Edit,Read,Task,Write"
+
+
+class Claude:
+    def __init__(self, binary: Path, gateway_url: str, directory: Path) -> None:
+        self._binary = binary
+        self._output, self._errors = directory / "output", directory / "errors"
+        self.home = directory / "home"
+        self.work = directory / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "TMPDIR": str(self.home),
+            "LANG": "C.UTF-8",
+            "ANTHROPIC_BASE_URL": gateway_url,
+            "ANTHROPIC_AUTH_TOKEN": KEY,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_MAX_RETRIES": "1",
+            "DISABLE_AUTOUPDATER": "1",
+        }
+
+    def run(self, prompt: str, *, model: str | None = None) -> dict[str, Any]:
+        """The result of `claude -p`, which must succeed."""
+        named = {"ANTHROPIC_MODEL": model} if model else {}
+        options = ["--output-format", "json", "--allowedTools", _TOOLS]
+        # Files and no pipes: the shells that it starts may outlive it, and hold a pipe open.
+        with self._output.open("w") as output, self._errors.open("w") as errors:
+            process = subprocess.Popen(
+                [self._binary, "-p", prompt, *options],
+                cwd=self.work,
+                env=self._environment | named,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(_RUN_SECONDS)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        assert status == 0, "Claude Code failed"
+        result: dict[str, Any] = json.loads(self._output.read_text())
+        return result
+
+    def evidence(self) -> str:
+        """What it said, on both outputs."""
+        said = [
+            path.read_text()[-_SHOWN:] for path in (self._output, self._errors) if path.exists()
+        ]
+        return "\nstderr:\n".join(said)
