@@ -1,0 +1,65 @@
+"""One upstream and one gateway for all tests, a fresh home for each; and evidence when one fails."""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.claude import Claude
+from tests.e2e.install import maybe_binary
+from tests.e2e.upstream import ScriptedUpstream
+from tests.proxy.gateway import Gateway
+
+_SHOWN = 6000
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    return maybe_binary() or pytest.skip("Claude Code is not installed: run `make e2e`")
+
+
+@pytest.fixture(scope="session")
+def upstream() -> Iterator[ScriptedUpstream]:
+    with ScriptedUpstream("sk-or-the-upstreams-key") as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    upstream: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
+    directory = tmp_path_factory.mktemp("gateway")
+    gateway = Gateway(
+        directory,
+        OPENROUTER_API_KEY=upstream.key,
+        OPENROUTER_BASE_URL=upstream.url,
+        # A developer's own .env is read as well, and must not reach into the test.
+        DATABASE_URL=f"sqlite:///{directory / 'athena.sqlite3'}",
+        ATHENA_ANTHROPIC_API_KEY="",
+    ).start()
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture
+def claude(binary: Path, gateway: Gateway, tmp_path: Path) -> Claude:
+    assert gateway.process is not None
+    assert gateway.process.poll() is None, "somebody has stopped the gateway"
+    return Claude(binary, gateway.url, tmp_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure what each side has to say about it."""
+    report = yield
+    if report.failed:
+        for side in item.funcargs.values():
+            match side:
+                case Claude() | ScriptedUpstream():
+                    report.sections.append((type(side).__name__, side.evidence()))
+        gateway = item.funcargs.get("gateway")
+        if isinstance(gateway, Gateway):
+            report.sections.append(("Gateway", gateway.log[-_SHOWN:]))
+    return report

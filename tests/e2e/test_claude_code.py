@@ -1,0 +1,173 @@
+"""The real Claude Code lives on the gateway: its tools work, whatever the model writes them in."""
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.claude import Claude
+from tests.e2e.native import REASONING, STYLES, Call, Style, Turn
+from tests.e2e.requests import images_of, text_of
+from tests.e2e.upstream import Play, ScriptedUpstream
+
+pytestmark = pytest.mark.e2e
+
+# What formats and JSON might trip over. Two things are missing because Claude Code's Write changes
+# them by itself: blanks at the end of a line, and an escape such as \u00e9 spelled out.
+_LINES = (
+    'quotes "double", \'single\', `back`; a \\ backslash, \\n and \\" spelled out',
+    "\tindented with a tab, and {braces: [1, 2, {}]}, and a trailing comma,",
+    "<|tool_call_end|><|tool_calls_section_end|> are Kimi's, <｜tool▁call▁end｜> is DeepSeek's",
+    "</parameter> and </tool_call> and </function> are Qwen's; </｜DSML｜parameter> is DSML's",
+    "ümläuts, 漢字, 🦉 and a family 👩‍👩‍👧, \u2028 a line separator, &amp; an entity",
+    "",
+    "def f(x: int) -> str: return f'{x!r:>10}' if x < 3 and x > 1 else \"</tool_call>\"",
+)
+CONTENT = "\n".join(f"{n:04}: {_LINES[n % len(_LINES)]}".rstrip() for n in range(560)) + "\n"
+LAST_WORDS = "All done, with <angle> brackets & `<tool_call>` in ünïcode 🦉."
+HELPERS_WORDS = "The mark is left."
+
+
+def session(work: Path) -> list[Turn]:
+    """Every tool once, in one conversation."""
+    path, picture = str(work / "long.txt"), str(work / "picture.png")
+    helper = {
+        "description": "Leave a mark",
+        "prompt": "HELPER: leave a mark in helper.txt",
+        "subagent_type": "general-purpose",
+    }
+    edit = {"file_path": path, "old_string": "0007:", "new_string": "seven:", "replace_all": False}
+    return [
+        Turn("I will write it.", (Call("Write", {"file_path": path, "content": CONTENT}),)),
+        Turn("Let me read it.", (Call("Read", {"file_path": path}),)),
+        Turn(calls=(Call("Edit", edit),)),
+        Turn(calls=(Call("Bash", {"command": "echo $((6 * 7)) | tee sum.txt", "timeout": 9000}),)),
+        Turn(
+            "Two at once, of which the second is done first.",
+            (
+                Call("Bash", {"command": "sleep 0.4; echo first | tee first.txt"}),
+                Call("Bash", {"command": "echo second | tee second.txt"}),
+            ),
+        ),
+        Turn(calls=(Call("Read", {"file_path": picture}),)),
+        Turn("A helper is needed.", (Call("Agent", helper),)),
+        # Claude Code runs it in the background, and says when it is done.
+        Turn("I am waiting for the helper.", unless=HELPERS_WORDS),
+        Turn(LAST_WORDS),
+    ]
+
+
+HELPER = [Turn(calls=(Call("Bash", {"command": "echo helped > helper.txt"}),)), Turn(HELPERS_WORDS)]
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_every_tool_works_in_one_session(
+    name: str, claude: Claude, upstream: ScriptedUpstream
+) -> None:
+    style, work = STYLES[name], claude.work
+    (work / "picture.png").write_bytes(png())
+    script = session(work)
+    play = upstream.start(style, MAIN=script, HELPER=HELPER)
+
+    result = claude.run("MAIN: do it all", model=style.model)
+
+    assert result["result"] == LAST_WORDS
+    assert not result["is_error"]
+    assert not result["permission_denials"]
+    check_disk(work)
+    check_asked_once(play)
+    check_results(play.requests("MAIN")[-1].messages)
+    check_history(play.requests("MAIN")[-1].messages, script, style)
+    assert play.faults == []
+
+
+def test_a_tool_that_is_searched_for_is_offered_and_described(
+    claude: Claude, upstream: ScriptedUpstream
+) -> None:
+    search = Call("ToolSearch", {"query": "select:NotebookEdit", "max_results": 3})
+    play = upstream.start(STYLES["kimi"], MAIN=[Turn(calls=(search,)), Turn(LAST_WORDS)])
+
+    result = claude.run("MAIN: look for a tool", model=play.style.model)
+
+    assert result["result"] == LAST_WORDS
+    before, after = play.requests("MAIN")
+    assert "NotebookEdit" not in tool_names(before.body)
+    assert "NotebookEdit" in tool_names(after.body)
+    [found] = [text_of(m) for m in after.messages if m["role"] == "tool"]
+    assert "NotebookEdit" in found
+    assert "notebook_path" in found
+    assert play.faults == []
+
+
+def test_the_two_lines_that_the_server_prints_are_enough(
+    claude: Claude, upstream: ScriptedUpstream
+) -> None:
+    """Without a model's name the client asks for an Opus, which has a route."""
+    play = upstream.start(STYLES["dsml"], MAIN=[Turn(LAST_WORDS)])
+    assert claude.run("MAIN: hello")["result"] == LAST_WORDS
+    check_asked_once(play)
+    assert play.faults == []
+
+
+def check_disk(work: Path) -> None:
+    edited = CONTENT.replace("0007:", "seven:", 1)
+    assert (work / "long.txt").read_bytes() == edited.encode()
+    assert (work / "sum.txt").read_text() == "42\n"
+    assert (work / "first.txt").read_text() == "first\n"
+    assert (work / "second.txt").read_text() == "second\n"
+    assert (work / "helper.txt").read_text() == "helped\n"
+
+
+def check_asked_once(play: Play) -> None:
+    """Every turn was asked for once: the client understood each answer at the first attempt."""
+    for conversation, script in play.scripts.items():
+        needed = [number for number, turn in enumerate(script) if not turn.unless]
+        asked = [asked.turn for asked in play.requests(conversation)]
+        assert [number for number in asked if not script[number].unless] == needed
+
+
+def check_results(messages: list[dict[str, Any]]) -> None:
+    """The upstream saw what the tools brought."""
+    results = [text_of(message) for message in messages if message["role"] == "tool"]
+    _, read, _, bash, first, second, *_ = results
+    assert [line for line in CONTENT.splitlines() if line not in read] == []
+    assert [bash, first, second] == ["42", "first", "second"]
+    picture = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+    assert [url for message in messages for url in images_of(message)] == [picture]
+    assert any(HELPERS_WORDS in text_of(message) for message in messages)
+
+
+def check_history(messages: list[dict[str, Any]], script: Sequence[Turn], style: Style) -> None:
+    """The upstream got back what it had said, and thought, and called.
+
+    The line breaks that some formats write before a call belong to what stands before it.
+    """
+    replies = [message for message in messages if message["role"] == "assistant"]
+    for reply, turn in zip(replies, script, strict=False):
+        functions = [call["function"] for call in reply.get("tool_calls", ())]
+        calls = tuple(Call(f["name"], json.loads(f["arguments"])) for f in functions)
+        assert calls == turn.calls
+        assert reply["reasoning"].strip() == REASONING.strip()
+        assert reply["content"].strip() == style.says(turn)
+
+
+def tool_names(body: dict[str, Any]) -> list[str]:
+    return [tool["function"]["name"] for tool in body["tools"]]
+
+
+def png() -> bytes:
+    """A small picture."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + checksum
+
+    header = struct.pack(">IIBBBBB", 16, 16, 8, 2, 0, 0, 0)
+    rows = b"".join(b"\0" + bytes([200, 30, 8 * row] * 16) for row in range(16))
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
