@@ -1,5 +1,6 @@
 """What parsers and renderers of both dialects share: what is refused, in the client's own terms."""
 
+import hashlib
 import re
 from collections.abc import Sized
 from typing import TypeVar
@@ -15,6 +16,7 @@ _T = TypeVar("_T")
 BILLING = "x-anthropic-billing-header"
 """Claude Code's first system line. It differs between conversations, and spoils other caches."""
 
+_USER_CHARS = 64
 _AT = re.compile(r"(.*) - at `\$\.?(.*?)`", re.DOTALL)
 _ITEM = re.compile(r"\[(\d+|\.\.\.)\]")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
@@ -93,6 +95,17 @@ def fitted_max_tokens(
         return asked
     notices.append(Notice(NoticeCode.LIMIT_CLAMPED, f"max_tokens {asked} → {limit}"))
     return limit
+
+
+def fitted_user(user: str | None) -> str | None:
+    """The user's id, or what stands for it where it is too long for `user`.
+
+    Claude Code's is JSON of 160 characters with its device's id in it; OpenAI refuses more than 64,
+    OpenRouter more than 128.
+    """
+    if user is None or len(user) <= _USER_CHARS:
+        return user
+    return hashlib.sha256(user.encode()).hexdigest()
 
 
 def check_messages(messages: Sized) -> None:

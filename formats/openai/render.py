@@ -30,7 +30,7 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import Names, numbered_ids, ordered
-from formats.request import BILLING, check_messages, check_tools, fitted_max_tokens
+from formats.request import BILLING, check_messages, check_tools, fitted_max_tokens, fitted_user
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _REASONING_PLACEHOLDER = "(no reasoning was recorded)"
@@ -136,7 +136,7 @@ class _Renderer:
             "top_p": sampling.top_p,
             "top_k": sampling.top_k,
             "stop": list(sampling.stop) or None,
-            "user": sampling.user,
+            "user": fitted_user(sampling.user),
             "response_format": schema,
         }
         return {name: value for name, value in fields.items() if value is not None}

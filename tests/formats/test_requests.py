@@ -489,6 +489,17 @@ def test_sampling_and_stream_reach_the_upstream():
     assert made["stream_options"] == {"include_usage": True}
 
 
+def test_an_id_of_a_user_that_is_too_long_is_hashed_for_openai():
+    long_id = '{"device_id":"%s","account_uuid":"","session_id":"s"}' % ("0" * 64)
+    made = [
+        to_openai(body(metadata={"user_id": user_id})) for user_id in (long_id, long_id, "u" * 65)
+    ]
+    assert made[0]["user"] == made[1]["user"] != made[2]["user"]
+    assert len(made[0]["user"]) == 64
+    assert "0" * 9 not in made[0]["user"]
+    assert to_openai(body(metadata={"user_id": "u" * 64}))["user"] == "u" * 64
+
+
 def test_an_openai_request_reaches_anthropic_whole():
     made = to_anthropic({
         "model": "m",
