@@ -31,6 +31,8 @@ class Turn:
     calls: tuple[Call, ...] = ()
     unless: str = ""
     """Words that make the turn needless: with them in the conversation, the next one is played."""
+    fails: tuple[int, ...] = ()
+    """The statuses that it is answered with at first; 200 is a stream that breaks off half-way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+_USER_CHARS = 64
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ANTHROPIC = ("x-anthropic-billing-header", "cache_control", "defer_loading", "tool_use_id")
 _FIELDS = {
@@ -61,6 +62,8 @@ def _faults(content: bytes, headers: dict[str, str], model: str, key: str) -> It
         yield "it does not ask for a stream with usage"
     if not body["max_tokens"] > 0:
         yield f"max_tokens is {body['max_tokens']!r}"
+    if len(body.get("user", "")) > _USER_CHARS:
+        yield f"the user's id is too long: {body['user']!r}"
     yield from _tool_faults(body)
     yield from _message_faults(body["messages"])
     if "kimi" in model:
@@ -92,7 +95,7 @@ def _message_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
         if role == "tool":
             if not open_ids or message["tool_call_id"] != open_ids.pop(0):
                 yield f"{place} answers {message['tool_call_id']!r} out of order"
-            if not isinstance(message["content"], str) or not message["content"]:
+            if not isinstance(message["content"], str):
                 yield f"{place} has no text"
             continue
         if open_ids:

@@ -5,12 +5,14 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.claude import Claude
+from tests.e2e.install import PINNED, VERSION
 from tests.e2e.native import REASONING, STYLES, Call, Style, Turn
 from tests.e2e.requests import images_of, text_of
 from tests.e2e.upstream import Play, ScriptedUpstream
@@ -81,6 +83,7 @@ def test_every_tool_works_in_one_session(
     assert not result["permission_denials"]
     check_disk(work)
     check_asked_once(play)
+    check_prefixes(play)
     check_results(play.requests("MAIN")[-1].messages)
     check_history(play.requests("MAIN")[-1].messages, script, style)
     assert play.faults == []
@@ -96,11 +99,31 @@ def test_a_tool_that_is_searched_for_is_offered_and_described(
 
     assert result["result"] == LAST_WORDS
     before, after = play.requests("MAIN")
+    if "ToolSearch" not in tool_names(before.body) and VERSION != PINNED:
+        pytest.skip(f"Claude Code {VERSION} offers all its tools at once")
     assert "NotebookEdit" not in tool_names(before.body)
     assert "NotebookEdit" in tool_names(after.body)
     [found] = [text_of(m) for m in after.messages if m["role"] == "tool"]
     assert "NotebookEdit" in found
     assert "notebook_path" in found
+    assert play.faults == []
+
+
+@pytest.mark.parametrize("status", [200, 429, 503])
+@pytest.mark.parametrize("name", ["kimi-reasoning", "structured"])
+def test_a_call_that_fails_at_first_runs_once(
+    name: str, status: int, claude: Claude, upstream: ScriptedUpstream
+) -> None:
+    padding = "x" * 2000  # so that a stream that breaks off does so inside the call
+    call = Call("Bash", {"command": f"echo once >> log.txt # {padding}"})
+    script = [Turn(calls=(call,), fails=(status,)), Turn(LAST_WORDS)]
+    play = upstream.start(STYLES[name], MAIN=script)
+
+    result = claude.run("MAIN: write a line", model=play.style.model)
+
+    assert result["result"] == LAST_WORDS
+    assert (claude.work / "log.txt").read_text() == "once\n"
+    assert [asked.turn for asked in play.requests("MAIN")] == [0, 0, 1]
     assert play.faults == []
 
 
@@ -129,6 +152,14 @@ def check_asked_once(play: Play) -> None:
         needed = [number for number, turn in enumerate(script) if not turn.unless]
         asked = [asked.turn for asked in play.requests(conversation)]
         assert [number for number in asked if not script[number].unless] == needed
+
+
+def check_prefixes(play: Play) -> None:
+    """Every request begins as the one before it did, which upstreams' prompt caches need."""
+    for conversation in play.scripts:
+        for before, after in pairwise(play.requests(conversation)):
+            assert after.messages[: len(before.messages)] == before.messages
+            assert after.body["tools"] == before.body["tools"]
 
 
 def check_results(messages: list[dict[str, Any]]) -> None:

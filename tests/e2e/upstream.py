@@ -23,7 +23,7 @@ _SHOWN = 1500
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that arrived, and what it was answered with."""
+    """A request that arrived, and the turn that it was for."""
 
     conversation: str
     turn: int
@@ -59,6 +59,12 @@ class Play:
         self.record.append(Asked("?", number, body))
         self.faults.append(f"no script has a turn {number} for: {opening[-200:]!r}")
         return Turn("There is no script for this.")
+
+    def maybe_failure(self, turn: Turn) -> int | None:
+        """How the turn that was asked for last fails this time."""
+        last = self.record[-1]
+        times = [asked.turn for asked in self.requests(last.conversation)].count(last.turn)
+        return turn.fails[times - 1] if times <= len(turn.fails) else None
 
     def requests(self, conversation: str) -> list[Asked]:
         """What was asked in a conversation, in order."""
@@ -122,15 +128,22 @@ class _Exchange(BaseHTTPRequestHandler):
             content, dict(self.headers), model=play.style.model, key=self.server.upstream.key
         )
         turn = play.answer(body)
+        failure = play.maybe_failure(turn)
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.send_response(200)
+        self.send_response(failure or 200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         stream = b"".join(_chunks(play.style, turn, prompt=len(content) // 4))
+        if failure == 200:
+            stream = stream[: len(stream) // 2]
+        elif failure is not None:
+            stream = b'{"error":{"message":"The model is busy."}}'
         for part in _reads(stream):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
-        self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = failure == 200
+        if not self.close_connection:
+            self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the record has it."""
