@@ -47,8 +47,9 @@ class Clip:
 
     def take(self) -> Clipped:
         data = b"".join([*self._head, *self._tail])
-        kept, head, left_out = clip(data, 2 * self._half)
-        return kept, head, left_out + self.size - len(data)
+        if self.size <= 2 * self._half:
+            return data, len(data), 0
+        return data[: self._half] + data[-self._half :], self._half, self.size - 2 * self._half
 
 
 class Capture:

@@ -76,19 +76,13 @@ class Redactor:
 
         `is_suspect`: its text has one, or is not known.
         """
-        data = self.redact(data)
+        clean = self.redact(data)
         if not is_suspect:
-            return data
-        decoder = DIALECTS[dialect].decoder(Limits())
-        try:
-            events = decoder.feed(data)
-        except FormatsError:
-            events = decoder.take()
-        found = self.count
-        clean = self.events(events)
-        if self.count == found:
-            return data
-        return DIALECTS[dialect].encoder(ReplyOptions()).feed(clean)
+            return clean
+        texts = self.events(_decode(data, dialect))
+        if texts == merge_deltas(_decode(clean, dialect)):
+            return clean
+        return self.redact(DIALECTS[dialect].encoder(ReplyOptions()).feed(texts))
 
     def _event(self, event: Event) -> Event:
         match event:
@@ -103,3 +97,12 @@ class Redactor:
     def _replace(self, found: "re.Match[str]") -> str:
         self.count += 1
         return f"[redacted:{found.lastgroup}]"
+
+
+def _decode(data: bytes, dialect: str) -> list[Event]:
+    """As much of an answer as can be read."""
+    decoder = DIALECTS[dialect].decoder(Limits())
+    try:
+        return decoder.feed(data)
+    except FormatsError:
+        return decoder.take()

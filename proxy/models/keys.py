@@ -45,6 +45,7 @@ class ClientKey(models.Model):
 
     class Meta:
         ordering = ("label", "pk")
+        permissions = [("view_own_usage", "Can see the usage of their own keys")]
 
     def __str__(self) -> str:
         return f"{self.label} ({self.prefix}…)"
