@@ -62,7 +62,7 @@ def argument_deltas(count: int) -> list[Mapping[str, object]]:
 
 def request(size: int = 62_000) -> bytes:
     """A turn of Claude Code: 20 tools, a long system prompt, eleven messages."""
-    parameters = {f"parameter_{n}": {"type": "string", "description": "d" * 120} for n in range(8)}
+    parameters = {f"parameter_{n}": {"type": "string", "description": "d" * 100} for n in range(7)}
     schema = {"type": "object", "properties": parameters, "required": ["parameter_0"]}
     history: list[dict[str, object]] = [{"role": "user", "content": "Please fix the tests."}]
     for turn in range(5):

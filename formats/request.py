@@ -25,7 +25,8 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 def require_utf8(body: bytes) -> None:
     """Fields that are kept as JSON text are not looked into, so the whole body is checked once."""
     try:
-        body.decode()
+        if not body.isascii():  # which takes a tenth of the time
+            body.decode()
     except UnicodeDecodeError as error:
         raise ClientError(f"the body is not valid UTF-8: {error.reason}") from error
 
@@ -59,7 +60,7 @@ def require(value: _T | None, path: str) -> _T:
 def require_object(raw: bytes | None, *, path: str) -> bytes:
     """JSON text that must be an object."""
     raw = require(raw, path)
-    if not raw.lstrip().startswith(b"{"):
+    if not raw.startswith(b"{"):  # the text of a field begins with its value
         raise ClientError("must be an object", path=path)
     return raw
 
@@ -67,7 +68,8 @@ def require_object(raw: bytes | None, *, path: str) -> bytes:
 def require_schema(raw: bytes | None, *, path: str) -> bytes:
     """JSON text of a schema; an empty one is spelled out, as upstreams insist on a type."""
     schema = require_object(raw, path=path)
-    return schema if schema.strip(b"{} \t\r\n") else b'{"type":"object","properties":{}}'
+    is_empty = len(schema) < 64 and not schema.strip(b"{} \t\r\n")
+    return b'{"type":"object","properties":{}}' if is_empty else schema
 
 
 def check_tools(conversation: Conversation, target: Target) -> None:

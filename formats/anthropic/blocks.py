@@ -4,6 +4,8 @@ A block of a type that no other upstream has is None; fields that none has are n
 """
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ from formats.anthropic.wire import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from formats.codec import given
+from formats.codec import ABSENT, given
 from formats.conversation import (
     Document,
     Image,
@@ -56,6 +58,23 @@ _BLOCKS: dict[str, type[Struct]] = {
 _DECODERS: dict[str, "msgspec.json.Decoder[Any]"] = {
     name: msgspec.json.Decoder(block) for name, block in _BLOCKS.items()
 }
+# The same blocks with nothing in them that is not known: nearly all are such, and a whole content
+# of them is decoded in one go.
+_PLAIN = {
+    msgspec.defstruct(
+        f"Plain{name}",
+        [("cache_control", Raw, ABSENT)],
+        bases=(block,),
+        tag_field="type",
+        tag=name,
+        forbid_unknown_fields=True,
+    ): name
+    for name, block in _BLOCKS.items()
+}
+_AnyPlain: Any = reduce(or_, _PLAIN)
+_plain_contents: "msgspec.json.Decoder[str | list[Any] | None]" = msgspec.json.Decoder(
+    str | list[_AnyPlain] | None
+)
 _KINDS = {f'"{name}"'.encode(): name for name in _BLOCKS}  # by their JSON text
 _KNOWN = {name: {"type", *block.__struct_fields__} for name, block in _BLOCKS.items()}
 
@@ -91,6 +110,22 @@ class BlockParser:
                 self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{type(part).__name__} in {path}")
 
     def _blocks(self, content: Raw, path: str) -> Iterator[tuple[str, Any, str]]:
+        """The kind of each block, the block, and its place."""
+        try:
+            value = _plain_contents.decode(content or _NULL)
+        except (msgspec.DecodeError, RecursionError):
+            yield from self._odd_blocks(content, path)
+            return
+        if isinstance(value, str):
+            yield "text", TextBlock(value), path
+            return
+        for index, block in enumerate(value or ()):
+            if block.cache_control:
+                self.drop(NoticeCode.FIELD_DROPPED, "content[].cache_control")
+            yield _PLAIN[type(block)], block, f"{path}.{index}"
+
+    def _odd_blocks(self, content: Raw, path: str) -> Iterator[tuple[str, Any, str]]:
+        """The same, of a content with something in it that is not known, or not right."""
         value = parse_json(_contents, content or _NULL, path=path)
         if isinstance(value, str):
             yield "text", TextBlock(value), path

@@ -4,13 +4,13 @@ Unknown fields never fail a request. They are named in `Conversation.notices` fo
 another dialect, and stay in `Conversation.source` for one of this.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Raw
 
 from formats.anthropic.blocks import BlockParser
-from formats.anthropic.wire import WireRequest, WireTool, WireToolChoice
+from formats.anthropic.wire import PlainTool, WireRequest, WireTool, WireToolChoice
 from formats.codec import ABSENT, given
 from formats.conversation import (
     Conversation,
@@ -30,6 +30,7 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[dict[str, Raw]])
 _roles = msgspec.json.Decoder(str)
+_plain_tools = msgspec.json.Decoder(list[PlainTool] | None)
 _tools = msgspec.json.Decoder(list[WireTool] | None)
 _tool_fields = msgspec.json.Decoder(list[dict[str, Raw]] | None)
 
@@ -65,9 +66,11 @@ def parse(body: bytes) -> Conversation:
         )
     small = {name: value for name, value in source.items() if name not in _LARGE}
     wire = parse_json(_requests, msgspec.json.encode(small))
-    tools, server_tools = _parse_tools(source.get("tools", _NULL))
+    wire_tools, unknown = _decode_tools(source.get("tools", _NULL))
+    tools, server_tools = _parse_tools(wire_tools)
     blocks = BlockParser({tool.name: tool for tool in tools})
-    _notice_unknown(source, blocks)
+    for name in [*sorted(source.keys() - _KNOWN), *(f"tools[].{name}" for name in unknown)]:
+        blocks.drop(NoticeCode.FIELD_DROPPED, name)
     messages = tuple(_parse_messages(source.get("messages"), blocks))
     return Conversation(
         model=wire.model,
@@ -111,10 +114,20 @@ def _parse_messages(messages: Raw | None, blocks: BlockParser) -> Iterator[Messa
         yield Message(_ROLES[name], tuple(parts), path)
 
 
-def _parse_tools(tools: Raw) -> tuple[list[Tool], list[ServerTool]]:
+def _decode_tools(tools: Raw) -> tuple[Sequence[WireTool], list[str]]:
+    """The tools, and the names of fields that another dialect has no place for."""
+    try:
+        return _plain_tools.decode(tools) or (), []
+    except (msgspec.DecodeError, RecursionError):
+        found = parse_json(_tools, tools, path="tools") or ()
+    fields = _tool_fields.decode(tools) or ()
+    return found, sorted({name for tool in fields for name in tool.keys() - _KNOWN_OF_TOOL})
+
+
+def _parse_tools(tools: Iterable[WireTool]) -> tuple[list[Tool], list[ServerTool]]:
     own: list[Tool] = []
     server: list[ServerTool] = []
-    for index, tool in enumerate(parse_json(_tools, tools, path="tools") or ()):
+    for index, tool in enumerate(tools):
         path = f"tools.{index}"
         schema, kind = given(tool.input_schema), tool.type or "custom"
         if kind.startswith(_SERVER_TOOLS) or (kind != "custom" and schema is None):
@@ -152,12 +165,3 @@ def _output_schema(wire: WireRequest) -> bytes | None:
     asked = wire.output_config.format if wire.output_config else None
     schema = given(asked.schema) if asked else None
     return require_object(schema, path="output_config.format.schema") if schema else None
-
-
-def _notice_unknown(source: dict[str, Raw], blocks: BlockParser) -> None:
-    """Name the fields that another dialect has no place for."""
-    for name in sorted(source.keys() - _KNOWN):
-        blocks.drop(NoticeCode.FIELD_DROPPED, name)
-    for tool in _tool_fields.decode(source.get("tools", _NULL)) or ():
-        for name in tool.keys() - _KNOWN_OF_TOOL:
-            blocks.drop(NoticeCode.FIELD_DROPPED, f"tools[].{name}")

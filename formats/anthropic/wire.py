@@ -61,6 +61,10 @@ class WireTool(Struct):
     defer_loading: bool | None = None
 
 
+class PlainTool(WireTool, forbid_unknown_fields=True):
+    """One with nothing in it that is not known."""
+
+
 class WireToolChoice(Struct):
     type: str
     name: str | None = None
