@@ -1,5 +1,6 @@
 """Settings: all of them from the environment or a `.env` file, and nonsense is refused at start."""
 
+import re
 import secrets
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,44 @@ from django.core.exceptions import ImproperlyConfigured
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
+_LINE = re.compile(r"\s*(?:#.*|(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=.*)?")
+
+
+def _read_env_file(path: Path) -> None:
+    """Take a `.env` file into the environment; a line that is none of its kind is refused."""
+    if path.exists():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if not _LINE.fullmatch(line):
+                raise ImproperlyConfigured(f"line {number} of .env is not NAME=value: {line!r}")
+        environ.Env.read_env(path, parse_comments=True)
+
+
 env = environ.Env()
-env.read_env(BASE_DIR / ".env")
+_read_env_file(BASE_DIR / ".env")
+
+
+# Every variable that means something; a name that is not here is a slip of the pen.
+VARIABLES = frozenset(
+    {
+        "ATHENA_ADMIN_PASSWORD",
+        "ATHENA_ADMIN_USER",
+        "ATHENA_ALLOWED_HOSTS",
+        "ATHENA_ANTHROPIC_API_KEY",
+        "ATHENA_ANTHROPIC_BASE_URL",
+        "ATHENA_CLIENT_KEY",
+        "ATHENA_DATA_DIR",
+        "ATHENA_HOST",
+        "ATHENA_LOG_LEVEL",
+        "ATHENA_MODEL_DEFAULT",
+        "ATHENA_MODEL_HAIKU",
+        "ATHENA_MODEL_OPUS",
+        "ATHENA_MODEL_SONNET",
+        "ATHENA_PORT",
+        "ATHENA_SECRET_KEY",
+        "ATHENA_TRANSPORT",
+        "ATHENA_WORKERS",
+    }
+)
 
 
 def _number(name: str, default: int, *, least: int, most: int) -> int:
@@ -51,10 +88,13 @@ def _secret_key() -> str:
             raise ImproperlyConfigured("ATHENA_SECRET_KEY must have at least 32 characters")
         return str(configured)
     path = DATA_DIR / "secret_key"
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe(48))
-    return path.read_text()
+    try:
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_urlsafe(48))
+        return path.read_text()
+    except OSError as error:
+        raise ImproperlyConfigured(f"ATHENA_DATA_DIR cannot be used: {error}") from error
 
 
 SECRET_KEY = _secret_key()
@@ -103,7 +143,10 @@ def _database() -> dict[str, Any]:
     database: dict[str, Any] = env.db_url(
         "DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'athena.sqlite3'}"
     )
-    if database["ENGINE"].endswith("sqlite3"):
+    kind = database["ENGINE"].rpartition(".")[2]
+    if kind not in ("sqlite3", "postgresql"):
+        raise ImproperlyConfigured(f"DATABASE_URL must be of PostgreSQL or SQLite, not {kind}")
+    if kind == "sqlite3":
         # Without these, concurrent writers fail with "database is locked".
         database["OPTIONS"] = {
             "transaction_mode": "IMMEDIATE",
@@ -113,7 +156,10 @@ def _database() -> dict[str, Any]:
     return database
 
 
-DATABASES = {"default": _database()}
+try:
+    DATABASES = {"default": _database()}
+except environ.ImproperlyConfigured as error:
+    raise ImproperlyConfigured(f"DATABASE_URL cannot be understood: {error}") from error
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
@@ -141,5 +187,7 @@ LOGGING = {
     "loggers": {
         "athena": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},
         "django": {"handlers": ["console"], "level": "WARNING", "propagate": False},
+        # Anybody can send a strange host name; it is answered with 400 and no more.
+        "django.security.DisallowedHost": {"handlers": [], "propagate": False},
     },
 }

@@ -53,9 +53,9 @@ class Audit:
 
     def submit(self, exchange: Exchange, status: int) -> None:
         """Remember an exchange that has ended."""
+        exchange.log(status)
         if exchange.snapshot is None:
             return
-        exchange.log(status)
         if len(self._waiting) >= _MOST_WAITING:
             self.dropped += 1
             return

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import models, transaction
 
@@ -64,7 +65,11 @@ def local_client_key() -> str:
 
 @transaction.atomic
 def bootstrap(environment: Mapping[str, str] = os.environ) -> Bootstrapped:
-    """Make or update the rows that follow the environment."""
+    """Make or update the rows that follow the environment; raises ImproperlyConfigured."""
+    for name in ("OPENROUTER_API_KEY", "ATHENA_ANTHROPIC_API_KEY", *_MODELS):
+        value = environment.get(name, "")
+        if value and (not value.isprintable() or " " in value):
+            raise ImproperlyConfigured(f"{name} must not contain spaces or control characters")
     # Two nodes may start at once: the row is a lock.
     ConfigurationVersion.objects.get_or_create(pk=1)
     ConfigurationVersion.objects.select_for_update().get(pk=1)
@@ -88,7 +93,9 @@ def _upstreams(environment: Mapping[str, str]) -> Upstream:
             "key_variable": "OPENROUTER_API_KEY",
             "active": True,
         }
-        found.append(_follow(Upstream, {"name": "openrouter"}, fields))
+        found.append(
+            _follow(Upstream, {"name": "openrouter"}, fields, variable="OPENROUTER_BASE_URL")
+        )
     if environment.get("ATHENA_ANTHROPIC_API_KEY"):
         url = environment.get("ATHENA_ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
         fields = {
@@ -98,9 +105,14 @@ def _upstreams(environment: Mapping[str, str]) -> Upstream:
             "key_variable": "ATHENA_ANTHROPIC_API_KEY",
             "active": True,
         }
-        found.append(_follow(Upstream, {"name": "anthropic"}, fields))
+        found.append(
+            _follow(Upstream, {"name": "anthropic"}, fields, variable="ATHENA_ANTHROPIC_BASE_URL")
+        )
     fields = {"base_url": f"{settings.OWN_URL}/demo/v1", "active": not found}
-    demo = _follow(Upstream, {"name": "demo"}, fields)
+    demo = _follow(Upstream, {"name": "demo"}, fields, variable="ATHENA_HOST")
+    if demo.base_url != fields["base_url"]:  # wherever it was, it is part of this gateway
+        demo.base_url = fields["base_url"]
+        demo.save(update_fields=["base_url"])
     if demo.from_environment and not demo.sealed_key:
         demo.store_key(demo_key())
         demo.save(update_fields=["sealed_key"])
@@ -115,20 +127,24 @@ def _routes(environment: Mapping[str, str], upstream: Upstream) -> None:
         # Anthropic knows its own names; another model is sent there only if somebody says so.
         model = environment.get(variable, "") if is_anthropic else names[variable]
         fields = {"upstream": upstream, "upstream_model": model, "listed_as": f"claude-{family}"}
-        _follow(ModelRoute, {"pattern": f"claude-*{family}*"}, fields)
+        _follow(ModelRoute, {"pattern": f"claude-*{family}*"}, fields, variable=variable)
     variable = "ATHENA_MODEL_DEFAULT"
     model = environment.get(variable, "") if is_anthropic else names[variable]
-    default = _follow(
-        ModelRoute, {"pattern": "default"}, {"upstream": upstream, "upstream_model": model}
-    )
+    fields = {"upstream": upstream, "upstream_model": model}
+    default = _follow(ModelRoute, {"pattern": "default"}, fields, variable=variable)
     gateway, _ = GatewaySettings.objects.get_or_create(pk=1)
     if gateway.default_route is None:
         gateway.default_route = default
         gateway.save(update_fields=["default_route"])
 
 
-def _follow(model: type[_Row], identity: dict[str, Any], fields: dict[str, Any]) -> _Row:
-    """The row, made or brought up to the environment; one that an operator edited stays."""
+def _follow(
+    model: type[_Row], identity: dict[str, Any], fields: dict[str, Any], *, variable: str
+) -> _Row:
+    """The row, made or brought up to the environment; one that an operator edited stays.
+
+    `variable` is the one to blame when the row cannot be saved.
+    """
     row = model._default_manager.filter(**identity).first()
     if row is None:
         row = model(**identity, **fields, from_environment=True)
@@ -141,7 +157,7 @@ def _follow(model: type[_Row], identity: dict[str, Any], fields: dict[str, Any])
     try:
         row.full_clean()
     except ValidationError as error:
-        raise ImproperlyConfigured(f"{identity}: {'; '.join(error.messages)}") from error
+        raise ImproperlyConfigured(f"{variable}: {'; '.join(error.messages)}") from error
     row.save()
     return row
 
@@ -177,6 +193,12 @@ def _admin(environment: Mapping[str, str]) -> tuple[str, str | None]:
     if users.filter(is_superuser=True).exists():
         return name, None
     given = environment.get("ATHENA_ADMIN_PASSWORD")
+    if given:
+        try:
+            validate_password(given)
+        except ValidationError as error:
+            reasons = " ".join(error.messages)
+            raise ImproperlyConfigured(f"ATHENA_ADMIN_PASSWORD: {reasons}") from error
     password = given or secrets.token_urlsafe(12)
     users.create_superuser(name, "", password)
     return name, None if given else password

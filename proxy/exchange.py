@@ -196,6 +196,10 @@ class Exchange:
 
     def log(self, status: int) -> None:
         """Write one line about it."""
+        if self.snapshot is None:
+            if self.error is not None:
+                logger.info("%s %d %s", self.request_id, status, _line(self.error))
+            return
         route = self.route
         logger.info(
             "%s %d %s model=%s upstream=%s format=%s calls=%d stop=%s in=%s out=%s %.0fms%s%s",
@@ -210,9 +214,16 @@ class Exchange:
             "-" if self.usage.input is None else self.usage.input,
             "-" if self.usage.output is None else self.usage.output,
             (perf_counter() - self.started) * 1000,
-            f" error={self.error.code}" if self.error else "",
+            f" error={self.error.code}: {_line(self.error)}" if self.error else "",
             f" notices={','.join(sorted({n.code for n in self.notices}))}" if self.notices else "",
         )
+
+
+def _line(error: GatewayError) -> str:
+    """Why it failed, with the cause that is the operator's alone: an address, an errno."""
+    cause = error.__cause__
+    text = f"{error} ({cause})" if cause is not None and str(cause) else str(error)
+    return " ".join(text.split())[:300]
 
 
 def _shown(text: str) -> str:

@@ -47,7 +47,8 @@ def resolve(snapshot: Snapshot, requested: str) -> Route:
     default = snapshot.default_route
     if default is None:
         raise GatewayError(
-            f"no route matches the model {requested[:200]!r}, and there is no default route",
+            f"no route to an active upstream matches the model {requested[:200]!r}, "
+            "and the default route leads to none",
             kind=FailureKind.NOT_FOUND,
             code=ErrorCode.MODEL_NOT_FOUND,
             source="config",

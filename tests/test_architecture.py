@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 import formats
 from formats import DIALECTS, FORMATS, NoticeCode
@@ -102,6 +103,7 @@ def test_every_setting_is_documented():
     readme = (ROOT / "README.md").read_text()
     for name in set(re.findall(r"\"((?:ATHENA|OPENROUTER|DATABASE)_[A-Z_]+)\"", source)):
         assert name in readme, name
+        assert name in settings.VARIABLES or not name.startswith("ATHENA_"), name
 
 
 def test_the_hot_path_does_not_touch_the_database():

@@ -1,6 +1,8 @@
 """The request of Anthropic Messages: every field that means something to another upstream."""
 
-from msgspec import Raw, Struct
+from typing import Annotated
+
+from msgspec import Meta, Raw, Struct
 
 from formats.codec import ABSENT
 
@@ -96,7 +98,7 @@ class WireRequest(Struct):
 
     model: str
     tool_choice: WireToolChoice | None = None
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None

@@ -139,3 +139,13 @@ def test_every_format_has_a_row_to_edit():
 def test_rows_of_the_environment_can_be_told_from_an_operators():
     bootstrap(OPENROUTER)
     assert Upstream.objects.get(name="openrouter").from_environment
+
+
+def test_the_demo_is_found_where_the_gateway_is_even_if_an_operator_edited_it(settings):
+    bootstrap({})
+    demo = Upstream.objects.get(name="demo")
+    demo.from_environment, demo.base_url = False, "http://127.0.0.1:1/demo/v1"
+    demo.save()
+    bootstrap({})
+    demo.refresh_from_db()
+    assert demo.base_url == f"{settings.OWN_URL}/demo/v1"

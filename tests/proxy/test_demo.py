@@ -54,8 +54,9 @@ def test_without_a_tool_to_call_it_says_what_it_is(demo):
     assert "demo model" in answer["content"][0]["text"]
 
 
-def test_the_start_says_that_the_demo_answers_and_how_to_use_it(demo):
-    assert "demo model" in demo.log
+def test_the_start_says_who_answers_and_how_to_use_it(demo):
+    assert "claude-sonnet   → demo: moonshotai/kimi-k2.5" in demo.log
+    assert "demo is the built-in demo model" in demo.log
     assert f"export ANTHROPIC_BASE_URL={demo.url}" in demo.log
     assert "ANTHROPIC_AUTH_TOKEN" in demo.log
     assert f"{demo.url}/admin/" in demo.log
@@ -107,20 +108,52 @@ def test_code_says_what_is_missing(demo, tmp_path):
     assert "start it with `make run`" in done.stderr
 
 
-def test_nonsense_in_the_environment_is_refused_by_name(tmp_path):
-    gateway = Gateway(tmp_path)
-    for name, value in {
-        "ATHENA_PORT": "http",
-        "ATHENA_WORKERS": "0",
-        "ATHENA_TRANSPORT": "pigeon",
-        "ATHENA_SECRET_KEY": "short",
-        "ATHENA_CLIENT_KEY": "short",
-        "OPENROUTER_BASE_URL": "nonsense",
-    }.items():
-        more = {"OPENROUTER_API_KEY": "x"} if name.startswith("OPENROUTER") else {}
-        done = gateway.manage("serve", environment={name: value, **more})
-        assert done.returncode != 0
-        assert name.removesuffix("_BASE_URL").lower() in (done.stderr + done.stdout).lower()
+NONSENSE = {
+    "ATHENA_PORT": "http",
+    "ATHENA_WORKERS": "0",
+    "ATHENA_TRANSPORT": "pigeon",
+    "ATHENA_LOG_LEVEL": "LOUD",
+    "ATHENA_SECRET_KEY": "short",
+    "ATHENA_CLIENT_KEY": "short",
+    "ATHENA_ADMIN_PASSWORD": "x",
+    "ATHENA_MODEL_OPUS": "two words",
+    "ATHENA_HOST": "no-such-host.invalid",
+    "ATHENA_DATA_DIR": "/dev/null/nowhere",
+    "OPENROUTER_BASE_URL": "nonsense",
+    "OPENROUTER_API_KEY": "two words",
+    "DATABASE_URL": "mysql://localhost/x",
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_nonsense_in_the_environment_is_refused_by_name_in_one_line(tmp_path, name):
+    more = {"OPENROUTER_API_KEY": "x"} | {name: NONSENSE[name]}
+    done = Gateway(tmp_path).manage("serve", environment=more)
+    assert done.returncode != 0
+    assert name in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "listens" not in done.stdout
+
+
+def test_a_port_that_is_taken_is_said_before_anything_else(demo, tmp_path):
+    done = Gateway(tmp_path).manage("serve", environment={"ATHENA_PORT": str(demo.port)})
+    assert done.returncode != 0
+    assert "Address already in use. ATHENA_HOST and ATHENA_PORT choose another" in done.stderr
+    assert "listens" not in done.stdout
+
+
+def test_a_database_that_cannot_be_used_is_named(tmp_path):
+    path = tmp_path / "broken.sqlite3"
+    path.write_bytes(b"this is no database, and long enough to be taken for one" * 100)
+    done = Gateway(tmp_path).manage("serve", environment={"DATABASE_URL": f"sqlite:///{path}"})
+    assert f"the database {path} cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_slip_of_the_pen_in_a_variables_name_is_noticed(tmp_path):
+    gateway = Gateway(tmp_path, ATHENA_PROT="9").start()
+    gateway.stop()
+    assert "ATHENA_PROT is set, but is no setting of Athena's." in gateway.log
 
 
 def test_the_demo_prefers_a_tool_that_the_user_names():

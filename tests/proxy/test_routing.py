@@ -69,7 +69,9 @@ def test_the_suffix_for_a_long_context_is_not_part_of_the_name(openrouter):
 def test_without_a_default_route_an_unknown_name_is_not_found(gateway_row):
     gateway_row.default_route = None
     gateway_row.save()
-    with pytest.raises(GatewayError, match="no route matches the model 'whatever'") as caught:
+    with pytest.raises(
+        GatewayError, match="no route to an active upstream matches the model 'whatever'"
+    ) as caught:
         route("whatever")
     assert (caught.value.status, caught.value.source) == (404, "config")
 

@@ -1,16 +1,22 @@
 """Starts the gateway: migrations, bootstrap, a word on how to use it, and the server."""
 
+import os
 import signal
+import socket
 from argparse import ArgumentParser
 from typing import Any
 
 import uvicorn
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from proxy.bootstrap import Bootstrapped, bootstrap, client_key_path
+from proxy.errors import GatewayError
 from proxy.models import GatewaySettings
+from proxy.routing import resolve
+from proxy.snapshot import Snapshot, load
 
 _GRACE = 10
 """Seconds that the server waits longer than the application: it ends streams without a word."""
@@ -23,10 +29,18 @@ class Command(BaseCommand):
         parser.add_argument("--no-migrate", action="store_true", help="leave the database's tables")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not options["no_migrate"]:
-            call_command("migrate", verbosity=0, interactive=False)
-        self.stdout.write(banner(bootstrap()))
-        drain = GatewaySettings.objects.get(pk=1).drain_time
+        check_address()
+        try:
+            if not options["no_migrate"]:
+                call_command("migrate", verbosity=0, interactive=False)
+            started = bootstrap()
+            drain = GatewaySettings.objects.get(pk=1).drain_time
+            lines = banner(started, load())
+        except DatabaseError as error:
+            name = settings.DATABASES["default"]["NAME"]
+            raise CommandError(f"the database {name} cannot be used: {error}") from error
+        self.stdout.write(lines)
+        self.stdout.flush()  # a log file must have it at once: the password is shown only now
         # The server raises a signal again when it has ended: that is not an error.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
@@ -47,18 +61,41 @@ class Command(BaseCommand):
         self.stdout.write("Athena has stopped.")
 
 
-def banner(started: Bootstrapped) -> str:
+def check_address() -> None:
+    """Find out that nobody can listen there before anything is said."""
+    try:
+        found = socket.getaddrinfo(settings.HOST, settings.PORT, type=socket.SOCK_STREAM)
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(found[0][4])
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {settings.HOST} port {settings.PORT}: {error.strerror or error}. "
+            "ATHENA_HOST and ATHENA_PORT choose another address."
+        ) from error
+
+
+def banner(started: Bootstrapped, snapshot: Snapshot) -> str:
     """What a person needs to know to use it."""
     url, path = settings.OWN_URL, client_key_path()
     shown_key = f'"$(cat {path})"' if path.exists() else '"$ATHENA_CLIENT_KEY"'
-    lines = ["", f"Athena listens on {url}", ""]
-    if started.upstream == "demo":
+    is_open = settings.HOST in ("0.0.0.0", "::")  # noqa: S104
+    lines = ["", f"Athena listens on {url}{', and on every other address' if is_open else ''}", ""]
+    for name in ("claude-opus", "claude-sonnet", "claude-haiku", "any other name"):
+        try:
+            route = resolve(snapshot, name)
+        except GatewayError as error:
+            lines.append(f"  {name:<15} {error}")
+        else:
+            lines.append(f"  {name:<15} → {route.upstream.name}: {route.model}")
+    if any(row.upstream.name == "demo" for row in snapshot.routes):
         lines += [
-            "  Answers come from the built-in demo model: a script that calls your tools.",
+            "",
+            "  demo is the built-in demo model: a script that calls your tools.",
             "  Set OPENROUTER_API_KEY and start again to use real models.",
         ]
-    else:
-        lines.append(f"  Answers come from the upstream {started.upstream}.")
+    for name in unknown_settings():
+        lines += ["", f"  {name} is set, but is no setting of Athena's."]
     lines += [
         "",
         "  Claude Code, in another terminal:",
@@ -74,3 +111,9 @@ def banner(started: Bootstrapped) -> str:
     if started.client_key:
         lines.append(f"  Client key, also in {path}: {started.client_key}")
     return "\n".join([*lines, ""])
+
+
+def unknown_settings() -> list[str]:
+    """Variables that look like settings and are none: a slip of the pen would go unnoticed."""
+    given = {name for name in os.environ if name.startswith("ATHENA_")}
+    return sorted(given - settings.VARIABLES)
