@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import models, transaction
 
@@ -193,12 +192,6 @@ def _admin(environment: Mapping[str, str]) -> tuple[str, str | None]:
     if users.filter(is_superuser=True).exists():
         return name, None
     given = environment.get("ATHENA_ADMIN_PASSWORD")
-    if given:
-        try:
-            validate_password(given)
-        except ValidationError as error:
-            reasons = " ".join(error.messages)
-            raise ImproperlyConfigured(f"ATHENA_ADMIN_PASSWORD: {reasons}") from error
     password = given or secrets.token_urlsafe(12)
     users.create_superuser(name, "", password)
     return name, None if given else password

@@ -10,7 +10,7 @@ from django.db import models
 from proxy.validators import validate_patterns
 
 PREFIX_CHARS = 12
-MIN_KEY_CHARS = 16
+MIN_KEY_CHARS = 8
 
 
 def digest_of(key: str) -> str:

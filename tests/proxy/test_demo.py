@@ -115,7 +115,6 @@ NONSENSE = {
     "ATHENA_LOG_LEVEL": "LOUD",
     "ATHENA_SECRET_KEY": "short",
     "ATHENA_CLIENT_KEY": "short",
-    "ATHENA_ADMIN_PASSWORD": "x",
     "ATHENA_MODEL_OPUS": "two words",
     "ATHENA_HOST": "no-such-host.invalid",
     "ATHENA_DATA_DIR": "/dev/null/nowhere",
@@ -151,9 +150,10 @@ def test_a_database_that_cannot_be_used_is_named(tmp_path):
 
 
 def test_a_slip_of_the_pen_in_a_variables_name_is_noticed(tmp_path):
-    gateway = Gateway(tmp_path, ATHENA_PROT="9").start()
+    gateway = Gateway(tmp_path, ATHENA_PROT="9", ATHENA_ADMIN_PASSWORD="admin").start()
     gateway.stop()
-    assert "ATHENA_PROT is set, but is no setting of Athena's." in gateway.log
+    assert "Warning: ATHENA_PROT is set, but is no setting of Athena's." in gateway.log
+    assert "Warning: ATHENA_ADMIN_PASSWORD is weak." in gateway.log
 
 
 def test_the_demo_prefers_a_tool_that_the_user_names():

@@ -8,6 +8,8 @@ from typing import Any
 
 import uvicorn
 from django.conf import settings
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
@@ -94,8 +96,7 @@ def banner(started: Bootstrapped, snapshot: Snapshot) -> str:
             "  demo is the built-in demo model: a script that calls your tools.",
             "  Set OPENROUTER_API_KEY and start again to use real models.",
         ]
-    for name in unknown_settings():
-        lines += ["", f"  {name} is set, but is no setting of Athena's."]
+    lines += [f"  Warning: {warning}" for warning in warnings()]
     lines += [
         "",
         "  Claude Code, in another terminal:",
@@ -113,7 +114,15 @@ def banner(started: Bootstrapped, snapshot: Snapshot) -> str:
     return "\n".join([*lines, ""])
 
 
-def unknown_settings() -> list[str]:
-    """Variables that look like settings and are none: a slip of the pen would go unnoticed."""
+def warnings() -> list[str]:
+    """What is likely a slip, but no reason not to start."""
     given = {name for name in os.environ if name.startswith("ATHENA_")}
-    return sorted(given - settings.VARIABLES)
+    found = [
+        f"{n} is set, but is no setting of Athena's." for n in sorted(given - settings.VARIABLES)
+    ]
+    if password := os.environ.get("ATHENA_ADMIN_PASSWORD"):
+        try:
+            validate_password(password)
+        except ValidationError as error:
+            found.append(f"ATHENA_ADMIN_PASSWORD is weak. {' '.join(error.messages)}")
+    return found
