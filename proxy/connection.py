@@ -13,31 +13,34 @@ import httpx
 
 _READ_AHEAD = 256 * 1024
 """Bytes that may wait for a slow client before the upstream is not read any more."""
-_HEADER_BYTES = 64 * 1024
+_HEAD_BYTES = 64 * 1024
+"""Bytes that may come without any of a body: headers, trailers. The parser itself has no limit."""
 
 
 class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.idle_since = 0.0
-        self.is_alive = False
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.head: asyncio.Future[None]  # done when the headers are there
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser
-        self._header_bytes = 0
+        self._head_bytes = 0
         self._chunks: list[bytes] = []
         self._size = 0
         self._reader: asyncio.Future[bool] | None = None
+        self._is_lost = False
         self._is_complete = True
         self._is_kept_alive = False
         self._error: httpx.TransportError | None = None
         self._on_complete: Callable[[], None] | None = None
 
     def send(self, request: httpx.Request) -> None:
-        """Send a request whose body is in memory."""
+        """Send a request whose body is in memory; raises ReadError when the connection is lost."""
+        if not self.is_alive:
+            raise httpx.ReadError("the connection was closed")
         self.head = asyncio.get_running_loop().create_future()
-        self.status, self.headers, self._header_bytes = 0, [], 0
+        self.status, self.headers, self._head_bytes = 0, [], 0
         self._is_complete = False
         self._parser = httptools.HttpResponseParser(self)
         lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode(), request.url.raw_path)]
@@ -57,12 +60,7 @@ class Connection(asyncio.Protocol):
                     return None
             finally:
                 self._reader = None
-        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks = []
-        if self._size > _READ_AHEAD and self.is_alive:
-            self._transport.resume_reading()
-        self._size = 0
-        return data
+        return self._take_chunks()
 
     def interrupt(self) -> None:
         """Make a read that is waiting return None."""
@@ -70,10 +68,17 @@ class Connection(asyncio.Protocol):
             self._reader.set_result(False)
 
     @property
+    def is_alive(self) -> bool:
+        # One that is closing must not be used either: asyncio says that it is lost only later.
+        return not self._is_lost and not self._transport.is_closing()
+
+    @property
     def is_reusable(self) -> bool:
+        """Whether nothing of this answer is left that the next request could take for its own."""
         return (
             self.is_alive
             and self._is_complete
+            and not self._chunks
             and self._error is None
             and self._is_kept_alive
             and not self._transport.get_write_buffer_size()
@@ -87,10 +92,8 @@ class Connection(asyncio.Protocol):
     def when_complete(self, call: Callable[[], None]) -> None:
         """Throw the rest of the body away, and `call` at its end."""
         self._on_complete = call
-        self._chunks = []
-        if self._size > _READ_AHEAD:
-            self._transport.resume_reading()
-        self._size = 0
+        self._take_chunks()
+        self._wake()
 
     def abort(self) -> None:
         if self.is_alive:
@@ -100,23 +103,26 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
-        self.is_alive = True
 
     def data_received(self, data: bytes) -> None:
         if self._is_complete:  # nobody asked: what follows cannot be trusted
             self.abort()
             return
+        self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._fail(httpx.RemoteProtocolError(f"not HTTP: {error}"))
+            if self._head_bytes > _HEAD_BYTES and not self._is_complete:
+                raise httptools.HttpParserError("too much that is not body")
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if not self._is_complete:  # else the answer is good, and what follows it is not
+                self._fail(httpx.RemoteProtocolError(f"not HTTP: {error}"))
             self.abort()
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_alive = False
+        self._is_lost = True
         if not self._is_complete:
-            if self.head.done() and self._ends_with_connection():
+            if exc is None and self.head.done() and self._ends_with_connection():
                 self._is_complete = True
             else:
                 self._fail(httpx.ReadError(str(exc) if exc else "the connection was closed"))
@@ -124,10 +130,11 @@ class Connection(asyncio.Protocol):
 
     # What the parser calls.
 
+    def on_message_begin(self) -> None:
+        if self._is_complete:
+            raise ValueError("a second answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > _HEADER_BYTES:
-            raise ValueError("the headers are too large")
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -137,6 +144,7 @@ class Connection(asyncio.Protocol):
             self.head.set_result(None)
 
     def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
         if self._on_complete is not None:
             return
         self._chunks.append(body)
@@ -152,11 +160,21 @@ class Connection(asyncio.Protocol):
 
     def _ends_with_connection(self) -> bool:
         return not any(
-            name in (b"content-length", b"transfer-encoding") for name, _ in self.headers
+            name == b"content-length"
+            or (name == b"transfer-encoding" and value.lower().endswith(b"chunked"))
+            for name, value in self.headers
         )
 
+    def _take_chunks(self) -> bytes:
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks = []
+        if self._size > _READ_AHEAD and self.is_alive:
+            self._transport.resume_reading()
+        self._size = 0
+        return data
+
     def _fail(self, error: httpx.TransportError) -> None:
-        self._error = error
+        self._error = self._error or error  # the first says why, others follow from it
         if not self.head.done():
             self.head.set_exception(error)
 

@@ -126,12 +126,10 @@ class Body(httpx.AsyncByteStream):
 
     def finish(self) -> None:
         """Nothing more is needed: let the rest pass, so that the connection can be kept."""
-        connection = self._connection
-        if connection is None or not connection.is_reading:
-            self.abort()
+        if self._connection is None:
             return
         self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.abort)
-        connection.when_complete(self.abort)
+        self._connection.when_complete(self.abort)
 
     def abort(self) -> None:
         """Give the connection back; one with an unread body is closed."""

@@ -56,6 +56,7 @@ def test_a_chunked_body_is_read_whole(upstream, model):
         [b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"],
         [b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nabc", Close],
         [b"HTTP/1.0 200 OK\r\n\r\nabc", Close],
+        [b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\n\r\nabc", Close],
         [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"],
         [b"HTT", b"P/1.1 200 O", b"K\r\ncontent-len", b"gth: 3\r\n\r", b"\nab", b"c"],
     ],
@@ -74,13 +75,32 @@ def test_a_cut_body_is_an_error(upstream, model, fault):
         run(lambda transport: fetch(transport, upstream, model))
 
 
+def test_a_reset_is_no_end_of_a_body_without_length(upstream, model):
+    upstream.script(model, [b"HTTP/1.1 200 OK\r\n\r\nabc", Pause(0.1), Reset])
+    with pytest.raises(httpx.ReadError):
+        run(lambda transport: fetch(transport, upstream, model))
+
+
+def test_a_broken_body_is_not_told_as_a_lost_connection(upstream, model):
+    upstream.script(model, [*reply(b"one", ends=False), b"-1\r\n", Pause(1)])
+    with pytest.raises(httpx.RemoteProtocolError):
+        run(lambda transport: fetch(transport, upstream, model))
+
+
 def test_a_body_that_is_shorter_than_promised_is_an_error(upstream, model):
     upstream.script(model, [b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc", Close])
     with pytest.raises(httpx.ReadError):
         run(lambda transport: fetch(transport, upstream, model))
 
 
-@pytest.mark.parametrize("garbage", [b"not http\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n"])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"not http\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+    ],
+)
 def test_what_is_not_http_is_an_error(upstream, model, garbage):
     upstream.script(model, [garbage, Pause(1)])
     with pytest.raises(httpx.RemoteProtocolError):
@@ -93,6 +113,21 @@ def test_headers_without_end_are_an_error(upstream, model):
     )
     with pytest.raises(httpx.RemoteProtocolError):
         run(lambda transport: fetch(transport, upstream, model))
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"HTTP/1.1 200 OK\r\nx-long: ",
+        b"HTTP/1.1 200 ",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-long: ",
+    ],
+    ids=["header", "reason", "trailer"],
+)
+def test_a_line_without_end_is_an_error_before_it_fills_the_memory(upstream, model, beginning):
+    upstream.script(model, [beginning, *[b"x" * 100_000] * 5, Pause(5)])
+    with pytest.raises(httpx.RemoteProtocolError):
+        run(lambda transport: fetch(transport, upstream, model, read=2))
 
 
 def test_a_connection_is_used_again(upstream, model):
@@ -125,6 +160,48 @@ def test_an_unread_rest_passes_before_the_connection_is_used_again(upstream, mod
         return is_same
 
     assert run(test)
+
+
+OF_ANOTHER = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nanother's"
+OWN = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nown"
+
+
+@pytest.mark.parametrize("leave", ["abort", "finish"])
+def test_an_answer_that_nobody_read_is_never_the_next_ones(upstream, model, leave):
+    upstream.script(model, [OF_ANOTHER], [OWN])
+
+    async def test(transport):
+        first = await transport.handle_async_request(request(f"{upstream.url}/x", model))
+        await asyncio.sleep(0.1)  # all of it is there
+        getattr(first.stream, leave)()
+        return await fetch(transport, upstream, model)
+
+    assert run(test)[1] == b"own"
+
+
+@pytest.mark.parametrize("extra", [OF_ANOTHER, OF_ANOTHER[:-3], b"HTTP/1.1 200", b"x"])
+@pytest.mark.parametrize("connection", [b"", b"connection: close\r\n"])
+def test_what_follows_an_answer_belongs_to_nobody(upstream, model, extra, connection):
+    first = OWN.replace(b"\r\n\r\n", b"\r\n" + connection + b"\r\n")
+    upstream.script(model, [first + extra, Pause(0.1), b"rest"], [OWN])
+
+    async def test(transport):
+        return [(await fetch(transport, upstream, model))[1] for _ in range(2)]
+
+    assert run(test) == [b"own", b"own"]
+
+
+def test_a_connection_that_is_closing_is_not_used(upstream, model):
+    upstream.script(model, [OWN])
+
+    async def test(transport):
+        first = await transport.handle_async_request(request(f"{upstream.url}/x", model))
+        used = first.stream._connection
+        await first.aread()
+        used._transport.close()  # asyncio tells the connection of it only later
+        return await fetch(transport, upstream, model)
+
+    assert run(test)[1] == b"own"
 
 
 def test_a_rest_that_does_not_end_is_not_waited_for(upstream, model):
