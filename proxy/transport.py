@@ -44,8 +44,8 @@ class Transport(httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         url = request.url
         origin = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+        connection = self._take_idle(origin)
         while True:
-            connection = self._take_idle(origin)
             is_used = connection is not None
             if connection is None:
                 connecting = self._connect(origin)
@@ -54,8 +54,10 @@ class Transport(httpx.AsyncBaseTransport):
                 connection.send(request)
                 await _within(timeout.get("read"), connection.head, httpx.ReadTimeout)
             except httpx.ReadError:
-                # The server closed an idle connection as the request was on its way.
+                # The server closed an idle connection as the request was on its way. The second
+                # try is on a new one: a request that kills its server is not sent on every other.
                 if is_used and not connection.headers:
+                    connection = None
                     continue
                 raise
             except BaseException:

@@ -242,6 +242,19 @@ def test_a_connection_that_dies_under_the_next_request_is_replaced_once(upstream
     assert len(script.requests) == 3
 
 
+def test_a_request_that_kills_its_server_is_not_sent_on_every_idle_connection(upstream, model):
+    upstream.script(model, [Pause(0.2), OWN])
+    script = upstream.script(f"{model}-poison", [Reset])
+
+    async def test(transport):
+        await asyncio.gather(*[fetch(transport, upstream, model) for _ in range(5)])
+        await fetch(transport, upstream, f"{model}-poison")
+
+    with pytest.raises(httpx.ReadError):
+        run(test)
+    assert len(script.requests) == 2
+
+
 def test_a_new_connection_that_is_lost_is_an_error(upstream, model):
     script = upstream.script(model, [Reset])
     with pytest.raises(httpx.ReadError):
