@@ -8,6 +8,7 @@ upstream is one write to the client, and silence is filled with pings.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from time import perf_counter
 
 import httpx
@@ -54,7 +55,7 @@ class Relay:
         self._exchange = exchange
         self._registry = registry
         self._options = options
-        self._opening: asyncio.Task[Begun]
+        self._opening: asyncio.Task[None]
         self._begun: Begun | None = None
         self._cut: GatewayError | None = None
         self._idle_at = self._ping_at = 0.0
@@ -106,12 +107,13 @@ class Relay:
             yield data
             return
         loop = asyncio.get_running_loop()
-        async for events in self._reads(begun):
-            data = begun.pipeline.encode(events) if events else dialect.ping
-            if data:
-                self._exchange.sent(data)
-                self._ping_at = loop.time() + self._snapshot.ping_after
-                yield data
+        async with aclosing(self._reads(begun)) as reads:
+            async for events in reads:
+                data = begun.pipeline.encode(events) if events else dialect.ping
+                if data:
+                    self._exchange.sent(data)
+                    self._ping_at = loop.time() + self._snapshot.ping_after
+                    yield data
 
     async def collect(self) -> Reply:
         """The whole answer; raises GatewayError when it failed on the way."""
@@ -134,16 +136,18 @@ class Relay:
         """What the opening came to; raises its error."""
         if self._opening.cancelled() and self._cut is not None:
             raise self._cut
-        self._begun = self._opening.result()
+        self._opening.result()
+        assert self._begun is not None  # noqa: S101
         return self._begun
 
-    async def _open(self, conversation: Conversation, headers: list[tuple[str, str]]) -> Begun:
+    async def _open(self, conversation: Conversation, headers: list[tuple[str, str]]) -> None:
         exchange, requested = self._exchange, self._exchange.model
         route = resolve(self._snapshot, requested)
         may_retry = True
         while True:
             try:
-                return await attempt(
+                # Kept here and not as the task's result, which nobody may be there to take.
+                self._begun = await attempt(
                     self._client,
                     route,
                     conversation,
@@ -151,6 +155,7 @@ class Relay:
                     options=self._options,
                     headers=headers,
                 )
+                return
             except UpstreamFailed as failure:
                 exchange.attempts.append((route, failure))
                 if failure.retries and may_retry:
@@ -189,7 +194,8 @@ class Relay:
         """The events of the next read, or of what happened instead of one."""
         pipeline, upstream = begun.pipeline, begun.route.upstream
         try:
-            data = await begun.answer.read()
+            # A cut that came while nothing was being read has interrupted nothing.
+            data = None if self._cut else await begun.answer.read()
             now = asyncio.get_running_loop().time()
             if data:
                 self._exchange.received(data)
