@@ -17,13 +17,16 @@ from proxy.connection import Connection
 _T = TypeVar("_T")
 _Origin: TypeAlias = tuple[str, str, int]
 
+MAX_CONNECTIONS = 1000
+MAX_IDLE = 100
+"""Connections to one upstream that are kept for the next request."""
 _KEEP_ALIVE_SECONDS = 30.0
 _LINGER_SECONDS = 1.0
 """How long the end of a body may take that nobody needs, so that its connection can be kept."""
 
 
 class Transport(httpx.AsyncBaseTransport):
-    def __init__(self, *, max_connections: int = 1000, max_idle: int = 100) -> None:
+    def __init__(self, *, max_connections: int = MAX_CONNECTIONS, max_idle: int = MAX_IDLE) -> None:
         self._idle: dict[_Origin, list[Connection]] = {}
         self._max_idle = max_idle
         self._slots = asyncio.Semaphore(max_connections)

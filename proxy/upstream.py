@@ -14,7 +14,7 @@ from formats import Event, FailureKind, MessageFailed, read_failure
 from proxy.errors import ErrorCode, UpstreamFailed, code_of_kind
 from proxy.routing import Route
 from proxy.snapshot import Upstream
-from proxy.transport import Body, Transport
+from proxy.transport import MAX_CONNECTIONS, MAX_IDLE, Body, Transport
 
 _ERROR_BYTES = 64 * 1024
 _RETRIED = frozenset({502, 503, 529})
@@ -42,7 +42,8 @@ class UpstreamClient:
     def __init__(self, *, transport: str) -> None:
         """`transport` is `athena`, the gateway's own, or `httpx`, which knows proxies."""
         self._transport = Transport() if transport == "athena" else None
-        self._client = httpx.AsyncClient(trust_env=True) if transport == "httpx" else None
+        limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE)
+        self._client = httpx.AsyncClient(limits=limits) if transport == "httpx" else None
 
     async def open(
         self, route: Route, body: bytes, headers: list[tuple[str, str]], *, tokens: int
@@ -125,7 +126,8 @@ class ReadAhead:
             self._chunks.put_nowait(None)
 
     def finish(self) -> None:
-        self._task.cancel()
+        # A task that is cancelled before its first step never runs, and would close nothing.
+        asyncio.get_running_loop().call_soon(self._task.cancel)
 
     abort = finish
 

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from proxy.transport import Transport
+from proxy.upstream import ReadAhead
 from tests.proxy.conversation import chunk, reply
 from tests.proxy.upstream import Close, Pause, Reset
 
@@ -406,8 +407,6 @@ def test_plain_text_where_tls_was_expected_is_an_error():
 
 def test_httpx_own_transport_serves_too(upstream, model, tmp_path):
     """`ATHENA_TRANSPORT=httpx` is the way through a proxy."""
-    from proxy.upstream import ReadAhead
-
     upstream.script(model, reply(chunk({"content": "one"}), Pause(0.3), b"two"))
 
     async def test(_):
@@ -419,5 +418,19 @@ def test_httpx_own_transport_serves_too(upstream, model, tmp_path):
             assert await answer.read() is None
             assert await answer.read() == b"two"
             assert await answer.read() == b""
+
+    run(test)
+
+
+def test_httpx_gets_a_connection_back_that_is_let_go_at_once(upstream, model):
+    upstream.script(model, reply(b"one", Pause(5)))
+
+    async def test(_):
+        limits = httpx.Limits(max_connections=1)
+        async with httpx.AsyncClient(limits=limits, timeout=1) as client:
+            for _ in range(3):
+                sent = client.build_request("POST", f"{upstream.url}/x", json={"model": model})
+                ReadAhead(await client.send(sent, stream=True)).abort()
+                await asyncio.sleep(0.05)
 
     run(test)
