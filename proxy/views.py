@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
+from django.core.exceptions import SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 
 from formats import (
@@ -76,7 +77,7 @@ async def models(request: GatewayRequest) -> HttpResponse:
         snapshot,
         key,
         request.exchange.dialect,
-        limit=int(limit) if limit.isascii() and limit.isdigit() else 1000,
+        limit=int(limit[:9]) if limit.isascii() and limit.isdigit() else 1000,
         after=query.get("after_id", ""),
         before=query.get("before_id", ""),
     )
@@ -155,6 +156,14 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
                 f"there is nothing at {request.path[:200]}",
                 kind=FailureKind.NOT_FOUND,
                 code=ErrorCode.NOT_FOUND,
+                source="client",
+                may_retry=False,
+            )
+        case SuspiciousOperation():
+            failure = GatewayError(
+                str(error),
+                kind=FailureKind.INVALID_REQUEST,
+                code=ErrorCode.INVALID_REQUEST,
                 source="client",
                 may_retry=False,
             )

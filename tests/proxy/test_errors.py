@@ -330,6 +330,21 @@ KEYS = {
 def test_every_bad_key_gets_the_same_401(gateway, model):
     gateway.edit(
         "from datetime import datetime, UTC\n"
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("limit=" + "9" * 6000, 200),
+        ("limit=%FF&after_id=%00", 200),
+        ("&".join(f"a{n}=1" for n in range(2000)), 400),
+    ],
+)
+def test_an_absurd_query_is_no_defect_of_the_gateways(client, query, status):
+    response = client.get(f"/v1/models?{query}")
+    assert response.status_code == status
+    if status == 400:
+        assert error_of(response)[1] == "invalid_request_error"
+
+
         "for name in ('expired', 'revoked'):\n"
         "    key = ClientKey(label=name); key.adopt(f'sk-athena-{name}-key-1234')\n"
         '    setattr(key, f\'{"expires" if name == "expired" else "revoked"}_at\', datetime(2020, 1, 1, tzinfo=UTC))\n'
