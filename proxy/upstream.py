@@ -62,7 +62,8 @@ class UpstreamClient:
         request = httpx.Request(
             "POST",
             upstream.url,
-            headers=[*upstream.headers, *headers],
+            # A client's headers go on byte for byte: Django reads them as Latin-1.
+            headers=httpx.Headers([*upstream.headers, *headers], encoding="latin-1"),
             content=body,
             extensions={
                 "timeout": {

@@ -149,6 +149,17 @@ def test_only_allowed_headers_travel_and_no_credential_of_the_clients(client, up
     assert script.last.headers["accept-encoding"] == "identity"
 
 
+def test_a_header_for_the_upstream_travels_byte_for_byte(gateway, client, upstream, model):
+    gateway.edit(
+        "u = Upstream.objects.create(name='house', dialect='anthropic',"
+        f" base_url={upstream.url!r})\n"
+        f"ModelRoute.objects.create(pattern={model!r}, upstream=u)"
+    )
+    script = upstream.script(model, whole({"type": "message", "content": []}))
+    client.post("/v1/messages", json=ask(model), headers=[(b"anthropic-beta", b"caf\xe9")])
+    assert script.last.headers["anthropic-beta"] == "caf\xe9"
+
+
 def test_a_broken_call_is_an_error_and_never_a_call(client, upstream, kimi):
     text = NATIVE["moonshotai/kimi-k2.5"]
     cut = text[: text.index("days")]
