@@ -28,6 +28,7 @@ from proxy.upstream import Answer, UpstreamClient, failure_of, redacted_event
 
 _WHOLE_BYTES = 64 * 1024 * 1024
 """Of an answer that comes as one JSON document, although a stream was asked for."""
+_BLANK = b" \t\r\n\xef\xbb\xbf"  # white space, and the byte order mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +65,11 @@ async def attempt(
         detail = f"{len(rendered.body)} bytes > {route.context_warning}"
         exchange.observe([Notice(NoticeCode.CONTENT_LARGE, detail)])
     exchange.own_time += perf_counter() - began
-    content_type, answer = await client.open(
+    answer = await client.open(
         route,
         rendered.body,
         headers if upstream.dialect == exchange.dialect else [],
         tokens=options.input_estimate,
-    )
-    exchange.reading = Reading(
-        is_whole=content_type == "application/json",
-        tools=conversation.tools,
-        max_calls=conversation.max_calls(),
-        taken_ids=conversation.call_ids(),
-        aliases=rendered.aliases,
     )
     pipeline = build_pipeline(
         client=exchange.dialect,
@@ -85,10 +79,10 @@ async def attempt(
             token=exchange.token,
             message_id=exchange.message_id,
             model=exchange.model,
-            taken_ids=exchange.reading.taken_ids,
+            taken_ids=conversation.call_ids(),
         ),
         toolbox=Toolbox(conversation.tools, aliases=rendered.aliases),
-        max_calls=exchange.reading.max_calls,
+        max_calls=conversation.max_calls(),
         options=options,
         limits=route.limits,
         strict=route.strict,
@@ -96,10 +90,20 @@ async def attempt(
     )
     try:
         async with asyncio.timeout(upstream.first_byte_timeout):
-            if exchange.reading.is_whole:
-                events = pipeline.decode_whole(await _read_whole(answer, exchange))
+            start = await _read_start(answer, exchange)
+            # Not by its content type, which many servers get wrong: no event begins like this.
+            is_whole = start.startswith((b"{", b"["))
+            exchange.reading = Reading(
+                is_whole=is_whole,
+                tools=conversation.tools,
+                max_calls=conversation.max_calls(),
+                taken_ids=conversation.call_ids(),
+                aliases=rendered.aliases,
+            )
+            if is_whole:
+                events = pipeline.decode_whole(await _read_whole(start, answer, exchange))
             else:
-                events = await _read_beginning(pipeline, answer, exchange)
+                events = await _read_beginning(pipeline, start, answer, exchange)
     except (TimeoutError, httpx.TransportError) as error:
         answer.abort()
         raise failure_of(error, upstream) from error
@@ -116,9 +120,20 @@ async def attempt(
     return Begun(route, pipeline, answer, events)
 
 
-async def _read_beginning(pipeline: Pipeline, answer: Answer, exchange: Exchange) -> list[Event]:
+async def _read_start(answer: Answer, exchange: Exchange) -> bytes:
+    """The first bytes that say what follows; empty when there are none at all."""
+    start = b""
+    while not start and (data := await answer.read()) != b"":
+        exchange.received(data or b"")
+        start = (data or b"").lstrip(_BLANK)
+    return start
+
+
+async def _read_beginning(
+    pipeline: Pipeline, start: bytes, answer: Answer, exchange: Exchange
+) -> list[Event]:
     """The first events, once there is more than the announcement of a message."""
-    events: list[Event] = []
+    events = pipeline.decode(start) if start else pipeline.decode_end()
     while not pipeline.done and not any(map(_is_content, events)):
         data = await answer.read()
         if data is not None:
@@ -127,8 +142,8 @@ async def _read_beginning(pipeline: Pipeline, answer: Answer, exchange: Exchange
     return events
 
 
-async def _read_whole(answer: Answer, exchange: Exchange) -> bytes:
-    body = bytearray()
+async def _read_whole(start: bytes, answer: Answer, exchange: Exchange) -> bytes:
+    body = bytearray(start)
     while (data := await answer.read()) != b"":
         body += data or b""
         exchange.received(data or b"")

@@ -47,8 +47,8 @@ class UpstreamClient:
 
     async def open(
         self, route: Route, body: bytes, headers: list[tuple[str, str]], *, tokens: int
-    ) -> tuple[str, Answer]:
-        """The media type and the body of a good answer; raises UpstreamFailed.
+    ) -> Answer:
+        """The body of a good answer; raises UpstreamFailed.
 
         `tokens` is the estimate of the input, for an upstream that says no more than "too long".
         """
@@ -80,8 +80,7 @@ class UpstreamClient:
             raise failure_of(error, upstream) from error
         if response.status_code == 200:
             _check_encoding(response, answer)
-            media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            return media_type, answer
+            return answer
         raise await _refusal(route, response, answer, tokens)
 
     async def _send(self, request: httpx.Request) -> tuple[httpx.Response, Answer]:
@@ -233,7 +232,7 @@ def redacted_event(event: Event, upstream: Upstream) -> Event:
 
 def _check_encoding(response: httpx.Response, answer: Answer) -> None:
     encoding = response.headers.get("content-encoding", "identity")
-    if encoding not in ("", "identity"):
+    if encoding.lower() not in ("", "identity"):
         answer.abort()
         raise UpstreamFailed(
             f"the upstream compressed its answer ({encoding[:20]}) although that was not allowed",

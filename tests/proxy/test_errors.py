@@ -6,7 +6,7 @@ import socket
 import httpx
 import pytest
 
-from tests.proxy.conversation import TOOLS, ask, chunk, data, error_of, read, reply, says
+from tests.proxy.conversation import TOOLS, ask, chunk, data, error_of, read, reply, says, stream
 from tests.proxy.gateway import KEY
 from tests.proxy.upstream import Close, Reset, whole
 
@@ -223,6 +223,24 @@ def test_an_error_behind_a_status_of_200_is_an_error(client, upstream, model, bo
     assert error_of(response)[0] >= 400
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("content_type", ["text/plain", "text/html", "application/json", "x", ""])
+@pytest.mark.parametrize("before", [[], [b"\n"], [b"\xef\xbb\xbf"]])
+def test_an_answer_is_known_by_its_first_bytes(
+    client, upstream, model, streaming, content_type, before
+):
+    message = {"role": "assistant", "content": "Hi"}
+    document = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+    for body in (document, stream(message)):
+        upstream.script(model, reply(*before, body, content_type=content_type))
+        response = client.post("/v1/messages", json=ask(model, stream=streaming))
+        text = read(response).text if streaming else response.json()["content"][0]["text"]
+        assert text == "Hi"
+    upstream.script(model, reply(b'{"error":{"message":"of theirs"}}', content_type=content_type))
+    response = client.post("/v1/messages", json=ask(model, stream=streaming))
+    assert error_of(response) == (502, "api_error", "of theirs")
+
+
 def test_a_redirect_is_not_followed(client, upstream, model):
     script = upstream.script(model, whole({}, 307, ["location: http://169.254.169.254/"]))
     response = client.post("/v1/messages", json=ask(model))
@@ -312,6 +330,21 @@ def test_errors_of_the_framework_are_json_in_the_callers_dialect(
         assert response.headers["allow"]
 
 
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("limit=" + "9" * 6000, 200),
+        ("limit=%FF&after_id=%00", 200),
+        ("&".join(f"a{n}=1" for n in range(2000)), 400),
+    ],
+)
+def test_an_absurd_query_is_no_defect_of_the_gateways(client, query, status):
+    response = client.get(f"/v1/models?{query}")
+    assert response.status_code == status
+    if status == 400:
+        assert error_of(response)[1] == "invalid_request_error"
+
+
 def test_a_compressed_request_is_refused(client, model):
     response = client.post("/v1/messages", json=ask(model), headers={"content-encoding": "gzip"})
     assert error_of(response)[0] == 415
@@ -330,21 +363,6 @@ KEYS = {
 def test_every_bad_key_gets_the_same_401(gateway, model):
     gateway.edit(
         "from datetime import datetime, UTC\n"
-@pytest.mark.parametrize(
-    ("query", "status"),
-    [
-        ("limit=" + "9" * 6000, 200),
-        ("limit=%FF&after_id=%00", 200),
-        ("&".join(f"a{n}=1" for n in range(2000)), 400),
-    ],
-)
-def test_an_absurd_query_is_no_defect_of_the_gateways(client, query, status):
-    response = client.get(f"/v1/models?{query}")
-    assert response.status_code == status
-    if status == 400:
-        assert error_of(response)[1] == "invalid_request_error"
-
-
         "for name in ('expired', 'revoked'):\n"
         "    key = ClientKey(label=name); key.adopt(f'sk-athena-{name}-key-1234')\n"
         '    setattr(key, f\'{"expires" if name == "expired" else "revoked"}_at\', datetime(2020, 1, 1, tzinfo=UTC))\n'
