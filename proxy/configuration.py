@@ -68,17 +68,19 @@ class Configuration:
                 logger.info("configuration version %s is live", self._snapshot.version)
             self._write_uses()
         except DatabaseError as error:
-            if self.is_fresh:
+            if self.is_fresh or self._snapshot is None:
                 logger.warning("the database is away, the last configuration stays: %s", error)
         except Exception:
-            # A row that cannot be understood must not stop the watch: the last snapshot stays.
-            logger.exception("the configuration cannot be read")
+            # What cannot be understood must not stop the watch: the last snapshot stays.
+            if self.is_fresh or self._snapshot is None:
+                logger.exception("the configuration cannot be read")
         else:
             self._refreshed_at = monotonic()
 
     def _write_uses(self) -> None:
         used, self._used_keys = self._used_keys, {}
-        for key_id, moment in used.items():
+        # A copy: a request that looked up the old one may still write to it.
+        for key_id, moment in list(used.items()):
             ClientKey.objects.filter(pk=key_id).update(last_used_at=moment)
 
 

@@ -143,7 +143,7 @@ class Relay:
     async def _open(self, conversation: Conversation, headers: list[tuple[str, str]]) -> None:
         exchange, requested = self._exchange, self._exchange.model
         route = resolve(self._snapshot, requested)
-        may_retry = True
+        may_retry, followed = True, set[int | None]()
         while True:
             try:
                 # Kept here and not as the task's result, which nobody may be there to take.
@@ -163,8 +163,9 @@ class Relay:
                     await asyncio.sleep(_RETRY_PAUSE)
                     continue
                 other = fallback(self._snapshot, route, requested) if failure.falls_back else None
-                if other is None:
+                if other is None or route.fallback_id in followed:  # edits may have made a circle
                     raise
+                followed.add(route.fallback_id)
                 route, may_retry = other, True
 
     async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event], None]:

@@ -1,19 +1,36 @@
 """The configuration as one request sees it from start to end: immutable, and in memory.
 
 `load` reads all of it in one transaction. Secrets are opened here, and are nowhere but in the
-headers of an upstream.
+headers of an upstream. A row that came past the admin and cannot be understood is left out, and
+named in the log: one of them must not stop all.
 """
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 import httpx
+from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Model, QuerySet
 
-from formats import STANDARD, Markers, Override
+from formats import FORMATS, Markers, Override
 from proxy import models
-from proxy.validators import marker_pairs
+from proxy.validators import (
+    marker_pairs,
+    validate_base_url,
+    validate_headers,
+    validate_markers,
+    validate_patterns,
+)
 from proxy.vault import SecretUnreadable
+
+_Row = TypeVar("_Row", bound=Model)
+_T = TypeVar("_T")
+
+logger = logging.getLogger("athena.snapshot")
 
 USER_AGENT = "athena"
 _ANTHROPIC_VERSION = "2023-06-01"
@@ -121,37 +138,17 @@ def load() -> Snapshot:
     gateway = models.GatewaySettings.objects.first()
     if gateway is None:
         raise NotBootstrapped
-    upstreams = {u.pk: _upstream(u) for u in models.Upstream.objects.filter(active=True)}
-    rows = [
-        _route(route, upstreams[route.upstream_id], gateway.sample_calls)
-        for route in models.ModelRoute.objects.filter(active=True)
-        if route.upstream_id in upstreams
-    ]
+    upstreams = dict(_understood(models.Upstream.objects.filter(active=True), _upstream))
+    routes = models.ModelRoute.objects.filter(active=True, upstream__active=True)
+    routes = routes.select_related("upstream")
+    rows = _understood(routes, lambda row: _route(row, upstreams, gateway.sample_calls))
     return Snapshot(
         version=version,
-        keys={
-            key.digest: Key(
-                key.pk,
-                key.label,
-                tuple(key.allowed_models),
-                key.expires_at,
-                key.capture_content,
-            )
-            for key in models.ClientKey.objects.filter(revoked_at=None)
-        },
+        keys=dict(_understood(models.ClientKey.objects.filter(revoked_at=None), _key)),
         routes=tuple(rows),
         default_route=next((row for row in rows if row.id == gateway.default_route_id), None),
-        overrides=tuple(
-            Override(override.pattern, override.format)
-            for override in models.FormatOverride.objects.filter(active=True)
-        ),
-        formats={
-            row.format: FormatRow(
-                row.buffer_limit, row.strict, marker_pairs(row.markers), row.context_warning
-            )
-            for row in models.FormatSettings.objects.all()
-            if row.format != STANDARD or not row.markers
-        },
+        overrides=tuple(_understood(models.FormatOverride.objects.filter(active=True), _override)),
+        formats=dict(_understood(models.FormatSettings.objects.all(), _format)),
         max_body_bytes=gateway.max_body_bytes,
         open_after=gateway.open_after,
         ping_after=gateway.ping_after,
@@ -165,16 +162,31 @@ def load() -> Snapshot:
     )
 
 
-def _upstream(row: models.Upstream) -> Upstream:
+def _understood(rows: QuerySet[_Row], read: Callable[[_Row], _T]) -> list[_T]:
+    """What `read` makes of the rows, without those that it cannot understand."""
+    found: list[_T] = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except Exception:
+            logger.exception("%s %s cannot be understood", rows.model.__name__, row.pk)
+    return found
+
+
+def _upstream(row: models.Upstream) -> tuple[int, Upstream]:
     trouble = ""
     try:
-        key = row.read_key()
+        key = row.read_key().strip()
     except SecretUnreadable:
         key, trouble = "", "its stored key cannot be read with the present secret: enter it again"
     if row.key_variable and not key:
         trouble = f"the environment variable {row.key_variable} is not set"
+    if not (key.isascii() and key.isprintable()):
+        key, trouble = "", "its key has characters that no header can carry: enter it again"
+    validate_base_url(row.base_url)
+    validate_headers(row.headers)
     preferences = row.provider_preferences
-    return Upstream(
+    return row.pk, Upstream(
         name=row.name,
         service=row.service,
         dialect=row.dialect,
@@ -185,6 +197,22 @@ def _upstream(row: models.Upstream) -> Upstream:
         first_byte_timeout=row.first_byte_timeout,
         idle_timeout=row.idle_timeout,
         trouble=trouble,
+    )
+
+
+def _broken(row: models.Upstream) -> Upstream:
+    """Stands for a row that cannot be understood: its routes must not lead elsewhere."""
+    return Upstream(
+        name=row.name,
+        service=models.Service.OTHER,
+        dialect="openai",
+        url=httpx.URL(),
+        headers=(),
+        fields={},
+        connect_timeout=1,
+        first_byte_timeout=1,
+        idle_timeout=1,
+        trouble="its row in the database cannot be understood, and the log says why",
     )
 
 
@@ -208,11 +236,13 @@ def _standard_headers(dialect: str, key: str) -> list[tuple[str, str]]:
     return [*headers, ("authorization", f"Bearer {key}")] if key else headers
 
 
-def _route(row: models.ModelRoute, upstream: Upstream, sample_calls: float) -> RouteRow:
+def _route(
+    row: models.ModelRoute, upstreams: dict[int, Upstream], sample_calls: float
+) -> RouteRow:
     return RouteRow(
         id=row.pk,
         pattern=row.pattern.lower(),
-        upstream=upstream,
+        upstream=upstreams.get(row.upstream_id) or _broken(row.upstream),
         upstream_model=row.upstream_model,
         listed_as=row.listed_as,
         max_tokens=row.max_tokens,
@@ -222,3 +252,22 @@ def _route(row: models.ModelRoute, upstream: Upstream, sample_calls: float) -> R
         sample_calls=sample_calls if row.sample_calls is None else row.sample_calls,
         fallback_id=row.fallback_id,
     )
+
+
+def _key(row: models.ClientKey) -> tuple[str, Key]:
+    validate_patterns(row.allowed_models)
+    patterns = tuple(row.allowed_models)
+    return row.digest, Key(row.pk, row.label, patterns, row.expires_at, row.capture_content)
+
+
+def _override(row: models.FormatOverride) -> Override:
+    if row.format not in FORMATS:
+        raise ValidationError(f"there is no format {row.format!r}")
+    return Override(row.pattern, row.format)
+
+
+def _format(row: models.FormatSettings) -> tuple[str, FormatRow]:
+    if row.markers != {}:
+        validate_markers(row.format, row.markers)
+    markers = marker_pairs(row.markers)
+    return row.format, FormatRow(row.buffer_limit, row.strict, markers, row.context_warning)

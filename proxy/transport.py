@@ -90,7 +90,7 @@ class Transport(httpx.AsyncBaseTransport):
             _, connection = await asyncio.get_running_loop().create_connection(
                 Connection, host, port, ssl=context
             )
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ssl.SSLError, UnicodeError) as error:  # a name that cannot be one
             raise httpx.ConnectError(str(error)) from error
         return connection
 

@@ -9,6 +9,7 @@ import pytest
 from tests.proxy.conversation import TOOLS, ask, read, reply, says, stream
 from tests.proxy.gateway import KEY, Gateway
 from tests.proxy.test_streaming import wait_for
+from tests.proxy.upstream import whole
 
 TEXT = '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harbor":"Moss"}<|tool_call_end|><|tool_calls_section_end|>'
 
@@ -115,3 +116,99 @@ def test_a_revoked_key_is_refused_by_every_worker_within_two_seconds(two_workers
     )
     time.sleep(2)
     assert statuses(8) == {401}
+
+
+BROKEN_ROWS = """
+from django.db import connection
+user = Upstream.objects.get(name='openrouter')
+for name, field, value in (
+    ('list', 'headers', '["a"]'), ('number', 'headers', '{"a": 1}'), ('line', 'headers', '{"a": "b\\\\r\\\\nc: d"}'),
+    ('url', 'base_url', 'gopher://x'), ('port', 'base_url', 'http://x:y'),
+    ('host', 'base_url', 'http://' + 'a' * 70 + '.invalid'), ('dialect', 'dialect', 'klingon'),
+):
+    broken = Upstream.objects.create(name=name, base_url=user.base_url)
+    ModelRoute.objects.create(pattern='broken/' + name, upstream=broken)
+    with connection.cursor() as cursor:
+        cursor.execute(f'update proxy_upstream set {field} = %s where id = %s', [value, broken.pk])
+FormatOverride.objects.create(pattern='test/override', format='unheard')
+for name, models in (('null', 'null'), ('numbers', '[1]'), ('word', '"*"')):
+    key = ClientKey(label=name)
+    key.adopt('sk-athena-broken-key-' + name)
+    key.save()
+    with connection.cursor() as cursor:
+        cursor.execute('update proxy_clientkey set allowed_models = %s where id = %s', [models, key.pk])
+for name, markers in (('kimi', '["a"]'), ('qwen', '{"X": ["y"]}'), ('deepseek', '3')):
+    with connection.cursor() as cursor:
+        cursor.execute('update proxy_formatsettings set markers = %s where format = %s', [markers, name])
+one = ModelRoute.objects.create(pattern='test/one', upstream=user, upstream_model='test/down')
+two = ModelRoute.objects.create(pattern='test/two', upstream=user, upstream_model='test/down', fallback=one)
+ModelRoute.objects.filter(pk=one.pk).update(fallback=two)
+"""
+
+
+@pytest.fixture
+def own_gateway(upstream, tmp_path):
+    """One whose database a test may spoil."""
+    gateway = Gateway(
+        tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url
+    ).start()
+    yield gateway
+    gateway.stop()
+
+
+def test_rows_that_nobody_can_understand_do_not_stop_the_others(own_gateway, upstream):
+    models = ["test/fine", "test/override", "moonshotai/kimi-x", "qwen/qwen-x", "deepseek/x"]
+    for model in models:
+        upstream.script(model, says("Hi"))
+    own_gateway.edit(BROKEN_ROWS)
+    for _ in range(2):
+        with own_gateway.client() as client:
+            for model in models:
+                assert client.post("/v1/messages", json=ask(model)).status_code == 200
+            for name in ("list", "number", "line", "url", "port", "host", "dialect"):
+                # It is never the default route that answers instead.
+                response = client.post("/v1/messages", json=ask(f"broken/{name}"))
+                assert response.status_code == 502, name
+                assert response.headers["x-athena-error"].startswith("upstream_")
+        for name in ("null", "numbers", "word"):
+            headers = {"x-api-key": f"sk-athena-broken-key-{name}"}
+            response = httpx.post(
+                f"{own_gateway.url}/v1/messages", json=ask("test/fine"), headers=headers
+            )
+            assert response.status_code == 401, name
+        own_gateway.stop()
+        own_gateway.start()
+
+
+def test_a_circle_of_fallbacks_ends(own_gateway, upstream):
+    own_gateway.edit(BROKEN_ROWS)
+    script = upstream.script("test/down", whole({"error": {"message": "no"}}, status=500))
+    with own_gateway.client() as client:
+        assert client.post("/v1/messages", json=ask("test/one")).status_code == 500
+    assert len(script.requests) == 3
+
+
+@pytest.mark.parametrize(("key", "status"), [(" sk-or-padded \n", 200), ("sk-or-“quoted”", 502)])
+def test_a_key_that_no_header_can_carry_is_named(upstream, tmp_path, key, status):
+    gateway = Gateway(
+        tmp_path,
+        OPENROUTER_API_KEY="x" * 20,
+        OPENROUTER_BASE_URL=upstream.url,
+        HOUSE_KEY=key,
+    ).start()
+    script = upstream.script("test/key", says("Hi"))
+    try:
+        gateway.edit(
+            "Upstream.objects.filter(name='openrouter').update(sealed_key='', key_variable='HOUSE_KEY')\n"
+            "ConfigurationVersion.advance()"
+        )
+        with gateway.client() as client:
+            response = client.post("/v1/messages", json=ask("test/key"))
+    finally:
+        gateway.stop()
+    assert response.status_code == status
+    if status == 200:
+        assert script.last.headers["authorization"] == "Bearer sk-or-padded"
+    else:
+        assert response.headers["x-athena-error"] == "upstream_misconfigured"
+        assert "quoted" not in response.text + gateway.log
