@@ -30,7 +30,7 @@ from proxy.attempt import Begun, attempt
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.exchange import Exchange
 from proxy.routing import fallback, resolve
-from proxy.snapshot import Snapshot
+from proxy.snapshot import Snapshot, Upstream
 from proxy.upstream import UpstreamClient, failure_of, redacted_event
 
 _RETRY_PAUSE = 0.2
@@ -58,7 +58,7 @@ class Relay:
         self._opening: asyncio.Task[None]
         self._begun: Begun | None = None
         self._cut: GatewayError | None = None
-        self._idle_at = self._ping_at = 0.0
+        self._idle_at = self._progress_at = self._ping_at = 0.0
         self._timer: asyncio.TimerHandle
 
     async def open(
@@ -172,6 +172,7 @@ class Relay:
         """The events of every read, observed; an empty list when it is time for a ping."""
         loop = asyncio.get_running_loop()
         self._idle_at = loop.time() + begun.route.upstream.idle_timeout
+        self._progress_at = loop.time() + begun.route.upstream.first_byte_timeout
         self._ping_at = loop.time() + self._snapshot.ping_after
         self._arm(min(self._idle_at, self._ping_at))
         events = begun.events
@@ -201,6 +202,10 @@ class Relay:
             if data:
                 self._exchange.received(data)
                 self._idle_at = now + upstream.idle_timeout
+                if b"data" in data:
+                    self._progress_at = now + upstream.first_byte_timeout
+                elif now >= self._progress_at:
+                    return self._fail(begun, _stalled(upstream))
                 began = perf_counter()
                 events = pipeline.decode(data)
                 self._exchange.own_time += perf_counter() - began
@@ -234,3 +239,10 @@ class Relay:
         if now >= due and self._begun is not None:
             self._begun.answer.interrupt()
         self._arm(max(due, now + _RECHECK))
+
+
+def _stalled(upstream: Upstream) -> UpstreamFailed:
+    """For an upstream that keeps the connection alive with comments, and sends nothing else."""
+    seconds = upstream.first_byte_timeout
+    message = f"the upstream {upstream.name} sent only comments for {seconds:g} s"
+    return UpstreamFailed(message, kind=FailureKind.TIMEOUT, code=ErrorCode.UPSTREAM_IDLE)

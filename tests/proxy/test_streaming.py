@@ -115,6 +115,11 @@ def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstrea
     response = client.post("/v1/messages", json=ask("slow-start", stream=True))
     assert error_of(response)[:2] == (504, "timeout_error")
     assert response.headers["x-athena-error"] == "first_byte_timeout"
+    upstream.script(
+        "slow-comments", reply(chunk({"content": "one"}), *[b": alive\n\n", Pause(0.2)] * 50)
+    )
+    seen = read(client.post("/v1/messages", json=ask("slow-comments", stream=True)))
+    assert (seen.text, seen.error) == ("one", "timeout_error")
     upstream.script("slow-event", reply(b": nothing\n\n", Pause(20)))
     response = client.post("/v1/messages", json=ask("slow-event"))
     assert response.headers["x-athena-error"] == "first_byte_timeout"
