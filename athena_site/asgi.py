@@ -15,7 +15,10 @@ from proxy.runtime import runtime  # noqa: E402
 from proxy.views import answer_error  # noqa: E402
 
 _gateway = GatewayHandler(
-    max_body_bytes=runtime.max_body_bytes, answer_error=answer_error, on_end=runtime.audit.submit
+    max_body_bytes=runtime.max_body_bytes,
+    answer_error=answer_error,
+    on_end=runtime.audit.submit,
+    uploads=runtime.uploads,
 )
 # What Claude Code asks besides must not get Django's pages, nor its sessions: 404 will do.
 _PROBES = ("/api/hello", "/api/event_logging/", "/api/oauth/")

@@ -49,6 +49,7 @@ class ErrorCode(StrEnum):
     NOT_FOUND = "not_found"
     NOT_READY = "not_ready"
     PROMPT_TOO_LONG = "prompt_too_long"
+    REQUEST_TIMEOUT = "request_timeout"
     TRANSFORMATION_FAILED = "transformation_failed"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
     UPSTREAM_AUTH = "upstream_auth"

@@ -23,6 +23,8 @@ from proxy.exchange import Exchange
 _Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 _Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 
+BODY_PATIENCE = 30.0
+"""Seconds for which nothing of a request's body may come: its sender is stuck, or an attacker."""
 _ANTHROPIC_HEADERS = (b"anthropic-version", b"x-api-key")
 # Claude Code asks for the models with a bearer token and without a version.
 _ANTHROPIC_AGENTS = (b"claude", b"anthropic", b"asyncanthropic")
@@ -57,12 +59,15 @@ class GatewayHandler(ASGIHandler):
         max_body_bytes: Callable[[], int],
         answer_error: Callable[[GatewayRequest, Exception], HttpResponse],
         on_end: Callable[[Exchange, int], None],
+        uploads: set[asyncio.Timeout],
     ) -> None:
-        """`on_end` gets every exchange that has ended, and its status."""
+        """`on_end` gets every exchange that has ended, and its status; `uploads` has the time-out
+        of every body that is being read."""
         super().__init__()
         self._on_end = on_end
         self._max_body_bytes = max_body_bytes
         self._answer_error = answer_error
+        self._uploads = uploads
 
     def load_middleware(self, is_async: bool = False) -> None:
         """None of it."""
@@ -116,19 +121,22 @@ class GatewayHandler(ASGIHandler):
         limit = self._max_body_bytes()
         if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
             raise _too_large(limit)
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            part = message.get("body", b"")
-            size += len(part)
-            if size > limit:
-                raise _too_large(limit)
-            parts.append(part)
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+        patience = asyncio.timeout(None)
+        self._uploads.add(patience)
+        try:
+            async with patience:
+                return await _read_body(receive, limit, patience)
+        except TimeoutError as error:
+            raise GatewayError(
+                "the request's body did not come in time",
+                kind=FailureKind.TIMEOUT,
+                status=408,
+                code=ErrorCode.REQUEST_TIMEOUT,
+                source="client",
+                headers={"connection": "close"},
+            ) from error
+        finally:
+            self._uploads.discard(patience)
 
     async def send_response(self, response: HttpResponseBase, send: _Send) -> None:
         if not isinstance(response, EventStream):
@@ -140,6 +148,23 @@ class GatewayHandler(ASGIHandler):
             async for part in parts:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _read_body(receive: _Receive, limit: int, patience: asyncio.Timeout) -> bytes | None:
+    parts: list[bytes] = []
+    size, loop = 0, asyncio.get_running_loop()
+    while True:
+        patience.reschedule(loop.time() + BODY_PATIENCE)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def _cancel_when_gone(receive: _Receive, task: "asyncio.Task[Any]") -> None:

@@ -2,13 +2,14 @@
 
 Stopping is the application's own affair: new work is refused at once, open streams may go on for
 the drain time, and whoever is left then gets an error, before the server would cut them off
-without a word.
+without a word. A second signal ends the drain time; what comes after that is the server's.
 """
 
 import asyncio
 import contextlib
 import logging
 import signal
+from time import monotonic
 from types import FrameType
 
 from django.conf import settings
@@ -22,6 +23,8 @@ from proxy.upstream import UpstreamClient
 
 # Before there is a configuration, only probes are answered.
 _DEFAULT_BODY_BYTES = 1024 * 1024
+# Ctrl-C reaches a worker twice, from the terminal and from its parent: that is one signal.
+_SAME_SIGNAL = 1.0
 
 logger = logging.getLogger("athena.runtime")
 
@@ -32,12 +35,16 @@ class Runtime:
         self.client: UpstreamClient
         self.audit = Audit()
         self.relays: set[Relay] = set()
+        self.uploads: set[asyncio.Timeout] = set()
         self.is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._deadline: asyncio.TimerHandle | None = None
+        self._signalled_at: float | None = None
+        self._is_cut = False
 
     async def start(self) -> None:
-        self.is_draining = False
+        self.is_draining = self._is_cut = False
+        self._signalled_at = None
         self.client = UpstreamClient(transport=settings.UPSTREAM_TRANSPORT)
         await self.configuration.refresh()
         self._tasks = [
@@ -74,7 +81,14 @@ class Runtime:
             previous = signal.getsignal(number)
 
             def handle(received: int, frame: FrameType | None, previous: object = previous) -> None:
-                loop.call_soon_threadsafe(self._drain)
+                if self._signalled_at is None:
+                    self._signalled_at = monotonic()
+                    loop.call_soon_threadsafe(self._drain)
+                elif monotonic() - self._signalled_at < _SAME_SIGNAL:
+                    return
+                elif not self._is_cut:
+                    loop.call_soon_threadsafe(self._cut_all)
+                    return
                 if callable(previous):
                     previous(received, frame)
 
@@ -82,18 +96,24 @@ class Runtime:
                 signal.signal(number, handle)
 
     def _drain(self) -> None:
-        if self.is_draining:
-            return
         self.is_draining = True
         seconds = self.configuration.current.drain_time
         if self.relays:
             logger.info("stopping: %d answers may go on for %g s", len(self.relays), seconds)
+        self._refuse_uploads()
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(seconds, self._cut_all)
 
     def _cut_all(self) -> None:
+        self._is_cut = True
         for relay in list(self.relays):
             relay.cut(_restarting())
+        self._refuse_uploads()
+
+    def _refuse_uploads(self) -> None:
+        """A request that is still being sent would be refused at its end."""
+        for patience in self.uploads:
+            patience.reschedule(asyncio.get_running_loop().time())
 
 
 def _restarting() -> GatewayError:

@@ -203,3 +203,36 @@ def test_a_stream_that_outlasts_the_drain_time_ends_in_an_error(own_gateway, ups
     assert b"restarted" in received
     assert own_gateway.process.wait(15) == 0
     assert "Traceback" not in own_gateway.log
+
+
+def test_a_request_that_is_still_being_sent_does_not_hold_up_the_end(own_gateway):
+    with socket.create_connection(("127.0.0.1", own_gateway.port), timeout=10) as connection:
+        head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
+        connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
+        time.sleep(0.3)
+        own_gateway.process.send_signal(signal.SIGTERM)
+        assert b" 408 " in connection.recv(65536)
+    assert own_gateway.process.wait(5) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_second_signal_ends_the_drain_time(own_gateway, upstream, model, number, streaming):
+    own_gateway.edit(
+        "s = GatewaySettings.objects.get(); s.drain_time = 60; s.save()\n"
+        "ConfigurationVersion.advance()"
+    )
+    upstream.script(model, reply(chunk({"content": "one"}), Pause(60)))
+    with connect(own_gateway, ask(model, stream=streaming)) as connection:
+        time.sleep(0.5)
+        own_gateway.process.send_signal(number)
+        own_gateway.process.send_signal(number)  # the terminal's and the parent's are one
+        time.sleep(1.2)
+        assert own_gateway.process.poll() is None
+        own_gateway.process.send_signal(number)
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+    assert b"being restarted" in received
+    assert own_gateway.process.wait(5) == 0
+    assert "Traceback" not in own_gateway.log

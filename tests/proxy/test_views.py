@@ -43,7 +43,10 @@ def call(handler, scope, *messages):
 @pytest.fixture
 def handler():
     return GatewayHandler(
-        max_body_bytes=lambda: 1000, answer_error=answer_error, on_end=lambda *_: None
+        max_body_bytes=lambda: 1000,
+        answer_error=answer_error,
+        on_end=lambda *_: None,
+        uploads=set(),
     )
 
 
@@ -93,3 +96,13 @@ def test_a_body_that_grows_over_the_limit_is_refused_before_its_end(handler):
     start, body = call(handler, scope(), part, part)
     assert start["status"] == 413
     assert json.loads(body["body"])["error"]["type"] == "request_too_large"
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(handler, monkeypatch):
+    monkeypatch.setattr("proxy.handler.BODY_PATIENCE", 0.1)
+    part = {"type": "http.request", "body": b"{", "more_body": True}
+    start, body = call(handler, scope(), part)
+    assert start["status"] == 408
+    assert (b"connection", b"close") in [(k.lower(), v) for k, v in start["headers"]]
+    assert json.loads(body["body"])["error"]["type"] == "timeout_error"
+    assert not handler._uploads
