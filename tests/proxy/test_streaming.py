@@ -1,15 +1,17 @@
 """What happens while: bytes leave as they arrive, silence is filled, and leaving ends it all."""
 
 import json
+import re
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.proxy.conversation import ask, chunk, error_of, read, reply, stream
 from tests.proxy.gateway import KEY, Gateway
-from tests.proxy.upstream import Pause
+from tests.proxy.upstream import Pause, whole
 
 END = chunk({}, "stop") + b"data: [DONE]\n\n"
 
@@ -203,6 +205,39 @@ def test_a_stream_that_outlasts_the_drain_time_ends_in_an_error(own_gateway, ups
     assert b"restarted" in received
     assert own_gateway.process.wait(15) == 0
     assert "Traceback" not in own_gateway.log
+
+
+def test_no_client_ever_gets_what_was_meant_for_another(gateway, upstream, model):
+    """Answers of every end share the connections to the upstream, and each names its request."""
+
+    second = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n<another>"
+
+    def answer(number):
+        text = b"".join(chunk({"content": f"<{number}>"}) for _ in range(20))
+        ends = [
+            reply(text, END),
+            reply(text, Pause(0.05), END, b"data: after the end\n\n"),
+            reply(text, END, headers=["content-encoding: br"]),
+            whole({"error": {"message": f"<{number}>"}}, status=400),
+            [*reply(text, END, ends=False), b"0\r\n\r\n" + second],
+        ]
+        return ends[number % len(ends)]
+
+    def ask_for(number):
+        name = f"{model}-{number}"
+        upstream.script(name, answer(number))
+        with connect(gateway, ask(name, stream=number % 3 > 0)) as connection:
+            if number % 4 == 0:  # leaves, and what comes is read by nobody
+                time.sleep(number % 7 / 100)
+                return set()
+            received = b""
+            while not received.endswith((b"0\r\n\r\n", b'"}', b"}}")):
+                received += (part := connection.recv(65536))
+                assert part
+            return set(re.findall(rb"<(\w+)>", received)) - {b"%d" % number}
+
+    with ThreadPoolExecutor(20) as pool:
+        assert set().union(*pool.map(ask_for, range(300))) == set()
 
 
 def test_a_request_that_is_still_being_sent_does_not_hold_up_the_end(own_gateway):
