@@ -236,9 +236,7 @@ def _standard_headers(dialect: str, key: str) -> list[tuple[str, str]]:
     return [*headers, ("authorization", f"Bearer {key}")] if key else headers
 
 
-def _route(
-    row: models.ModelRoute, upstreams: dict[int, Upstream], sample_calls: float
-) -> RouteRow:
+def _route(row: models.ModelRoute, upstreams: dict[int, Upstream], sample_calls: float) -> RouteRow:
     return RouteRow(
         id=row.pk,
         pattern=row.pattern.lower(),

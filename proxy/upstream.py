@@ -14,7 +14,7 @@ from formats import Event, FailureKind, MessageFailed, read_failure
 from proxy.errors import ErrorCode, UpstreamFailed, code_of_kind
 from proxy.routing import Route
 from proxy.snapshot import Upstream
-from proxy.transport import MAX_CONNECTIONS, MAX_IDLE, Body, Transport
+from proxy.transport import MAX_CONNECTIONS, Body, Transport
 
 _ERROR_BYTES = 64 * 1024
 _RETRIED = frozenset({502, 503, 529})
@@ -42,7 +42,8 @@ class UpstreamClient:
     def __init__(self, *, transport: str) -> None:
         """`transport` is `athena`, the gateway's own, or `httpx`, which knows proxies."""
         self._transport = Transport() if transport == "athena" else None
-        limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE)
+        # httpcore keeps what came behind an answer for the next one, so no connection is kept.
+        limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=0)
         self._client = httpx.AsyncClient(limits=limits) if transport == "httpx" else None
 
     async def open(

@@ -47,7 +47,9 @@ def answer(monkeypatch):
             identity=Identity(token="t", message_id="msg_t", model="m"),
             toolbox=Toolbox(()),
         )
-        upstream = SimpleNamespace(name="u", idle_timeout=60, first_byte_timeout=60, headers=())
+        upstream = SimpleNamespace(
+            name="u", idle_timeout=60, first_byte_timeout=60, headers=(), secrets=list
+        )
         return Begun(SimpleNamespace(upstream=upstream), pipeline, answer, [])
 
     monkeypatch.setattr(relay_module, "attempt", attempt)
