@@ -41,6 +41,7 @@ from formats.events import (
     next_state,
 )
 from formats.failure import as_overflow, read_failure
+from formats.native.watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
     DIALECTS,
@@ -76,6 +77,7 @@ __all__ = [
     "LimitExceeded",
     "Limits",
     "Markers",
+    "MarkupWatch",
     "MessageEnd",
     "MessageFailed",
     "MessageStart",

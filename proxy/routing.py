@@ -65,11 +65,17 @@ def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
     return None
 
 
-def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Route:
+def detected_format(snapshot: Snapshot, model: str, *, requested: str) -> Detected:
+    """The format of a model, which the upstream calls `model` and the client `requested`."""
     detected = detect_format(model, snapshot.overrides)
     if detected.reason != "override":
         own = detect_format(requested, snapshot.overrides)
         detected = own if own.reason == "override" else detected
+    return detected
+
+
+def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Route:
+    detected = detected_format(snapshot, model, requested=requested)
     settings = snapshot.formats.get(detected.format, FormatRow())
     limits = Limits()
     if settings.buffer_limit is not None:
