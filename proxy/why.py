@@ -1,0 +1,83 @@
+"""Why an exchange failed, in one plain sentence for people who did not write the gateway.
+
+A pure function of the row: what the error's own message adds is shown beside it.
+"""
+
+from collections.abc import Mapping
+
+from proxy.errors import ErrorCode
+from proxy.models import Exchange, Outcome
+
+SENTENCES: Mapping[ErrorCode, str] = {
+    ErrorCode.AMBIGUOUS_CREDENTIALS: "The client sent two different keys.",
+    ErrorCode.BODY_TOO_LARGE: "The request was larger than the gateway accepts.",
+    ErrorCode.BUFFER_LIMIT: "The answer came in one piece and was too large to hold.",
+    ErrorCode.CALL_BAD_HEADER: "The model began a tool call without naming a tool.",
+    ErrorCode.CALL_INVALID_JSON: "The model wrote a tool call whose arguments are not valid JSON.",
+    ErrorCode.CALL_MALFORMED: "The model wrote a tool call in a shape that {format} does not have.",
+    ErrorCode.CALL_MISSING_NAME: "The model made a tool call without a name.",
+    ErrorCode.CALL_NON_OBJECT_ARGS: "The model wrote a tool call whose arguments are no object.",
+    ErrorCode.CALL_TRUNCATED: "The answer stopped in the middle of a tool call.",
+    ErrorCode.DRAINING: "The gateway was being restarted.",
+    ErrorCode.FIRST_BYTE_TIMEOUT: "{upstream} did not begin to answer in time.",
+    ErrorCode.INTERNAL_ERROR: "The gateway itself has a defect here.",
+    ErrorCode.INVALID_KEY: "The client's key is unknown, expired or revoked.",
+    ErrorCode.INVALID_REQUEST: "The client's request is malformed.",
+    ErrorCode.KEYS_UNAVAILABLE: "The key could not be checked: the database was away.",
+    ErrorCode.METHOD_NOT_ALLOWED: "The client used a method that does not exist here.",
+    ErrorCode.MODEL_NOT_ALLOWED: "The client's key may not use this model.",
+    ErrorCode.MODEL_NOT_FOUND: "No route leads to this model.",
+    ErrorCode.NOT_FOUND: "There is nothing at the address that the client asked for.",
+    ErrorCode.NOT_READY: "The gateway had only just been started.",
+    ErrorCode.PROMPT_TOO_LONG: "The conversation is too long for the model.",
+    ErrorCode.TRANSFORMATION_FAILED: "The model's answer could not be understood as {format}.",
+    ErrorCode.UNSUPPORTED_ENCODING: "The client compressed its request, which is not supported.",
+    ErrorCode.UPSTREAM_AUTH: "{upstream} refused the gateway's own key.",
+    ErrorCode.UPSTREAM_CONNECT_TIMEOUT: "{upstream} did not take the connection in time.",
+    ErrorCode.UPSTREAM_DNS: "The address of {upstream} cannot be found.",
+    ErrorCode.UPSTREAM_ENCODING: "{upstream} compressed its answer although it was asked not to.",
+    ErrorCode.UPSTREAM_ERROR: "{upstream} failed, and said so.",
+    ErrorCode.UPSTREAM_IDLE: "{upstream} began to answer and then fell silent.",
+    ErrorCode.UPSTREAM_MISCONFIGURED: "The gateway has no usable key for {upstream}.",
+    ErrorCode.UPSTREAM_NOT_FOUND: "{upstream} does not know this model.",
+    ErrorCode.UPSTREAM_OVERLOADED: "{upstream} was overloaded.",
+    ErrorCode.UPSTREAM_PROTOCOL: "What answers at the address of {upstream} does not speak HTTP.",
+    ErrorCode.UPSTREAM_RATE_LIMIT: "{upstream} limits how much the gateway may ask.",
+    ErrorCode.UPSTREAM_REDIRECT: "{upstream} has moved to another address.",
+    ErrorCode.UPSTREAM_REFUSED: "{upstream} refused the request.",
+    ErrorCode.UPSTREAM_RESET: "The connection to {upstream} was lost.",
+    ErrorCode.UPSTREAM_TIMEOUT: "{upstream} ran out of time.",
+    ErrorCode.UPSTREAM_TLS: "The certificate of {upstream} cannot be trusted.",
+    ErrorCode.UPSTREAM_TOO_LARGE: "The request is larger than {upstream} accepts.",
+    ErrorCode.UPSTREAM_UNREACHABLE: "Nothing answers at the address of {upstream}.",
+}
+
+_OUTCOMES: Mapping[str, str] = {
+    Outcome.CLIENT_DISCONNECT: "The client left before the answer was complete.",
+    Outcome.DRAINED: "The gateway was being restarted.",
+}
+
+
+def why(exchange: Exchange) -> str:
+    """What went wrong; empty if nothing did."""
+    if sentence := _OUTCOMES.get(exchange.outcome):
+        return sentence
+    if exchange.error_code:
+        return sentence_of(
+            exchange.error_code, upstream=exchange.upstream, format_name=exchange.format
+        )
+    if exchange.leaked_format:
+        return (
+            f"The client got tool calls as plain text: the model writes {exchange.leaked_format}, "
+            f"and was read as {exchange.format}."
+        )
+    return ""
+
+
+def sentence_of(code: str, *, upstream: str = "", format_name: str = "") -> str:
+    """What an error's code means."""
+    if code not in SENTENCES:
+        return f"It failed with {code}, a code of another version of the gateway."
+    return SENTENCES[ErrorCode(code)].format(
+        upstream=upstream or "The upstream", format=format_name or "its format"
+    )
