@@ -112,6 +112,7 @@ INSTALLED_APPS = [
     "proxy",
 ]
 MIDDLEWARE = [
+    "proxy.middleware.content_security",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -1,9 +1,14 @@
 """Every URL on one screen. Those of `proxy.views` are served by the slim handler."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
 from proxy import demo
+from proxy.pages.audit import audit_list
+from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
+from proxy.pages.group import care_for_group, comment_group, group_page, replay_group
+from proxy.pages.playground import playground
+from proxy.pages.usage import usage
 from proxy.views import (
     count_tokens,
     healthz,
@@ -16,6 +21,22 @@ from proxy.views import (
     only,
     readyz,
 )
+
+_exchange = "audit/exchanges/<slug:request_id>/"
+_group = "audit/groups/<int:pk>/"
+_pages = [
+    path("audit/", audit_list, name="list"),
+    path(_exchange, exchange_page, name="exchange"),
+    path(f"{_exchange}fixture", fixture, name="fixture"),
+    path(f"{_exchange}replay", replay_exchange, name="replay"),
+    path(f"{_exchange}override", make_override, name="override"),
+    path(_group, group_page, name="group"),
+    path(f"{_group}care", care_for_group, name="care"),
+    path(f"{_group}comment", comment_group, name="comment"),
+    path(f"{_group}replay", replay_group, name="replay_group"),
+    path("playground/", playground, name="playground"),
+    path("usage/", usage, name="usage"),
+]
 
 urlpatterns = [
     path("v1/messages", only("POST", messages)),
@@ -34,5 +55,6 @@ urlpatterns = [
     path("readyz", only("GET", readyz)),
     path("api/hello", only("GET", hello)),
     path("", only("GET", home)),
+    path("admin/", include((_pages, "audit"))),
     path("admin/", admin.site.urls),
 ]

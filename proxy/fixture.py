@@ -1,0 +1,103 @@
+"""An exchange as a vector of the test suite, in the shape of `tests/fixtures/native`.
+
+The text is what the model wrote, without its framing; `expect` is how it was understood, or how the
+given events have it. A person checks it before it becomes a test.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from formats import (
+    Event,
+    MessageFailed,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallFailed,
+    ToolCallStart,
+)
+from proxy.anatomy import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
+from proxy.models import Exchange, Transcript
+from proxy.replay import load_event, raw_answer
+
+
+def fixture_of(
+    exchange: Exchange,
+    transcript: Transcript,
+    *,
+    format_name: str | None = None,
+    events: Sequence[Sequence[Any]] | None = None,
+) -> dict[str, Any]:
+    """The vector; `format_name` and the stored `events` are those of a replay that is right."""
+    stored = transcript.events if events is None else events
+    read = [load_event(list(fields)) for fields in stored]
+    upstream = transcript.reading.get("upstream", "openai")
+    pieces = pieces_of(decode_answer(raw_answer(transcript), upstream))
+    said = [piece for piece in pieces if piece.channel in (TEXT, REASONING, CALL)]
+    channels = {piece.channel for piece in said}
+    channel = "reasoning" if channels == {REASONING} else "content"
+    vector: dict[str, Any] = {
+        "id": exchange.request_id,
+        "format": format_name or exchange.format,
+        "channel": channel,
+        "tools": [_tool(tool) for tool in transcript.tools],
+        "text": "".join(p.text for p in said)
+        if len(channels) <= 1 and CALL not in channels
+        else "",
+    }
+    if len(channels) > 1 or CALL in channels:
+        vector["deltas"] = _deltas(said)
+    return vector | {"expect": _expect(read, channel), "note": _note(exchange, transcript)}
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": tool["name"], "description": "", "parameters": tool["schema"]}
+    return {"type": "function", "function": function}
+
+
+def _deltas(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    """The deltas of an OpenAI stream that says the same."""
+    deltas: list[dict[str, Any]] = []
+    calls = 0
+    for piece in pieces:
+        if piece.channel == CALL:
+            function = {"name": piece.title, "arguments": piece.text}
+            call = {"index": calls, "id": f"call_{calls}", "type": "function", "function": function}
+            deltas.append({"tool_calls": [call]})
+            calls += 1
+        else:
+            field = "content" if piece.channel == TEXT else "reasoning_content"
+            deltas.append({field: piece.text})
+    return deltas
+
+
+def _expect(events: Sequence[Event], channel: str) -> dict[str, Any]:
+    run = TextDelta if channel == "content" else ReasoningDelta
+    calls: list[dict[str, Any]] = []
+    text = ""
+    for event in events:
+        match event:
+            case ToolCallStart():
+                call, text = event, ""
+            case ToolCallDelta(json=json):
+                text += json
+            case ToolCallEnd():
+                arguments = msgspec.json.decode(text or "{}")
+                calls.append({"name": call.name, "arguments": arguments, "id": call.id})
+    faults = [event.fault.value for event in events if isinstance(event, ToolCallFailed)]
+    failures = [event.kind.value for event in events if isinstance(event, MessageFailed)]
+    return {
+        "text": "".join(event.text for event in events if isinstance(event, run)),
+        "calls": calls,
+        "error": next(iter(faults + failures), None),
+    }
+
+
+def _note(exchange: Exchange, transcript: Transcript) -> str:
+    note = (
+        f"{exchange.upstream_model or exchange.model}: {exchange.error_code or 'seen in the audit'}"
+    )
+    return f"{note}; clipped" if "raw" in transcript.left_out else note

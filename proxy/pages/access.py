@@ -1,0 +1,52 @@
+"""Who may see a page, and the frame that every page is shown in."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeAlias
+
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+_View: TypeAlias = Callable[..., HttpResponse]
+
+
+def page(*permissions: str, methods: tuple[str, ...] = ("GET", "HEAD")) -> Callable[[_View], _View]:
+    """A view for staff with all of the permissions: others get 403, strangers the login page."""
+
+    def decorate(view: _View) -> _View:
+        @wraps(view)
+        def checked(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+            user = request.user
+            if not (user.is_active and user.is_staff):
+                return redirect_to_login(request.get_full_path(), reverse("admin:login"))
+            if not all(may(request, name) for name in permissions):
+                raise PermissionDenied
+            return view(request, **kwargs)
+
+        return require_http_methods(list(methods))(checked)
+
+    return decorate
+
+
+def may(request: HttpRequest, permission: str) -> bool:
+    return request.user.has_perm(f"proxy.{permission}")
+
+
+def user_of(request: HttpRequest) -> User:
+    """The person; only for views that `page` guards."""
+    assert isinstance(request.user, User)  # noqa: S101
+    return request.user
+
+
+def shown(request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
+    """A page in the admin's frame, without its sidebar: these pages need the width."""
+    frame = admin.site.each_context(request)
+    return TemplateResponse(
+        request, template, {**frame, "title": title, "is_nav_sidebar_enabled": False, **context}
+    )

@@ -1,0 +1,208 @@
+"""One exchange: what was said on both sides, and what another reading makes of it."""
+
+import json
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+
+from formats import FORMATS
+from proxy.anatomy import decode_answer, pieces_of
+from proxy.curl import curl_of
+from proxy.fixture import fixture_of
+from proxy.models import Exchange, Replay, Transcript
+from proxy.pages.access import may, page, shown, user_of
+from proxy.pages.columns import columns_of, difference
+from proxy.remedy import helps, override_for
+from proxy.replay import NotReplayable, replay
+from proxy.visible import segments
+from proxy.why import why
+
+_MOST_REPLAYS = 20
+_REQUEST_WINDOW = 60_000
+
+
+class ReplayForm(forms.Form):
+    """How an answer is read again; what is left empty is as the configuration has it today."""
+
+    format = forms.ChoiceField(
+        required=False,
+        choices=lambda: [
+            ("", "today's configuration"),
+            *((name, name) for name in sorted(FORMATS)),
+        ],
+    )
+    buffer_limit = forms.IntegerField(
+        required=False, min_value=1024, max_value=64 * 1024 * 1024, label="buffer limit"
+    )
+    strict = forms.ChoiceField(
+        required=False,
+        choices=[("", "as configured"), ("yes", "strict"), ("no", "lenient")],
+        label="strictness",
+    )
+
+    def options(self) -> dict[str, Any]:
+        """What `proxy.replay.replay` takes."""
+        strict = self.cleaned_data["strict"]
+        return {
+            "format_name": self.cleaned_data["format"] or None,
+            "held_chars": self.cleaned_data["buffer_limit"],
+            "strict": strict == "yes" if strict else None,
+        }
+
+
+@page("view_exchange")
+def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
+    exchange = get_object_or_404(
+        Exchange.objects.select_related("key", "group"), request_id=request_id
+    )
+    transcript = Transcript.objects.filter(exchange=exchange).first()
+    is_reader = may(request, "view_transcript")
+    content: dict[str, Any] = {}
+    if transcript is not None and is_reader:
+        content = {
+            "columns": columns_of(exchange, transcript),
+            "request_text": segments(_pretty(transcript.request), window=_REQUEST_WINDOW),
+            "headers": transcript.headers,
+            "redactions": transcript.redactions,
+            "curl": curl_of(exchange, transcript, request.build_absolute_uri("/")),
+            "arrivals": transcript.arrivals,
+        }
+    replays = list(exchange.replays.select_related("author")[:_MOST_REPLAYS])
+    chosen = _chosen(request, replays)
+    if chosen is not None and transcript is not None and is_reader:
+        content["difference"] = difference(
+            pieces_of(decode_answer(bytes(transcript.sent), exchange.dialect)),
+            pieces_of(decode_answer(bytes(chosen.sent), exchange.dialect)),
+        )
+    previous, following = _neighbours(exchange)
+    return shown(
+        request,
+        "audit/exchange.html",
+        exchange.request_id,
+        exchange=exchange,
+        why=why(exchange),
+        has_transcript=transcript is not None,
+        is_reader=is_reader,
+        absence=_absence(exchange) if transcript is None else "",
+        form=ReplayForm(initial={"format": exchange.leaked_format}),
+        replays=replays,
+        chosen=chosen,
+        is_helped=chosen is not None and helps(chosen),
+        previous=previous,
+        following=following,
+        **content,
+    )
+
+
+@page("view_exchange", "add_replay", methods=("POST",))
+def replay_exchange(request: HttpRequest, request_id: str) -> HttpResponse:
+    exchange = get_object_or_404(Exchange, request_id=request_id)
+    form = ReplayForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "; ".join(f"{k}: {v[0]}" for k, v in form.errors.items()))
+        return redirect(exchange)
+    try:
+        made = replay(exchange, **form.options(), author=user_of(request))
+    except NotReplayable as error:
+        messages.error(request, f"It cannot be replayed: {error}.")
+        return redirect(exchange)
+    made.save()
+    return redirect(f"{exchange.get_absolute_url()}?replay={made.pk}#replay")
+
+
+@page("view_exchange", "add_formatoverride", methods=("POST",))
+def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
+    """Make what a replay tried the configuration."""
+    exchange = get_object_or_404(Exchange, request_id=request_id)
+    tried = _replay_of(exchange, request.POST.get("replay", ""))
+    if tried is None or not helps(tried):
+        messages.error(request, "Only a replay that fixed the exchange can be made an override.")
+        return redirect(exchange)
+    row = override_for(tried)
+    is_new = row.pk is None
+    if not is_new and not may(request, "change_formatoverride"):
+        messages.error(request, "There is an override already, which you may not change.")
+        return redirect(exchange)
+    try:
+        row.full_clean()
+    except ValidationError as error:
+        messages.error(request, f"The override is not valid: {'; '.join(error.messages)}")
+        return redirect(exchange)
+    row.save()
+    LogEntry.objects.log_actions(
+        user_of(request).pk,
+        [row],
+        ADDITION if is_new else CHANGE,
+        change_message=f"From the exchange {exchange.request_id}.",
+        single_object=True,
+    )
+    messages.success(
+        request, f"{row.pattern} is read as {row.format} from now on; no restart is needed."
+    )
+    return redirect(f"{exchange.get_absolute_url()}?replay={tried.pk}#replay")
+
+
+@page("view_exchange", "view_transcript")
+def fixture(request: HttpRequest, request_id: str) -> HttpResponse:
+    """A vector for the test suite: as it was understood, or as the replay of `?replay` has it."""
+    exchange = get_object_or_404(Exchange, request_id=request_id)
+    transcript = get_object_or_404(Transcript, exchange=exchange)
+    tried = _replay_of(exchange, request.GET.get("replay", ""))
+    options = {"format_name": tried.format, "events": tried.events} if tried else {}
+    vector = fixture_of(exchange, transcript, **options)
+    # In ASCII, on one line: it can be appended to a file of vectors as it is.
+    return HttpResponse(
+        json.dumps(vector) + "\n",
+        content_type="application/json",
+        headers={"content-disposition": f'attachment; filename="{exchange.request_id}.jsonl"'},
+    )
+
+
+def _chosen(request: HttpRequest, replays: list[Replay]) -> Replay | None:
+    """The replay that the address names, else the newest."""
+    wanted = request.GET.get("replay", "")
+    named = [made for made in replays if str(made.pk) == wanted]
+    if wanted and not named:
+        raise Http404
+    return next(iter(named or replays), None)
+
+
+def _replay_of(exchange: Exchange, number: str) -> Replay | None:
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        return None
+    return exchange.replays.select_related("exchange").filter(pk=int(number)).first()
+
+
+def _neighbours(exchange: Exchange) -> tuple[Exchange | None, Exchange | None]:
+    """The newer and the older one of the same kind: group, leaked format, or none."""
+    rows = Exchange.objects.only("request_id")
+    if exchange.group_id:
+        rows = rows.filter(group=exchange.group_id)
+    elif exchange.leaked_format:
+        rows = rows.filter(leaked_format=exchange.leaked_format)
+    newer = rows.filter(id__gt=exchange.pk).order_by("id").first()
+    return newer, rows.filter(id__lt=exchange.pk).order_by("-id").first()
+
+
+def _pretty(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _absence(exchange: Exchange) -> str:
+    """Why there is no transcript."""
+    if exchange.key is not None and not exchange.key.capture_content:
+        return "The client's key asks that no content be kept."
+    if exchange.group_id:
+        return (
+            "Content capture is switched off, it was pruned, or enough transcripts of this failure "
+            "were kept in that hour."
+        )
+    return "It went well and was not among the samples, or its transcript was pruned."

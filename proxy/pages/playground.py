@@ -1,0 +1,98 @@
+"""Paste what a model wrote, and see what every client would get of it. Nothing is stored."""
+
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+
+from formats import FORMATS
+from proxy.anatomy import assembled, first_wrong, link, pieces_of, shown_events
+from proxy.pages.access import page, shown
+from proxy.playground import CHARACTERS, PIECES, RANDOM, WHOLE, NotPlayable, Played, play
+from proxy.replay import markup_of
+from proxy.routing import detected_format
+from proxy.snapshot import load
+from proxy.visible import segments
+
+_LONGEST = 1_000_000
+_DETECT = ""
+
+
+class PlayForm(forms.Form):
+    text = forms.CharField(
+        label="model output",
+        max_length=_LONGEST,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false"}),
+        help_text="What the model wrote, or a whole stream of server-sent events.",
+    )
+    format = forms.ChoiceField(
+        required=False,
+        choices=lambda: [(_DETECT, "detect by the model"), *((n, n) for n in sorted(FORMATS))],
+    )
+    model = forms.CharField(required=False, max_length=200, label="model's name")
+    channel = forms.ChoiceField(
+        required=False, choices=[("content", "answer"), ("reasoning", "reasoning")]
+    )
+    tools = forms.CharField(
+        required=False,
+        max_length=_LONGEST,
+        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
+        help_text='JSON, e.g. [{"name": "get_tide", "input_schema": {"type": "object"}}]',
+    )
+    chunking = forms.ChoiceField(
+        required=False,
+        choices=[
+            (WHOLE, "in one piece"),
+            (CHARACTERS, "character by character"),
+            (PIECES, "in pieces of n"),
+            (RANDOM, "at random, about n"),
+        ],
+    )
+    size = forms.IntegerField(required=False, min_value=1, max_value=10_000, label="n", initial=8)
+    seed = forms.IntegerField(required=False, min_value=0, max_value=2**31, initial=1)
+
+
+@page("add_replay", methods=("GET", "HEAD", "POST"))
+def playground(request: HttpRequest) -> HttpResponse:
+    form = PlayForm(request.POST if request.method == "POST" else None)
+    result: dict[str, Any] = {}
+    if form.is_bound and form.is_valid():
+        try:
+            result = _play(form.cleaned_data)
+        except NotPlayable as error:
+            form.add_error(None, str(error))
+    return shown(request, "audit/playground.html", "Playground", form=form, **result)
+
+
+def _play(entered: dict[str, Any]) -> dict[str, Any]:
+    name, reason = entered["format"], "chosen"
+    if not name:
+        detected = detected_format(load(), entered["model"], requested=entered["model"])
+        name, reason = detected.format, detected.reason
+    # A form's text has its line ends as CR LF, which no model wrote.
+    text = entered["text"].replace("\r\n", "\n")
+    played = play(
+        text,
+        format_name=name,
+        channel=entered["channel"] or "content",
+        tools=entered["tools"],
+        chunking=entered["chunking"] or WHOLE,
+        size=entered["size"] or 8,
+        seed=entered["seed"] or 0,
+    )
+    return {"format": name, "reason": reason, "played": played, **_shown(text, played)}
+
+
+def _shown(text: str, played: Played) -> dict[str, Any]:
+    spans = link(played.events, text)
+    markup = markup_of(played.events)
+    wrong = first_wrong(played.events, text, spans, leaked=bool(markup))
+    return {
+        "markup": markup,
+        "text": segments(text, spans, wrong=wrong),
+        "events": shown_events(played.events, spans),
+        "anthropic": segments(played.anthropic),
+        "openai": segments(played.openai),
+        "is_empty": not assembled(pieces_of(played.events)),
+    }

@@ -1,0 +1,50 @@
+"""A developer's own keys: what was asked with them, and how it went. No content, nobody else's."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models.functions import TruncDate
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from proxy.models import FAILURES, ClientKey, Exchange
+from proxy.pages.access import page, shown, user_of
+from proxy.why import why
+
+_DAYS = 7
+_MOST_ROWS = 20
+
+
+@page("view_own_usage")
+def usage(request: HttpRequest) -> HttpResponse:
+    keys = list(ClientKey.objects.filter(owner=user_of(request)))
+    since = timezone.now() - timedelta(days=_DAYS)
+    rows = Exchange.objects.filter(key__in=keys, created_at__gte=since)
+    by_key = {row["number"]: row for row in _sums(rows, number=F("key"))}
+    recent = Exchange.objects.filter(key__in=keys).select_related("key").order_by("-id")
+    return shown(
+        request,
+        "audit/usage.html",
+        "Usage of your keys",
+        days=_DAYS,
+        keys=[(key, by_key.get(key.pk)) for key in keys],
+        by_day=_sums(rows, day=TruncDate("created_at")).order_by("-day"),
+        by_model=_sums(rows, name=F("model")).order_by("-requests")[:10],
+        rows=[(row, why(row)) for row in recent[:_MOST_ROWS]] if keys else [],
+    )
+
+
+def _sums(rows: "QuerySet[Exchange]", **by: Any) -> Any:
+    """How much was asked and how it went, by a name and its expression."""
+    return (
+        rows.annotate(**by)
+        .values(*by)
+        .annotate(
+            requests=Count("id"),
+            failures=Count("id", filter=Q(outcome__in=FAILURES)),
+            tokens_in=Sum("input_tokens"),
+            tokens_out=Sum("output_tokens"),
+        )
+        .order_by()
+    )

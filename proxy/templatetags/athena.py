@@ -1,0 +1,26 @@
+"""Filters of our templates. None of them makes HTML: templates escape what they return."""
+
+from django import template
+
+from proxy import visible as seeing
+
+register = template.Library()
+
+
+@register.filter
+def visible(value: object) -> str:
+    """A short text of somebody else's, with what cannot be seen named."""
+    return seeing.visible(str(value))
+
+
+@register.filter
+def milliseconds(value: float | None) -> str:
+    """A duration as people read it."""
+    if value is None:
+        return "–"
+    return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"
+
+
+@register.filter
+def number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
