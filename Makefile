@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Cached bytecode is a third of the time that the tests' imports take.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test e2e check format bench clean
+.PHONY: run test e2e browser check format bench clean
 
 # Install again only when a list of requirements has changed.
 $(VENV)/running: requirements.txt
@@ -32,6 +32,13 @@ test: check
 # The real Claude Code, from npm, through the gateway. Says so and succeeds where it cannot be had.
 e2e: $(VENV)/testing
 	$(BIN)/python -m tests.e2e --numprocesses auto
+
+# The pages, in the system's Chromium; root gets it from apt where it is missing.
+browser: $(VENV)/testing
+	command -v chromium || command -v chromium-browser || command -v google-chrome || \
+		test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y chromium; }
+	BROWSER_REQUIRED=1 $(BIN)/pytest tests/browser
 
 format: $(VENV)/testing
 	$(BIN)/ruff format .

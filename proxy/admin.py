@@ -23,6 +23,7 @@ from proxy.vault import SecretUnreadable
 
 admin.site.site_header = admin.site.site_title = "Athena"
 admin.site.index_title = "Configuration"
+admin.site.site_url = None  # there is no other site than this
 
 
 class OwnedAdmin(admin.ModelAdmin):

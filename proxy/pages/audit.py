@@ -23,6 +23,7 @@ from proxy.models import (
 )
 from proxy.pages.access import page, shown
 from proxy.pages.sparkline import sparkline
+from proxy.visible import visible
 from proxy.why import sentence_of, why
 
 _MOST_GROUPS = 12
@@ -36,7 +37,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         found = Exchange.objects.filter(request_id=wanted).first()
         if found is not None:
             return redirect(found)
-        messages.warning(request, f"There is no exchange {wanted[:60]}, or it was pruned.")
+        messages.warning(request, f"There is no exchange {visible(wanted)[:60]}, or it was pruned.")
     now = timezone.now()
     try:
         listed = page_of(filtered(query.dict(), now), query.dict())

@@ -75,10 +75,12 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
     replays = list(exchange.replays.select_related("author")[:_MOST_REPLAYS])
     chosen = _chosen(request, replays)
     if chosen is not None and transcript is not None and is_reader:
-        content["difference"] = difference(
+        lines = difference(
             pieces_of(decode_answer(bytes(transcript.sent), exchange.dialect)),
             pieces_of(decode_answer(bytes(chosen.sent), exchange.dialect)),
         )
+        content["difference"] = lines
+        content["is_changed"] = any(line.kind != "same" for line in lines)
     previous, following = _neighbours(exchange)
     return shown(
         request,
@@ -142,7 +144,7 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
         single_object=True,
     )
     messages.success(
-        request, f"{row.pattern} is read as {row.format} from now on; no restart is needed."
+        request, f"From now on {row.pattern} is read as {row.format}; no restart is needed."
     )
     return redirect(f"{exchange.get_absolute_url()}?replay={tried.pk}#replay")
 

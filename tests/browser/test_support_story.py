@@ -1,0 +1,163 @@
+"""Support finds a translation that went wrong and tries a fix; an operator makes it permanent."""
+
+import re
+import time
+
+import pytest
+
+from tests.formats.wire import chunk, stream
+from tests.proxy.conversation import TOOLS, ask, read, reply
+from tests.proxy.gateway import KEY
+
+MODEL = "acme/harbor-1"
+BROKEN = "moonshotai/kimi-broken"
+HOSTILE = "acme/hostile"
+PIECES = [
+    "Let me look up the tide. ",
+    "<|tool_calls_section",
+    "_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argu",
+    'ment_begin|>{"harbor": "Bergen",',
+    ' "days": 2}<|tool_call_end|><|tool_calls_section_end|>',
+]
+XSS = (
+    "<script>window.__xss=1</script><img src=x onerror=window.__xss=1><svg onload=window.__xss=1>"
+    "</pre></textarea>\u2028\u202edesrever\u200b\x1b[31mred <|tool_call_begin|> "
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spoken(gateway, upstream):
+    """What the models say, and clients that ask them."""
+    upstream.script(MODEL, reply(*(chunk({"content": piece}) for piece in PIECES), stream()))
+    upstream.script(BROKEN, reply(stream({"content": "".join(PIECES)[:-60]})))
+    upstream.script(HOSTILE, reply(stream({"content": XSS * 1500})))
+    with gateway.client() as client:
+        for model in (MODEL, BROKEN, BROKEN, HOSTILE):
+            client.post("/v1/messages", json=question(model))
+    wait_for_rows(gateway, 4)
+
+
+def question(model):
+    return ask(model, "When is high water in Bergen?", tools=TOOLS, stream=True)
+
+
+def wait_for_rows(gateway, number):
+    """The audit is written a moment after the answer."""
+    count = "from proxy.models import Exchange; print(Exchange.objects.count())"
+    deadline = time.monotonic() + 20
+    while int(gateway.manage("shell", "--no-imports", "-c", count).stdout or 0) < number:
+        assert time.monotonic() < deadline, gateway.log
+        time.sleep(0.2)
+
+
+def test_support_finds_and_tries_and_an_operator_mends(gateway, people):
+    with gateway.client() as client:
+        before = read(client.post("/v1/messages", json=question(MODEL)))
+    assert "<|tool_calls_section_begin|>" in before.text  # nobody was told that this is a Kimi
+    assert before.calls == []
+
+    with people("sam") as sam:
+        page = sam.page
+        page.click(".card:has-text('Audit')")
+        page.click("text=Leaked markup")
+        sam.picture("audit-leaked")
+        page.click(f"tr:has-text('{MODEL}') td.main a >> nth=0")
+        why = page.inner_text(".summary .why")
+        assert "The client got tool calls as plain text: the model writes kimi" in why
+        assert page.inner_text(".s.wrong >> nth=0") == "<|tool_calls_section_begin|>"
+        page.hover(".event.text")
+        assert page.locator(".s.near").count() >= 2  # in what was sent, and in what was got
+        page.click("button:has-text('Copy request id')")
+        page.wait_for_selector(".copied:has-text('copied')")
+        sam.picture("exchange")
+        assert page.input_value("#id_format") == "kimi"
+        page.click("button:has-text('Replay')")
+        assert page.inner_text(".result .chip") == "fixed"
+        assert "get_tide" in page.inner_text(".difference")
+        assert page.locator("button:has-text('from now on')").count() == 0
+        sam.picture("replay")
+        handed_over = page.url.removeprefix(gateway.url).partition("?")[0]
+
+    with people("olga") as olga:
+        olga.visit(handed_over)
+        assert "your role does not let you read it" in olga.page.inner_text("#content")
+        olga.page.click("button:has-text('from now on')")
+        assert f"From now on {MODEL} is read as kimi" in olga.page.inner_text(".messagelist")
+        olga.picture("override")
+
+    deadline = time.monotonic() + 5
+    with gateway.client() as client:
+        while not (after := read(client.post("/v1/messages", json=question(MODEL)))).calls:
+            assert time.monotonic() < deadline, "the override did not become live"
+            time.sleep(0.1)
+    assert after.text == "Let me look up the tide. "
+    assert [call["name"] for call in after.calls] == ["get_tide"]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
+def test_every_page_is_sound(gateway, people, width, scheme):
+    look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with people("sam", **look) as sam:
+        page, suffix = sam.page, f"-{width}-{scheme}"
+        sam.picture(f"index{suffix}")
+        for name, path in (("audit", "/admin/audit/"), ("playground", "/admin/playground/")):
+            sam.visit(path)
+            sam.check()
+            sam.picture(f"{name}{suffix}")
+        page.fill("#id_text", "".join(PIECES))
+        page.fill("#id_model", "kimi-k2")
+        page.select_option("#id_chunking", "characters")
+        page.click("button:has-text('Read it')")
+        assert "Read as kimi" in page.inner_text("#result")
+        sam.check()
+        sam.picture(f"played{suffix}")
+        sam.visit("/admin/audit/")
+        page.click(".groups .main a")
+        page.fill("#id_text", "Seen since the new tokeniser.")
+        page.click("button:has-text('Add')")
+        page.click("button:has-text('Replay the newest')")
+        assert "2 replayed: 0 fixed, 2 still failing" in page.inner_text(".messagelist")
+        sam.check()
+        sam.picture(f"group{suffix}")
+        page.click(".exchanges .main a >> nth=0")
+        page.wait_for_url("**/exchanges/**")
+        first = page.url
+        with page.expect_navigation():
+            page.keyboard.press("j")
+        assert page.url != first
+        with page.expect_navigation():
+            page.keyboard.press("k")
+        assert page.url == first
+        assert "stopped in the middle of a tool call" in page.inner_text(".summary")
+        assert page.locator(".s.wrong").count() == 1
+        sam.check()
+        sam.picture(f"broken{suffix}")
+        sam.visit(f"/admin/audit/?model={HOSTILE}")
+        page.click(".exchanges .main a >> nth=0")
+        assert page.locator(".s.invisible").count() > 100
+        sam.check()
+        page.screenshot(path=sam._screenshots / f"hostile{suffix}.png")
+    with people("dev", **look) as developer:
+        developer.visit("/admin/usage/")
+        developer.check()
+        developer.picture(f"usage{suffix}")
+
+
+def test_the_stock_admin_works_under_the_policy(gateway, people):
+    with people("olga") as olga:
+        page = olga.page
+        for name in ("upstream", "modelroute", "formatoverride", "formatsettings", "clientkey"):
+            olga.visit(f"/admin/proxy/{name}/")
+            olga.check()
+        olga.visit("/admin/proxy/modelroute/add/")
+        page.click("text=Toggle theme >> visible=true")
+        olga.check()
+        olga.picture("configuration")
+
+
+def test_no_secret_is_on_any_page(gateway, people):
+    with people("sam") as sam:
+        sam.visit("/admin/audit/?outcome=failed")
+        sam.page.click(".exchanges .main a >> nth=0")
+        shown = sam.page.content()
+    assert not re.search(rf"{KEY}|sk-or-canary", shown)
