@@ -22,7 +22,7 @@ from proxy.models.keys import new_key
 from proxy.vault import SecretUnreadable
 
 admin.site.site_header = admin.site.site_title = "Athena"
-admin.site.index_title = "Configuration"
+admin.site.index_title = "Home"
 admin.site.site_url = None  # there is no other site than this
 
 

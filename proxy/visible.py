@@ -26,7 +26,7 @@ MARKERS = re.compile(
     r"|✿[A-Z]{3,12}✿"
     r"|\[/?TOOL_CALLS\]|\[EO[ST]\]"
 )
-_MOST_SEGMENTS = 4000
+_MOST_SEGMENTS = 1500  # of one text; what comes after is plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ def segments(
     for start, end in _kept(len(text), wrong, window):
         if start > shown:
             out.append(Segment("gap", f"{start - shown:,}"))
-        out += _cut(text, start, end, owners, wrong, _pattern(more_markers))
+        room = _MOST_SEGMENTS - len(out)
+        out += _cut(text, start, end, owners, wrong, _pattern(more_markers), room)
         shown = end
     return out
 
@@ -132,11 +133,12 @@ def _cut(
     owners: _Owners,
     wrong: int | None,
     markers: "re.Pattern[str]",
+    room: int,
 ) -> list[Segment]:
     out: list[Segment] = []
     place = start
     marker = markers.search(text, place, end)
-    while place < end and len(out) < _MOST_SEGMENTS:
+    while place < end and len(out) < room:
         event, limit = owners.at(place, end)
         if wrong is not None and place < wrong < limit:
             limit = wrong
@@ -150,7 +152,7 @@ def _cut(
             place = marker.end()
             continue
         limit = min(limit, marker.start()) if marker else limit
-        out += _plain(text[place:limit], event, is_wrong=wrong == place)
+        out += _plain(text[place:limit], event, room - len(out), is_wrong=wrong == place)
         place = limit
     if place < end:
         out.append(Segment("text", visible(text[place:end])))
@@ -161,12 +163,12 @@ def _is_in(wrong: int | None, place: int, marker: "re.Match[str]") -> bool:
     return wrong is not None and place <= wrong < marker.end()
 
 
-def _plain(text: str, event: int | None, *, is_wrong: bool) -> list[Segment]:
+def _plain(text: str, event: int | None, room: int, *, is_wrong: bool) -> list[Segment]:
     """Text without markers: runs of what is seen, and of what is not."""
     out: list[Segment] = []
     place = 0
     for found in re.finditer(f"({_INVISIBLE.pattern})\\1*", text):
-        if len(out) >= _MOST_SEGMENTS:
+        if len(out) >= room:
             break
         if found.start() > place:
             out.append(Segment("text", text[place : found.start()], event, is_wrong))

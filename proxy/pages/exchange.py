@@ -18,7 +18,8 @@ from proxy.models import Exchange, Replay, Transcript
 from proxy.pages.access import may, page, shown, user_of
 from proxy.pages.columns import columns_of, difference
 from proxy.remedy import helps, override_for
-from proxy.replay import NotReplayable, replay
+from proxy.replay import NotReplayable, replay, today_format
+from proxy.snapshot import load
 from proxy.visible import segments
 from proxy.why import why
 
@@ -81,6 +82,9 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         )
         content["difference"] = lines
         content["is_changed"] = any(line.kind != "same" for line in lines)
+    # What helped may be the configuration by now.
+    is_helped = chosen is not None and helps(chosen)
+    today = today_format(exchange, load()) if is_helped else ""
     previous, following = _neighbours(exchange)
     return shown(
         request,
@@ -94,7 +98,8 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         form=ReplayForm(initial={"format": exchange.leaked_format}),
         replays=replays,
         chosen=chosen,
-        is_helped=chosen is not None and helps(chosen),
+        is_helped=is_helped,
+        today=today,
         previous=previous,
         following=following,
         **content,

@@ -22,5 +22,6 @@ def milliseconds(value: float | None) -> str:
 
 
 @register.filter
-def number(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
+def number(value: object) -> str:
+    """A count with its thousands apart; a dash for one that is not known."""
+    return f"{value:,}" if isinstance(value, int) else "–"

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
@@ -121,8 +122,9 @@ def people(browser: Browser, gateway: Gateway, screenshots: Path):
     """Opens a browser for somebody, logged in."""
 
     @contextmanager
-    def open_for(name: str, **options: object) -> Iterator[Person]:
-        context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **options})
+    def open_for(name: str, **options: Any) -> Iterator[Person]:
+        look: dict[str, Any] = {"viewport": {"width": 1360, "height": 900}, **options}
+        context = browser.new_context(**look)
         context.set_default_timeout(15_000)
         person = Person(context, gateway, screenshots)
         person.login(name)

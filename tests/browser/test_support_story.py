@@ -83,6 +83,7 @@ def test_support_finds_and_tries_and_an_operator_mends(gateway, people):
         assert "your role does not let you read it" in olga.page.inner_text("#content")
         olga.page.click("button:has-text('from now on')")
         assert f"From now on {MODEL} is read as kimi" in olga.page.inner_text(".messagelist")
+        assert f"{MODEL} is read as kimi now" in olga.page.inner_text(".result")
         olga.picture("override")
 
     deadline = time.monotonic() + 5
