@@ -95,11 +95,20 @@ def today_format(exchange: Exchange, snapshot: Snapshot) -> str:
 
 def raw_answer(transcript: Transcript) -> bytes:
     """The upstream's bytes; of a clipped answer, the whole events of head and tail."""
-    raw = bytes(transcript.raw)
-    clipped = transcript.left_out.get("raw")
-    if not clipped or transcript.reading.get("is_whole"):
-        return raw
-    head, tail = raw[: clipped[0]], raw[clipped[0] :]
+    if transcript.reading.get("is_whole"):
+        return bytes(transcript.raw)
+    return _whole_events(bytes(transcript.raw), transcript.left_out.get("raw"))
+
+
+def sent_answer(transcript: Transcript) -> bytes:
+    """The same of what the client got."""
+    return _whole_events(bytes(transcript.sent), transcript.left_out.get("sent"))
+
+
+def _whole_events(data: bytes, clipped: list[int] | None) -> bytes:
+    if not clipped:
+        return data
+    head, tail = data[: clipped[0]], data[clipped[0] :]
     end = max(head.rfind(mark) + len(mark) if mark in head else 0 for mark in _SEPARATORS)
     starts = [tail.find(mark) + len(mark) for mark in _SEPARATORS if mark in tail]
     return head[:end] + tail[min(starts, default=len(tail)) :]

@@ -30,6 +30,7 @@ SENTENCES: Mapping[ErrorCode, str] = {
     ErrorCode.NOT_FOUND: "There is nothing at the address that the client asked for.",
     ErrorCode.NOT_READY: "The gateway had only just been started.",
     ErrorCode.PROMPT_TOO_LONG: "The conversation is too long for the model.",
+    ErrorCode.REQUEST_TIMEOUT: "The client began a request and did not finish it.",
     ErrorCode.TRANSFORMATION_FAILED: "The model's answer could not be understood as {format}.",
     ErrorCode.UNSUPPORTED_ENCODING: "The client compressed its request, which is not supported.",
     ErrorCode.UPSTREAM_AUTH: "{upstream} refused the gateway's own key.",

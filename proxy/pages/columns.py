@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from formats import Event
 from proxy.anatomy import (
     Piece,
     Shown,
@@ -16,7 +15,7 @@ from proxy.anatomy import (
     shown_events,
 )
 from proxy.models import Exchange, Transcript
-from proxy.replay import load_event, raw_answer
+from proxy.replay import load_event, raw_answer, sent_answer
 from proxy.visible import Segment, Span, segments, visible
 
 _WINDOW = 40_000
@@ -60,7 +59,7 @@ def columns_of(exchange: Exchange, transcript: Transcript) -> Columns:
     raw, sent = bytes(transcript.raw), bytes(transcript.sent)
     events = [load_event(fields) for fields in transcript.events]
     model = pieces_of(decode_answer(raw_answer(transcript), reading.get("upstream", "openai")))
-    client = pieces_of(decode_answer(sent, exchange.dialect)) if sent else []
+    client = client_pieces(exchange, transcript)
     text = assembled(model)
     spans = link(events, text)
     wrong = first_wrong(events, text, spans, leaked=bool(exchange.leaked_format))
@@ -79,9 +78,10 @@ def columns_of(exchange: Exchange, transcript: Transcript) -> Columns:
     )
 
 
-def parts_of(events: Sequence[Event]) -> list[Part]:
-    """Events as the pieces that a client gets."""
-    return _parts(pieces_of(events), (), None, ())
+def client_pieces(exchange: Exchange, transcript: Transcript) -> list[Piece]:
+    """What the client got."""
+    sent = sent_answer(transcript)
+    return pieces_of(decode_answer(sent, exchange.dialect)) if sent else []
 
 
 def difference(before: Sequence[Piece], after: Sequence[Piece]) -> list[Line]:

@@ -16,7 +16,7 @@ from proxy.curl import curl_of
 from proxy.fixture import fixture_of
 from proxy.models import Exchange, Replay, Transcript
 from proxy.pages.access import may, page, shown, user_of
-from proxy.pages.columns import columns_of, difference
+from proxy.pages.columns import client_pieces, columns_of, difference
 from proxy.remedy import helps, override_for
 from proxy.replay import NotReplayable, replay, today_format
 from proxy.snapshot import load
@@ -77,7 +77,7 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
     chosen = _chosen(request, replays)
     if chosen is not None and transcript is not None and is_reader:
         lines = difference(
-            pieces_of(decode_answer(bytes(transcript.sent), exchange.dialect)),
+            client_pieces(exchange, transcript),
             pieces_of(decode_answer(bytes(chosen.sent), exchange.dialect)),
         )
         content["difference"] = lines

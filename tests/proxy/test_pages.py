@@ -10,6 +10,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from formats import collect
+from formats.native.watch import _SIGNS
+from proxy.listing import LEAKS
 from proxy.middleware import POLICY
 from proxy.models import (
     ClientKey,
@@ -23,7 +26,8 @@ from proxy.models import (
     Upstream,
 )
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
-from tests.formats.wire import stream
+from tests.formats.test_native_vectors import expected, seen
+from tests.formats.wire import decode, stream, text_from, toolbox
 from tests.proxy.stored import (
     configure,
     exchange_row,
@@ -299,10 +303,15 @@ def test_operators_see_no_content(web):
 
 def test_a_clipped_transcript_says_so(support):
     raw = stream({"content": "one"}, {"content": "two"}, {"content": "three"})
-    row = stored_exchange(
-        raw, transcript={"raw": raw[:200] + raw[-100:], "left_out": {"raw": [200, 999]}}
-    )
-    assert "999 bytes of <em>raw</em>" in text_of(get(support, row.get_absolute_url()))
+    row = stored_exchange(raw)
+    kept = row.transcript
+    sent = bytes(kept.sent)
+    kept.raw, kept.sent = raw[:200] + raw[-150:], sent[:400] + sent[-330:]
+    kept.left_out = {"raw": [200, 999], "sent": [400, 77]}
+    kept.save()
+    page = text_of(get(support, row.get_absolute_url()))
+    assert "999 bytes of <em>raw</em>" in page
+    assert 'class="part failure"' not in page
 
 
 def test_hostile_text_is_inert_on_every_page(support):
@@ -409,6 +418,33 @@ def test_a_fixture_has_the_shape_of_the_vectors(support):
     assert (call["name"], call["arguments"]) == ("get_tide", {"harbor": "Bergen"})
     assert response["content-disposition"] == f'attachment; filename="{row.request_id}.jsonl"'
     assert json.loads(get(support, url).content)["expect"]["calls"] == []
+    read = decode(
+        text_from("openai", [vector["text"]], vector["channel"]),
+        format_name="kimi",
+        tools=toolbox(vector["tools"]),
+    )
+    assert seen(collect(read), "content") == expected(vector)
+
+
+def test_a_fixture_of_an_answer_with_structured_calls_has_its_deltas(support):
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    row = stored_exchange(stream({"content": "Hm."}, {"tool_calls": [call]}, finish="tool_calls"))
+    vector = json.loads(get(support, reverse("audit:fixture", args=[row.request_id])).content)
+    assert vector["text"] == ""
+    assert [*vector["deltas"][0], *vector["deltas"][1]] == ["content", "tool_calls"]
+    assert [c["name"] for c in vector["expect"]["calls"]] == ["f"]
+
+
+def test_every_family_whose_markup_is_watched_can_be_filtered_by():
+    assert set(LEAKS) == set(_SIGNS)
+
+
+def test_an_exchange_costs_few_queries(support, django_assert_max_num_queries):
+    row = leaked_kimi(group=failure_group())
+    for name in ("kimi", "qwen", "standard"):
+        support.post(reverse("audit:replay", args=[row.request_id]), {"format": name})
+    with django_assert_max_num_queries(12):
+        get(support, row.get_absolute_url())
 
 
 def test_neighbours_are_of_the_same_kind(support):

@@ -1,8 +1,10 @@
 """A stored answer is read again, and compared with how it was read."""
 
+import socket
+
 import pytest
 
-from proxy.models import FormatOverride, FormatSettings, Outcome, Replay
+from proxy.models import FormatOverride, FormatSettings, Outcome, Replay, Transcript
 from proxy.replay import NotReplayable, load_event, raw_answer, replay
 from tests.formats.wire import stream
 from tests.proxy.stored import KIMI, configure, exchange_row, leaked_kimi, stored_exchange
@@ -111,6 +113,17 @@ def test_what_has_no_answer_cannot_be_read_again(transcript, reason):
         row = stored_exchange(stream({"content": "Hello"}), transcript=transcript)
     with pytest.raises(NotReplayable, match=reason):
         replay(row)
+
+
+def test_a_replay_touches_no_network_and_no_stored_row(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a replay opened a socket")
+
+    row = leaked_kimi()
+    before = list(Transcript.objects.values())
+    monkeypatch.setattr(socket, "socket", refuse)
+    replay(row, format_name="kimi").save()
+    assert list(Transcript.objects.values()) == before
 
 
 def test_a_format_that_does_not_exist_is_refused():
