@@ -52,6 +52,8 @@ def filtered(query: Mapping[str, str], now: datetime) -> "QuerySet[Exchange]":
         value = query.get(name, "").strip()
         if not value:
             continue
+        if "\0" in value:  # PostgreSQL takes none
+            raise BadFilter(f"{name}: {value[:40]!r} is no {name}")
         if name == "outcome" and value == FAILED:
             rows = rows.filter(outcome__in=FAILURES)
         elif name == "leaked" and value == ANY:

@@ -33,7 +33,7 @@ _UNDONE = (GroupState.OPEN, GroupState.REGRESSED)
 @page("view_exchange")
 def audit_list(request: HttpRequest) -> HttpResponse:
     query = request.GET
-    if wanted := query.get("q", "").strip():
+    if wanted := query.get("q", "").replace("\0", "").strip():
         found = Exchange.objects.filter(request_id=wanted).first()
         if found is not None:
             return redirect(found)
