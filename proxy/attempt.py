@@ -111,12 +111,12 @@ async def attempt(
         answer.abort()
         raise
     events = [redacted_event(event, upstream) for event in events]
+    exchange.served_by = pipeline.served_by
     if failure := _failure(events):
         answer.finish()
-        exchange.observe(events)
+        exchange.understood(events)
         raise exchange.error or exchange.failed(failure)
     exchange.has_begun = True
-    exchange.served_by = pipeline.served_by
     return Begun(route, pipeline, answer, events)
 
 

@@ -5,13 +5,14 @@ read is all that it costs.
 """
 
 from collections import deque
+from itertools import chain
 from time import perf_counter
 from typing import TypeAlias
 
 from formats import Event
 
 _MOST_READS = 4000
-"""Whose moments and events are captured; of a longer answer, the beginning tells the story."""
+"""Whose moments are captured; and of whose events, the first half and the last."""
 
 
 Clipped: TypeAlias = tuple[bytes, int, int]
@@ -52,14 +53,45 @@ class Clip:
         return data[: self._half] + data[-self._half :], self._half, self.size - 2 * self._half
 
 
+class Understood:
+    """The events of the reads whose bytes a clip of the same limit keeps, but for a few."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._head: list[list[Event]] = []
+        self._tail: deque[tuple[int, list[Event]]] = deque(maxlen=_MOST_READS // 2)
+        self._end = 0
+        self.left_out = 0
+        """How many reads' events are missing between head and tail."""
+
+    def add(self, events: list[Event], end: int) -> None:
+        """`end`: how many bytes had been received with them."""
+        begin, self._end = self._end, end
+        if begin < self._half and len(self._head) < _MOST_READS // 2:
+            self._head.append(events)
+            return
+        tail = self._tail
+        if len(tail) == tail.maxlen:
+            self.left_out += 1
+        tail.append((end, events))
+        while tail[0][0] <= end - self._half:
+            tail.popleft()
+            self.left_out += 1
+
+    def take(self) -> tuple[list[Event], list[Event]]:
+        """The events of the head, and of the tail."""
+        tail = [events for _, events in self._tail]
+        return list(chain.from_iterable(self._head)), list(chain.from_iterable(tail))
+
+
 class Capture:
     def __init__(self, request: bytes, limit: int) -> None:
         self.request = clip(request, limit)
         self.raw = Clip(limit)
         self.arrivals: list[tuple[int, float]] = []
-        self.events: list[list[Event]] = []
+        self.events = Understood(limit)
         self.sent = Clip(limit)
-        self._limit = limit
+        self.limit = limit
         self._started = perf_counter()
 
     def received(self, data: bytes) -> None:
@@ -69,9 +101,8 @@ class Capture:
         self.raw.add(data)
 
     def understood(self, events: list[Event]) -> None:
-        if len(self.events) < _MOST_READS:
-            self.events.append(events)
+        self.events.add(events, self.raw.size)
 
     def again(self) -> None:
         """Another attempt begins: what the last one sent is no part of the answer."""
-        self.raw, self.arrivals, self.events = Clip(self._limit), [], []
+        self.raw, self.arrivals, self.events = Clip(self.limit), [], Understood(self.limit)

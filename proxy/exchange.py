@@ -3,6 +3,7 @@
 import logging
 import secrets
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
@@ -103,8 +104,11 @@ class Exchange:
         return f"msg_{self.token}"
 
     def begin_attempt(self, route: Route) -> None:
+        """Nothing of an earlier attempt was delivered: what it said is no part of the answer."""
         self.route, self.has_begun = route, False
-        self.error = self.fault = self.reading = None
+        self.error = self.fault = self.reading = self.served_by = self.stop_reason = None
+        self.notices.clear()
+        self.calls, self.usage = 0, Usage()
         if self.capture is not None:
             self.capture.again()
 
@@ -194,11 +198,12 @@ class Exchange:
             return Phase.TRANSLATION
         return Phase.BODY if self.has_begun else Phase.ANSWER
 
-    def log(self, status: int) -> None:
-        """Write one line about it."""
+    def log(self, status: int, redact: Callable[[str], str]) -> None:
+        """Write one line about it; `redact` takes secrets out of what others wrote."""
+        error = redact(_line(self.error))[:300] if self.error else ""
         if self.snapshot is None:
             if self.error is not None:
-                logger.info("%s %d %s", self.request_id, status, _line(self.error))
+                logger.info("%s %d %s", self.request_id, status, error)
             return
         route = self.route
         logger.info(
@@ -206,15 +211,15 @@ class Exchange:
             self.request_id,
             status,
             self.outcome,
-            _shown(self.model),
-            f"{route.upstream.name}:{_shown(route.model)}" if route else "-",
+            _shown(redact(self.model)),
+            f"{route.upstream.name}:{_shown(redact(route.model))}" if route else "-",
             route.format.format if route else "-",
             self.calls,
             self.stop_reason or "-",
             "-" if self.usage.input is None else self.usage.input,
             "-" if self.usage.output is None else self.usage.output,
             (perf_counter() - self.started) * 1000,
-            f" error={self.error.code}: {_line(self.error)}" if self.error else "",
+            f" error={self.error.code}: {error}" if self.error else "",
             f" notices={','.join(sorted({n.code for n in self.notices}))}" if self.notices else "",
         )
 
@@ -223,7 +228,7 @@ def _line(error: GatewayError) -> str:
     """Why it failed, with the cause that is the operator's alone: an address, an errno."""
     cause = error.__cause__
     text = f"{error} ({cause})" if cause is not None and str(cause) else str(error)
-    return " ".join(text.split())[:300]
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _shown(text: str) -> str:

@@ -5,20 +5,14 @@ the chunks of a stream, where no search of its bytes would find it: then the str
 its text, which says the same in fewer chunks.
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from formats import (
-    DIALECTS,
-    Event,
-    FormatsError,
-    Limits,
-    ReasoningDelta,
-    ReplyOptions,
-    TextDelta,
-    ToolCallDelta,
-    merge_deltas,
-)
+from msgspec.structs import asdict, replace
+
+from formats import DIALECTS, Event, FormatsError, Limits, ReplyOptions, merge_deltas
 
 # A search for these costs next to nothing, and nearly every text has none of them.
 _HINTS = (
@@ -84,15 +78,21 @@ class Redactor:
             return clean
         return self.redact(DIALECTS[dialect].encoder(ReplyOptions()).feed(texts))
 
+    def tail(self, data: bytes) -> bytes:
+        """The bytes of an answer's end, which begin anywhere; none if a secret is split over them.
+
+        No decoder reads an answer without its beginning, so that it could not be rebuilt.
+        """
+        clean = self.redact(data)
+        before = self.count
+        for text in _spoken(clean):
+            self.text(text)
+        return clean if self.count == before else b""
+
     def _event(self, event: Event) -> Event:
-        match event:
-            case TextDelta(text=text):
-                return TextDelta(self.text(text))
-            case ReasoningDelta(text=text):
-                return ReasoningDelta(self.text(text))
-            case ToolCallDelta(json=json):
-                return ToolCallDelta(self.text(json))
-        return event
+        """Whatever of it is text; names that the gateway gave are no plain strings."""
+        texts = {n: self.text(v) for n, v in asdict(event).items() if type(v) is str and v}
+        return replace(event, **texts) if texts else event
 
     def _replace(self, found: "re.Match[str]") -> str:
         self.count += 1
@@ -106,3 +106,37 @@ def _decode(data: bytes, dialect: str) -> list[Event]:
         return decoder.feed(data)
     except FormatsError:
         return decoder.take()
+
+
+def _spoken(data: bytes) -> list[str]:
+    """What the chunks of a stream say together: the strings of each field, joined."""
+    texts: dict[str, list[str]] = {}
+    for line in data.split(b"\n"):
+        if line.startswith(b"data:"):
+            try:
+                _collect(json.loads(line[5:]), "", texts)
+            except (ValueError, RecursionError):
+                continue  # the line that was cut
+    return ["".join(parts) for parts in texts.values()]
+
+
+def _collect(value: Any, path: str, texts: dict[str, list[str]]) -> None:
+    if isinstance(value, str):
+        texts.setdefault(path, []).append(value)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _collect(item, f"{path}.{name}", texts)
+    elif isinstance(value, list):
+        for item in value:
+            _collect(item, path, texts)
+
+
+def storable(text: str) -> str:
+    """Text that every database takes: PostgreSQL has no NUL, and none has half a surrogate pair."""
+    if "\0" in text:
+        text = text.replace("\0", "\N{SYMBOL FOR NULL}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -34,6 +34,8 @@ logger = logging.getLogger("athena.snapshot")
 
 USER_AGENT = "athena"
 _ANTHROPIC_VERSION = "2023-06-01"
+# Words in the names of headers that carry a secret; an operator may add any header.
+_SECRET_HEADERS = ("auth", "cookie", "key", "secret", "token")
 _PATHS = {"anthropic": "/messages", "openai": "/chat/completions"}
 
 
@@ -57,7 +59,7 @@ class Upstream:
         return [
             value.removeprefix("Bearer ")
             for name, value in self.headers
-            if name in ("authorization", "x-api-key")
+            if any(word in name.lower() for word in _SECRET_HEADERS)
         ]
 
 

@@ -179,6 +179,7 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
     body = DIALECTS[exchange.dialect].encode_error(
         failure.kind, str(failure), request_id=exchange.request_id, details=failure.details
     )
+    exchange.sent(body)
     headers = {
         "request-id": exchange.request_id,
         "x-request-id": exchange.request_id,

@@ -48,7 +48,7 @@ class GroupState(models.TextChoices):
 class FailureGroup(models.Model):
     """Failures with one fingerprint: the same format, error, phase and family of models."""
 
-    fingerprint = models.CharField(max_length=64, unique=True)
+    fingerprint = models.CharField(max_length=210, unique=True)
     format = models.CharField(max_length=20)
     error_code = models.CharField(max_length=40)
     phase = models.CharField(max_length=20, choices=Phase)

@@ -2,12 +2,16 @@
 
 import json
 import random
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import OperationalError
 
-from proxy.audit import family
-from proxy.capture import Clip, clip
+from proxy import models
+from proxy.audit import Audit, Entry, write
+from proxy.capture import Capture, Clip, clip
+from proxy.failures import family, fingerprint
 from proxy.redaction import Redactor
 from proxy.roles import ROLES
 from tests.formats.wire import byte_cuts, stream
@@ -104,3 +108,69 @@ def test_every_role_is_a_group_with_its_permissions():
     assert not {c for c in support if c.endswith(("upstream", "clientkey", "modelroute"))}
     assert "view_transcript" not in ROLES["operators"]
     assert json.dumps(sorted(ROLES)) == '["developers", "operators", "support"]'
+
+
+def entry(number, **fields):
+    row = {
+        "request_id": f"req_{number}",
+        "created_at": datetime.now(UTC),
+        "dialect": "anthropic",
+        "model": "m",
+        "status": 500,
+        "outcome": "upstream_error",
+        "format": "kimi",
+        "error_code": "upstream_error",
+        "error_phase": "answer",
+        "upstream_model": "a/b",
+        "duration_ms": 1,
+        "gateway_ms": 1,
+        "configuration_version": 1,
+    }
+    row |= fields
+    return Entry(row, None, fingerprint(row))
+
+
+@pytest.mark.django_db
+def test_a_row_that_the_database_refuses_is_dropped_alone():
+    audit = Audit()
+    audit._waiting.extend(entry(n, duration_ms=None if n == 2 else 1) for n in range(5))
+    audit._write_all()
+    assert (audit.waiting, audit.dropped) == (0, 1)
+    kept = sorted(models.Exchange.objects.values_list("request_id", flat=True))
+    assert kept == ["req_0", "req_1", "req_3", "req_4"]
+    assert models.FailureGroup.objects.get().count == 4
+
+
+@pytest.mark.django_db
+def test_rows_wait_while_the_database_is_away(monkeypatch):
+    def refuse(batch):
+        raise OperationalError("gone")
+
+    audit = Audit()
+    audit._waiting.append(entry(1))
+    with monkeypatch.context() as patch:
+        patch.setattr("proxy.audit.write", refuse)
+        audit._write_all()
+    assert (audit.waiting, audit.dropped) == (1, 0)
+    audit._write_all()
+    assert audit.waiting == 0
+
+
+@pytest.mark.django_db
+def test_hundreds_of_failures_of_one_kind_cost_a_handful_of_queries(django_assert_max_num_queries):
+    with django_assert_max_num_queries(40):
+        write([entry(n) for n in range(500)])
+    assert models.FailureGroup.objects.get().count == 500
+
+
+def test_events_are_bounded_with_the_bytes_that_they_came_from():
+    from formats import TextDelta
+
+    kept = Capture(b"", 4096)
+    for number in range(10_000):
+        kept.received(b"x" * 10)
+        kept.understood([TextDelta(str(number))])
+    head, tail = kept.events.take()
+    assert [head[0].text, tail[-1].text] == ["0", "9999"]
+    assert len(head) + len(tail) + kept.events.left_out == 10_000
+    assert (len(head), len(tail)) == (205, 205)
