@@ -1,17 +1,22 @@
 """A real gateway process, started as a user would start it."""
 
+import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 ROOT = Path(__file__).parent.parent.parent
+# Columns that hold JSON.
+_JSON = {"notices", "attempts", "headers", "tools", "reading", "arrivals", "events", "left_out"}
 KEY = "sk-athena-test-key-of-the-suite"
 
 
@@ -88,6 +93,34 @@ class Gateway:
 
     def _version(self) -> int:
         return int(httpx.get(f"{self.url}/readyz").json()["configuration_version"])
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """What the database says; JSON is decoded."""
+        path = self.data_dir / "athena.sqlite3"
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as database:
+            database.row_factory = sqlite3.Row
+            found = [dict(row) for row in database.execute(query, values)]
+        for row in found:
+            row.update({name: json.loads(row[name]) for name in row.keys() & _JSON})
+        return found
+
+    def exchange(
+        self, response: httpx.Response | None = None, *, model: str = ""
+    ) -> dict[str, Any]:
+        """The one row of an exchange, once it is written."""
+        query, value = "SELECT * FROM proxy_exchange WHERE model = ?", model
+        if response is not None:
+            query, value = query.replace("model", "request_id"), response.headers["request-id"]
+        deadline = time.monotonic() + 10
+        while not (found := self.rows(query, value)):
+            assert time.monotonic() < deadline, f"no row\n{self.log[-2000:]}"
+            time.sleep(0.05)
+        assert len(found) == 1
+        return found[0]
+
+    def transcript(self, exchange: dict[str, Any]) -> dict[str, Any] | None:
+        query = "SELECT * FROM proxy_transcript WHERE exchange_id = ?"
+        return next(iter(self.rows(query, exchange["id"])), None)
 
     def client(self, **headers: str) -> httpx.Client:
         return httpx.Client(
