@@ -19,6 +19,7 @@ from proxy.audit import Audit
 from proxy.configuration import Configuration, configuration
 from proxy.errors import ErrorCode, GatewayError
 from proxy.relay import Relay
+from proxy.retention import Retention
 from proxy.upstream import UpstreamClient
 
 # Before there is a configuration, only probes are answered.
@@ -34,6 +35,7 @@ class Runtime:
         self.configuration = configuration
         self.client: UpstreamClient
         self.audit = Audit()
+        self.retention = Retention()
         self.relays: set[Relay] = set()
         self.uploads: set[asyncio.Timeout] = set()
         self.is_draining = False
@@ -50,12 +52,14 @@ class Runtime:
         self._tasks = [
             asyncio.create_task(self.configuration.watch()),
             asyncio.create_task(self.audit.run()),
+            asyncio.create_task(self.retention.run()),
         ]
         self._chain_signals()
 
     async def stop(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
+        self.retention.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -12,6 +12,7 @@ from proxy.models.audit import (
     Replay,
     Transcript,
 )
+from proxy.models.chores import Chore
 from proxy.models.formats import FormatOverride, FormatSettings
 from proxy.models.gateway import ConfigurationVersion, GatewaySettings
 from proxy.models.keys import ClientKey
@@ -31,6 +32,7 @@ CONFIGURATION = (
 __all__ = [
     "CONFIGURATION",
     "FAILURES",
+    "Chore",
     "ClientKey",
     "Comment",
     "ConfigurationVersion",

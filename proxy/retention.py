@@ -1,0 +1,144 @@
+"""What is old is deleted: in small batches, by one process at a time, and off the hot path.
+
+Transcripts go first, as the gateway's settings say, then exchanges with what hangs on them, and
+groups of failures that nobody has touched. Between two batches others may write.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from threading import Event
+from typing import Any
+
+from django.db import DatabaseError, close_old_connections
+from django.db.models import QuerySet
+
+from proxy.models import (
+    Chore,
+    Exchange,
+    FailureGroup,
+    FailureHour,
+    GatewaySettings,
+    GroupState,
+    Transcript,
+)
+
+logger = logging.getLogger("athena.retention")
+
+CHORE = "prune"
+BATCH = 1000
+PAUSE = 0.1
+"""Seconds between two batches."""
+_HOLD = timedelta(minutes=5)
+_DAY = timedelta(hours=23)  # not 24: a run that starts a little earlier is no reason to skip a day
+_LOOK_AGAIN = 600.0
+"""Seconds after which a process looks whether the daily run is due."""
+
+
+class PrunedElsewhere(Exception):
+    """Another process is at it."""
+
+
+def prune(
+    *,
+    now: datetime | None = None,
+    batch: int = BATCH,
+    pause: Callable[[], bool] | None = None,
+    unless_done_since: datetime | None = None,
+) -> dict[str, int] | None:
+    """Delete what is old, and say how much of what; None if it is not due.
+
+    `pause` is called between batches; when it returns True, the rest is left for another time.
+    Raises PrunedElsewhere.
+    """
+    moment = now or datetime.now(UTC)
+    holder = secrets.token_hex(8)
+    if not Chore.take(CHORE, holder, now=moment, hold=_HOLD, unless_done_since=unless_done_since):
+        if unless_done_since is not None:
+            return None
+        raise PrunedElsewhere
+    deleted: dict[str, int] = {}
+    is_done = False
+    try:
+        for name, count in _batches(moment, batch):
+            deleted[name] = deleted.get(name, 0) + count
+            if not count:
+                continue
+            if (pause is not None and pause()) or not Chore.keep(CHORE, holder, _until()):
+                return deleted
+        is_done = True
+    finally:
+        Chore.release(CHORE, holder, done_at=moment if is_done else None)
+    return deleted
+
+
+def _until() -> datetime:
+    return datetime.now(UTC) + _HOLD
+
+
+def _batches(now: datetime, batch: int) -> Iterator[tuple[str, int]]:
+    """Deletes batch after batch; what was deleted, and how many."""
+    settings = GatewaySettings.objects.get(pk=1)
+    oldest = now - timedelta(days=settings.exchange_days)
+    # A transcript is as old as its exchange, and ids are in the order of time.
+    transcripts = Transcript.objects.filter(
+        exchange__created_at__lt=now - timedelta(days=settings.transcript_days)
+    )
+    untouched = FailureGroup.objects.filter(
+        last_seen__lt=oldest, state=GroupState.OPEN, assignee=None, comments=None
+    )
+    old: tuple[tuple[str, QuerySet[Any]], ...] = (
+        ("transcripts", transcripts),
+        ("exchanges", Exchange.objects.filter(created_at__lt=oldest)),
+        ("hours of failures", FailureHour.objects.filter(hour__lt=oldest)),
+        ("groups of failures", untouched),
+    )
+    for name, rows in old:
+        yield name, 0
+        while keys := list(rows.order_by().values_list("pk", flat=True)[:batch]):
+            rows.model._default_manager.filter(pk__in=keys).delete()
+            yield name, len(keys)
+
+
+class Retention:
+    """The daily run, in a process of the gateway's."""
+
+    def __init__(self) -> None:
+        self._stopping = Event()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="retention")
+
+    async def run(self, *, first_after: float = 60.0) -> None:
+        """Look now and then whether a run is due, until cancelled."""
+        self._stopping.clear()
+        # Processes that were started together do not look at the same moment.
+        await asyncio.sleep(first_after * (1 + secrets.randbelow(100) / 100))
+        while True:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.prune_if_due)
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def stop(self) -> None:
+        """End a run after the batch that it is at."""
+        self._stopping.set()
+
+    def prune_if_due(self) -> None:
+        close_old_connections()
+        now = datetime.now(UTC)
+        try:
+            deleted = prune(
+                now=now, pause=lambda: self._stopping.wait(PAUSE), unless_done_since=now - _DAY
+            )
+        except DatabaseError as error:
+            logger.warning("the daily deletion of old rows failed: %s", error)
+        except Exception:
+            # It must not end the watch: it is tried again.
+            logger.exception("the daily deletion of old rows has a defect")
+        else:
+            if deleted and any(deleted.values()):
+                logger.info("deleted: %s", summary(deleted))
+
+
+def summary(deleted: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in deleted.items())
