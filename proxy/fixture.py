@@ -1,15 +1,19 @@
 """An exchange as a vector of the test suite, in the shape of `tests/fixtures/native`.
 
-The text is what the model wrote, without its framing; `expect` is how it was understood, or how the
-given events have it. A person checks it before it becomes a test.
+In a vector, the text is what the model wrote, without its framing; `expect` is how it was
+understood, or how the given events have it. What does not fit that shape is a fixture of the wire.
+A person checks either before it becomes a test.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from formats import (
+    STANDARD,
+    CallFault,
     Event,
     MessageFailed,
     ReasoningDelta,
@@ -20,7 +24,7 @@ from formats import (
     ToolCallStart,
 )
 from proxy.anatomy import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
-from proxy.models import Exchange, Transcript
+from proxy.models import Exchange, Replay, Transcript
 from proxy.replay import load_event, raw_answer
 
 
@@ -51,6 +55,38 @@ def fixture_of(
     if len(channels) > 1 or CALL in channels:
         vector["deltas"] = _deltas(said)
     return vector | {"expect": _expect(read, channel), "note": _note(exchange, transcript)}
+
+
+def is_vector(fixture: dict[str, Any]) -> bool:
+    """Whether it says all in the shape of a vector: one channel, and a fault or none."""
+    faults = {None, *(fault.value for fault in CallFault)}
+    return (
+        fixture["format"] != STANDARD
+        and "deltas" not in fixture
+        and fixture["expect"]["error"] in faults
+    )
+
+
+def wire_of(name: str, exchange: Exchange, transcript: Transcript, tried: Replay) -> dict[str, Any]:
+    """The upstream's very bytes, and the events that today's code makes of them."""
+    raw = raw_answer(transcript)
+    try:
+        answer = {"raw": raw.decode()}
+    except UnicodeDecodeError:
+        answer = {"raw_base64": b64encode(raw).decode()}
+    reading = transcript.reading | {
+        "format": tried.format,
+        "held_chars": tried.buffer_limit,
+        "strict": tried.strict,
+    }
+    return {
+        "id": name,
+        "note": _note(exchange, transcript),
+        "reading": reading,
+        "tools": transcript.tools,
+        **answer,
+        "expect": tried.events,
+    }
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:

@@ -41,13 +41,14 @@ def replay(
     strict: bool | None = None,
     author: Any = None,
     snapshot: Snapshot | None = None,
+    transcript: Transcript | None = None,
 ) -> Replay:
     """Read an exchange's answer again; the row is not saved. Raises NotReplayable.
 
     The format is the one given, else today's for the model; limit and strictness are those given,
-    else that format's today.
+    else that format's today. The transcript is the stored one, unless one is given.
     """
-    transcript = stored_answer(exchange)
+    transcript = readable(transcript) if transcript else stored_answer(exchange)
     snapshot = snapshot or load()
     name = format_name or today_format(exchange, snapshot)
     if name not in FORMATS:
@@ -82,6 +83,11 @@ def stored_answer(exchange: Exchange) -> Transcript:
     transcript = Transcript.objects.filter(exchange=exchange).first()
     if transcript is None:
         raise NotReplayable("no transcript of this exchange was kept")
+    return readable(transcript)
+
+
+def readable(transcript: Transcript) -> Transcript:
+    """The transcript, if it has an answer; raises NotReplayable."""
     if not transcript.raw or not transcript.reading:
         raise NotReplayable("the upstream sent no answer that could be read")
     return transcript
@@ -142,7 +148,7 @@ def _events_before(transcript: Transcript) -> list[Event]:
     """How the answer was read; where that is not stored whole, as it would be with that setting."""
     stored = transcript.events
     is_whole = bool(stored) and stored[-1][0] in (MessageEnd.__name__, MessageFailed.__name__)
-    if is_whole and "raw" not in transcript.left_out:
+    if is_whole and transcript.left_out.keys().isdisjoint(("raw", "events")):
         return [load_event(fields) for fields in stored]
     return read_again(raw_answer(transcript), transcript.reading, transcript.tools).events
 
