@@ -68,7 +68,7 @@ class Server:
             raise ServerFailed(f"{self.name} has ended during the run, with exit status {code}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
@@ -88,19 +88,22 @@ def _answers(port: int, path: str) -> bool:
 
 
 @contextmanager
-def _process(
+def process(
     command: Sequence[str | Path],
     port: int,
     *,
     ready_path: str = "",
     environment: Mapping[str, str] | None = None,
+    user: str | None = None,
+    folder: str | Path = ROOT,
 ) -> Iterator[Process]:
     """Runs a command until the block ends; begins the block when its port answers."""
     essential = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             [str(word) for word in command],
-            cwd=ROOT,
+            cwd=folder,
+            user=user,
             env=essential | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -128,22 +131,22 @@ def _process(
 
 @contextmanager
 def mock_upstream(program: Path, *, whole: bool) -> Iterator[Server]:
-    port = _free_port()
-    with _process([program, str(port), *(["--whole"] if whole else [])], port) as process:
-        yield Server("direct", process, port, OPENAI)
+    port = free_port()
+    with process([program, str(port), *(["--whole"] if whole else [])], port) as started:
+        yield Server("direct", started, port, OPENAI)
 
 
 @contextmanager
 def passthrough(upstream: Server) -> Iterator[Server]:
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "bench.passthrough", str(port), str(upstream.port)]
-    with _process(command, port) as process:
-        yield Server("pass-through", process, port, OPENAI)
+    with process(command, port) as started:
+        yield Server("pass-through", started, port, OPENAI)
 
 
 @contextmanager
 def gateway(upstream: Server) -> Iterator[Server]:
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="athena-bench-") as data:
         environment = {
             "ATHENA_HOST": LOOPBACK,
@@ -157,6 +160,6 @@ def gateway(upstream: Server) -> Iterator[Server]:
             "OPENROUTER_API_KEY": "sk-or-bench",
             "OPENROUTER_BASE_URL": f"http://{LOOPBACK}:{upstream.port}/v1",
         }
-        with _process(GATEWAY, port, ready_path="/readyz", environment=environment) as process:
+        with process(GATEWAY, port, ready_path="/readyz", environment=environment) as started:
             headers = (f"x-api-key: {CLIENT_KEY}", "anthropic-version: 2023-06-01")
-            yield Server("gateway", process, port, ANTHROPIC, headers)
+            yield Server("gateway", started, port, ANTHROPIC, headers)

@@ -81,26 +81,29 @@ def _until() -> datetime:
 
 def _batches(now: datetime, batch: int) -> Iterator[tuple[str, int]]:
     """Deletes batch after batch; what was deleted, and how many."""
+    for name, rows in old_rows(now).items():
+        yield name, 0
+        while keys := list(rows.values_list("pk", flat=True)[:batch]):
+            rows.model._default_manager.filter(pk__in=keys).delete()
+            yield name, len(keys)
+
+
+def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
+    """By its name, whatever is to be deleted, in the order in which that is done."""
     settings = GatewaySettings.objects.get(pk=1)
     oldest = now - timedelta(days=settings.exchange_days)
-    # A transcript is as old as its exchange, and ids are in the order of time.
     transcripts = Transcript.objects.filter(
         exchange__created_at__lt=now - timedelta(days=settings.transcript_days)
     )
     untouched = FailureGroup.objects.filter(
         last_seen__lt=oldest, state=GroupState.OPEN, assignee=None, comments=None
     )
-    old: tuple[tuple[str, QuerySet[Any]], ...] = (
-        ("transcripts", transcripts),
-        ("exchanges", Exchange.objects.filter(created_at__lt=oldest)),
-        ("hours of failures", FailureHour.objects.filter(hour__lt=oldest)),
-        ("groups of failures", untouched),
-    )
-    for name, rows in old:
-        yield name, 0
-        while keys := list(rows.order_by().values_list("pk", flat=True)[:batch]):
-            rows.model._default_manager.filter(pk__in=keys).delete()
-            yield name, len(keys)
+    return {
+        "transcripts": transcripts.order_by(),
+        "exchanges": Exchange.objects.filter(created_at__lt=oldest).order_by(),
+        "hours of failures": FailureHour.objects.filter(hour__lt=oldest).order_by(),
+        "groups of failures": untouched.order_by(),
+    }
 
 
 class Retention:

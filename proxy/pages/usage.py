@@ -21,7 +21,7 @@ def usage(request: HttpRequest) -> HttpResponse:
     keys = list(ClientKey.objects.filter(owner=user_of(request)))
     since = timezone.now() - timedelta(days=_DAYS)
     rows = Exchange.objects.filter(key__in=keys, created_at__gte=since)
-    by_key = {row["number"]: row for row in _sums(rows, number=F("key"))}
+    by_key = {row["number"]: row for row in sums(rows, number=F("key"))}
     recent = Exchange.objects.filter(key__in=keys).select_related("key").order_by("-id")
     return shown(
         request,
@@ -29,13 +29,13 @@ def usage(request: HttpRequest) -> HttpResponse:
         "Usage of your keys",
         days=_DAYS,
         keys=[(key, by_key.get(key.pk)) for key in keys],
-        by_day=_sums(rows, day=TruncDate("created_at")).order_by("-day"),
-        by_model=_sums(rows, name=F("model")).order_by("-requests")[:10],
+        by_day=sums(rows, day=TruncDate("created_at")).order_by("-day"),
+        by_model=sums(rows, name=F("model")).order_by("-requests")[:10],
         rows=[(row, why(row)) for row in recent[:_MOST_ROWS]] if keys else [],
     )
 
 
-def _sums(rows: "QuerySet[Exchange]", **by: Any) -> Any:
+def sums(rows: "QuerySet[Exchange]", **by: Any) -> Any:
     """How much was asked and how it went, by a name and its expression."""
     return (
         rows.annotate(**by)
