@@ -109,6 +109,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "servestatic",
     "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
     "proxy",
 ]
 MIDDLEWARE = [
@@ -171,6 +173,41 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
+
+# The management API alone; the gateway's own endpoints know nothing of it.
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "proxy.api.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["proxy.api.authentication.Denied"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_THROTTLE_CLASSES": [
+        "rest_framework.throttling.AnonRateThrottle",
+        "rest_framework.throttling.UserRateThrottle",
+    ],
+    # Counted by each process for itself.
+    "DEFAULT_THROTTLE_RATES": {"anon": "60/min", "user": "600/min", "replay": "60/min"},
+    "NUM_PROXIES": 0,
+    "URL_FORMAT_OVERRIDE": None,  # `format` is a filter
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "proxy.api.errors.answer",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Athena's management API",
+    "DESCRIPTION": "Exchanges, transcripts, replays and groups of failures.",
+    "VERSION": "0.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api",
+    "ENUM_NAME_OVERRIDES": {
+        "Phase": "proxy.models.Phase",
+        "GroupState": "proxy.models.GroupState",
+        "SettableState": "proxy.api.serializers.SETTABLE",
+    },
+    "ENABLE_DJANGO_DEPLOY_CHECK": False,
+}
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -54,6 +54,7 @@ urlpatterns = [
     path("healthz", only("GET", healthz)),
     path("readyz", only("GET", readyz)),
     path("api/hello", only("GET", hello)),
+    path("api/", include(("proxy.api.urls", "api"))),
     path("", only("GET", home)),
     path("admin/", include((_pages, "audit"))),
     path("admin/", admin.site.urls),

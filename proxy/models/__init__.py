@@ -17,6 +17,7 @@ from proxy.models.formats import FormatOverride, FormatSettings
 from proxy.models.gateway import ConfigurationVersion, GatewaySettings
 from proxy.models.keys import ClientKey
 from proxy.models.routes import ModelRoute, Reasoning
+from proxy.models.tokens import ApiToken
 from proxy.models.upstreams import Service, Upstream
 
 CONFIGURATION = (
@@ -32,6 +33,7 @@ CONFIGURATION = (
 __all__ = [
     "CONFIGURATION",
     "FAILURES",
+    "ApiToken",
     "Chore",
     "ClientKey",
     "Comment",

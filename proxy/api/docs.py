@@ -1,0 +1,102 @@
+"""The schema, and a page made of it on the server: no script, nothing from elsewhere.
+
+Swagger UI and its like need inline styles, which the pages' Content-Security-Policy forbids.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiJsonRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from proxy.api.access import Guarded
+from proxy.api.authentication import SCHEME, TokenAuthentication
+from proxy.pages.access import page, shown
+
+_METHODS = ("get", "post", "patch", "put", "delete")
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """The schema's word for it; known by being imported."""
+
+    target_class = TokenAuthentication
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": SCHEME}
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """All of the API, whoever asks: what it has is no secret among staff."""
+    document: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return document
+
+
+class Schema(Guarded):
+    needs = {"get": ()}
+    renderer_classes = [OpenApiJsonRenderer]
+    schema = None  # no part of itself
+
+    def get(self, request: Request) -> Response:
+        return Response(schema())
+
+
+@page()
+def docs(request: HttpRequest) -> HttpResponse:
+    document = schema()
+    return shown(
+        request,
+        "api/docs.html",
+        "Management API",
+        operations=list(_operations(document)),
+        schemas=[(name, _fields(part)) for name, part in document["components"]["schemas"].items()],
+    )
+
+
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path, methods in document["paths"].items():
+        for method in _METHODS:
+            if method in methods:
+                found = methods[method]
+                yield {
+                    "method": method.upper(),
+                    "path": path,
+                    "summary": found.get("summary", ""),
+                    "description": found.get("description", ""),
+                    "parameters": found.get("parameters", ()),
+                    "takes": _name(found.get("requestBody", {})),
+                    "gives": [(code, _name(part)) for code, part in found["responses"].items()],
+                }
+
+
+def _name(part: dict[str, Any]) -> str:
+    """The schema of a body; empty if it has none."""
+    for content in part.get("content", {}).values():
+        return str(content["schema"].get("$ref", "")).rpartition("/")[2]
+    return ""
+
+
+def _fields(part: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Name, type and meaning of each field."""
+    required = part.get("required", ())
+    return [
+        (name, f"{_type(field)}{'' if name in required else ', optional'}", _meaning(field))
+        for name, field in part.get("properties", {}).items()
+    ]
+
+
+def _type(field: dict[str, Any]) -> str:
+    parts = [field, *field.get("allOf", ()), *field.get("oneOf", ())]
+    named = [str(part["$ref"]).rpartition("/")[2] for part in parts if "$ref" in part]
+    return " or ".join(named) or str(field.get("format") or field.get("type") or "any")
+
+
+def _meaning(field: dict[str, Any]) -> str:
+    choices = ", ".join(str(choice) for choice in field.get("enum", ()) if choice != "")
+    return " ".join(part for part in (str(field.get("description", "")), choices) if part)

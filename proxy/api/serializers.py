@@ -1,0 +1,144 @@
+"""What the API takes and what it gives, apart: nothing that comes in is echoed unchecked."""
+
+from base64 import b64encode
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from formats import FORMATS
+from proxy.models import Comment, Exchange, FailureGroup, GroupState, Replay, Transcript
+from proxy.why import why
+
+# The other one is the gateway's to say.
+SETTABLE = [(s.value, s.label) for s in GroupState if s is not GroupState.REGRESSED]
+
+
+class ExchangeOut(serializers.ModelSerializer[Exchange]):
+    why = serializers.SerializerMethodField(help_text="Why it failed, in one sentence.")
+
+    class Meta:
+        model = Exchange
+        exclude = ("id",)
+
+    def get_why(self, row: Exchange) -> str:
+        return why(row)
+
+
+class CommentOut(serializers.ModelSerializer[Comment]):
+    author = serializers.CharField(source="author.username", default=None, read_only=True)
+
+    class Meta:
+        model = Comment
+        fields = ("id", "author", "created_at", "text")
+
+
+class GroupOut(serializers.ModelSerializer[FailureGroup]):
+    assignee = serializers.CharField(source="assignee.username", default=None, read_only=True)
+
+    class Meta:
+        model = FailureGroup
+        exclude = ("fingerprint",)
+
+
+class GroupDetailOut(GroupOut):
+    hours = serializers.SerializerMethodField(help_text="Failures by hour, the newest first.")
+
+    @extend_schema_field(serializers.DictField(child=serializers.IntegerField()))
+    def get_hours(self, group: FailureGroup) -> dict[str, int]:
+        rows = group.hours.order_by("-hour").values_list("hour", "count")[: 24 * 7]
+        return {hour.isoformat(): count for hour, count in rows}
+
+
+@extend_schema_field({"type": "string", "format": "byte"})
+class Base64(serializers.Field[bytes, str, str, bytes]):
+    def to_representation(self, value: bytes) -> str:
+        return b64encode(value).decode()
+
+
+@extend_schema_field({"type": "array", "items": {}})
+class Anything(serializers.JSONField):
+    """A list, as it is stored."""
+
+
+class TranscriptOut(serializers.ModelSerializer[Transcript]):
+    exchange = ExchangeOut(read_only=True)
+    raw = Base64(read_only=True, help_text="What the upstream sent.")
+    sent = Base64(read_only=True, help_text="What the client got.")
+    arrivals = Anything(read_only=True)
+    events = Anything(read_only=True)
+    tools = Anything(read_only=True)
+
+    class Meta:
+        model = Transcript
+        fields = (
+            "exchange",
+            "headers",
+            "request",
+            "tools",
+            "reading",
+            "raw",
+            "arrivals",
+            "events",
+            "sent",
+            "left_out",
+            "redactions",
+        )
+
+
+class ReplayOut(serializers.ModelSerializer[Replay]):
+    """Without what was said."""
+
+    author = serializers.CharField(source="author.username", default=None, read_only=True)
+
+    class Meta:
+        model = Replay
+        exclude = ("exchange", "events", "sent")
+
+
+class ReplayContentOut(ReplayOut):
+    """For those who may read transcripts."""
+
+    events = Anything(read_only=True)
+    sent = Base64(read_only=True)
+
+    class Meta:
+        model = Replay
+        exclude = ("exchange",)
+
+
+class GroupIn(serializers.Serializer[Any]):
+    """Who looks after a group, and how far they are; what is left out stays."""
+
+    state = serializers.ChoiceField(choices=SETTABLE, required=False)
+    assignee = serializers.CharField(
+        required=False, allow_null=True, max_length=150, help_text="A name; null for nobody."
+    )
+
+    def validate_assignee(self, name: str | None) -> Any:
+        if name is None:
+            return None
+        people = get_user_model()._default_manager.filter(is_staff=True, is_active=True)
+        person = people.filter(username=name).first()
+        if person is None:
+            raise serializers.ValidationError("Nobody of the staff has this name.")
+        return person
+
+
+class CommentIn(serializers.Serializer[Any]):
+    text = serializers.CharField(max_length=5000)
+
+
+class ReplayIn(serializers.Serializer[Any]):
+    """How an answer is read again; what is left out is as the configuration has it today."""
+
+    format = serializers.ChoiceField(choices=sorted(FORMATS), required=False)
+    buffer_limit = serializers.IntegerField(
+        required=False, min_value=1024, max_value=64 * 1024 * 1024
+    )
+    strict = serializers.BooleanField(required=False, allow_null=True, default=None)
+
+
+class Problem(serializers.Serializer[Any]):
+    detail = serializers.CharField()

@@ -1,0 +1,51 @@
+"""How a program shows that it acts for a member of the staff."""
+
+import secrets
+from datetime import datetime
+
+from django.conf import settings
+from django.db import models
+
+from proxy.models.keys import PREFIX_CHARS, digest_of
+
+# One that `proxy.redaction` knows, should it turn up in a conversation.
+_PREFIX = "sk-api-"
+
+
+class ApiToken(models.Model):
+    """Of the management API. It may do what its owner may; only its hash is stored."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
+    label = models.CharField(max_length=100, blank=True)
+    prefix = models.CharField(max_length=PREFIX_CHARS)
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("pk",)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… of {self.owner}"
+
+    @classmethod
+    def make(
+        cls, owner: models.Model, *, label: str = "", expires_at: datetime | None = None
+    ) -> tuple["ApiToken", str]:
+        """A new one, saved; and the token itself, which is shown once."""
+        plain = f"{_PREFIX}{secrets.token_urlsafe(32)}"
+        row = cls.objects.create(
+            owner_id=owner.pk,
+            label=label,
+            prefix=plain[:PREFIX_CHARS],
+            digest=digest_of(plain),
+            expires_at=expires_at,
+        )
+        return row, plain
+
+    @classmethod
+    def find(cls, plain: str, now: datetime) -> "ApiToken | None":
+        """The token's row, if it is known and has not expired."""
+        row = cls.objects.select_related("owner").filter(digest=digest_of(plain)).first()
+        is_over = row is not None and row.expires_at is not None and row.expires_at <= now
+        return None if is_over else row
