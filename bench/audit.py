@@ -43,7 +43,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
     from proxy.listing import filtered, page_of
     from proxy.models import Exchange, FailureGroup
     from proxy.pages.audit import shown_groups
-    from proxy.pages.usage import sums
+    from proxy.pages.usage import recent_rows, sums
     from proxy.retention import old_rows
 
     def listed(**query: Any) -> Case:
@@ -102,10 +102,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
         "API, failed on a day, 40 days ago": answered(outcome="failed", since=week, until=until),
         "API, code of one key": answered(code="call_truncated", key=str(key)),
         "usage of the busiest key": lambda: list(
-            sums(
-                Exchange.objects.filter(key=key, created_at__gte=now - timedelta(days=7)),
-                name=F("model"),
-            )
+            sums(recent_rows(now).filter(key=key), name=F("model"))
         ),
         "old transcripts": old("transcripts"),
         "old exchanges": old("exchanges"),

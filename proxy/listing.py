@@ -62,7 +62,7 @@ def filtered(query: Mapping[str, str], now: datetime) -> "QuerySet[Exchange]":
             rows = rows.filter(**{field: _number(name, value)})
         else:
             rows = rows.filter(**{field: value})
-    return rows.filter(_times(query, now))
+    return rows.filter(within(query, now))
 
 
 def page_of(rows: "QuerySet[Exchange]", query: Mapping[str, str]) -> Page:
@@ -87,7 +87,8 @@ def page_of(rows: "QuerySet[Exchange]", query: Mapping[str, str]) -> Page:
     )
 
 
-def _times(query: Mapping[str, str], now: datetime) -> Q:
+def within(query: Mapping[str, str], now: datetime) -> Q:
+    """The range of time that `since` and `until` give, and the range of ids that it is in."""
     since, until = _moment(query, "since", now), _moment(query, "until", now)
     wanted = Q()
     by_time = Exchange.objects.order_by("created_at").values_list("id", flat=True)

@@ -99,7 +99,8 @@ def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
         last_seen__lt=oldest, state=GroupState.OPEN, assignee=None, comments=None
     )
     return {
-        "transcripts": transcripts.order_by(),
+        # In the order of their keys: there are few, while old exchanges are many.
+        "transcripts": transcripts.order_by("pk"),
         "exchanges": Exchange.objects.filter(created_at__lt=oldest).order_by(),
         "hours of failures": FailureHour.objects.filter(hour__lt=oldest).order_by(),
         "groups of failures": untouched.order_by(),

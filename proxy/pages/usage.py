@@ -1,6 +1,6 @@
 """A developer's own keys: what was asked with them, and how it went. No content, nobody else's."""
 
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet, Sum
@@ -8,6 +8,7 @@ from django.db.models.functions import TruncDate
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from proxy.listing import within
 from proxy.models import FAILURES, ClientKey, Exchange
 from proxy.pages.access import page, shown, user_of
 from proxy.why import why
@@ -19,8 +20,7 @@ _MOST_ROWS = 20
 @page("view_own_usage")
 def usage(request: HttpRequest) -> HttpResponse:
     keys = list(ClientKey.objects.filter(owner=user_of(request)))
-    since = timezone.now() - timedelta(days=_DAYS)
-    rows = Exchange.objects.filter(key__in=keys, created_at__gte=since)
+    rows = recent_rows(timezone.now()).filter(key__in=keys)
     by_key = {row["number"]: row for row in sums(rows, number=F("key"))}
     recent = Exchange.objects.filter(key__in=keys).select_related("key").order_by("-id")
     return shown(
@@ -33,6 +33,10 @@ def usage(request: HttpRequest) -> HttpResponse:
         by_model=sums(rows, name=F("model")).order_by("-requests")[:10],
         rows=[(row, why(row)) for row in recent[:_MOST_ROWS]] if keys else [],
     )
+
+
+def recent_rows(now: datetime) -> "QuerySet[Exchange]":
+    return Exchange.objects.filter(within({"since": f"{_DAYS}d"}, now))
 
 
 def sums(rows: "QuerySet[Exchange]", **by: Any) -> Any:
