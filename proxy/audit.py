@@ -59,7 +59,14 @@ class Audit:
             return
         row = record(exchange, status, redactor)
         mark = fingerprint(row) if exchange.outcome in FAILURES else None
-        kept = transcript_fields(exchange, redactor) if self._keeps(exchange, mark) else None
+        kept = None
+        if self._keeps(exchange, mark):
+            try:
+                kept = transcript_fields(exchange, redactor)
+            except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
+                # Without its words and its frames, which may have the content.
+                name = type(error).__name__
+                logger.error("%s: no transcript, a defect: %s", exchange.request_id, name)  # noqa: TRY400
         self._waiting.append(Entry(row, kept, mark))
 
     async def run(self) -> None:

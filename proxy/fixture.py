@@ -25,7 +25,7 @@ from formats import (
 )
 from proxy.anatomy import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
 from proxy.models import Exchange, Replay, Transcript
-from proxy.replay import load_event, raw_answer
+from proxy.replay import events_before, load_event, raw_answer
 
 
 def fixture_of(
@@ -36,8 +36,10 @@ def fixture_of(
     events: Sequence[Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
     """The vector; `format_name` and the stored `events` are those of a replay that is right."""
-    stored = transcript.events if events is None else events
-    read = [load_event(list(fields)) for fields in stored]
+    if events is None:
+        read = events_before(transcript)
+    else:
+        read = [load_event(list(fields)) for fields in events]
     upstream = transcript.reading.get("upstream", "openai")
     pieces = pieces_of(decode_answer(raw_answer(transcript), upstream))
     said = [piece for piece in pieces if piece.channel in (TEXT, REASONING, CALL)]
@@ -79,6 +81,8 @@ def wire_of(name: str, exchange: Exchange, transcript: Transcript, tried: Replay
         "held_chars": tried.buffer_limit,
         "strict": tried.strict,
     }
+    if tried.format != transcript.reading["format"]:
+        reading["markers"] = []  # other spellings are those of the format that they were set for
     return {
         "id": name,
         "note": _note(exchange, transcript),

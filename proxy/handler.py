@@ -96,6 +96,7 @@ class GatewayHandler(ASGIHandler):
             await self.send_response(response, send)
         except asyncio.CancelledError:
             if not listener.done():  # the server's doing, not the client's
+                request.exchange.error = request.exchange.error or _ended()
                 raise
             task.uncancel()
             request.exchange.has_client = False
@@ -171,6 +172,15 @@ async def _cancel_when_gone(receive: _Receive, task: "asyncio.Task[Any]") -> Non
     while (await receive())["type"] != "http.disconnect":
         pass
     task.cancel()
+
+
+def _ended() -> GatewayError:
+    return GatewayError(
+        "the gateway was stopped before the answer was complete",
+        kind=FailureKind.OVERLOADED,
+        status=503,
+        code=ErrorCode.DRAINING,
+    )
 
 
 def _too_large(limit: int) -> GatewayError:

@@ -22,6 +22,7 @@ from formats import (
     merge_deltas,
 )
 from proxy.models import FAILURES, Exchange, Replay, Transcript
+from proxy.redaction import storable
 from proxy.routing import detected_format
 from proxy.snapshot import FormatRow, Snapshot, load
 from proxy.transcript import Again, event_fields, read_again
@@ -72,7 +73,7 @@ def replay(
         strict=is_strict,
         configuration_version=snapshot.version,
         result=judge(exchange, transcript, again),
-        error=f"{failure.kind}: {failure.message}"[:500] if failure else "",
+        error=storable(f"{failure.kind}: {failure.message}")[:500] if failure else "",
         events=[event_fields(event) for event in again.events],
         sent=again.sent,
     )
@@ -122,7 +123,7 @@ def _whole_events(data: bytes, clipped: list[int] | None) -> bytes:
 
 def judge(exchange: Exchange, transcript: Transcript, again: Again) -> Replay.Result:
     """What an answer that was read again has become, compared with how it was read."""
-    before = _events_before(transcript)
+    before = events_before(transcript)
     was_failing = is_failing(exchange) or _fails(before)
     fails = _fails(again.events)
     if was_failing:
@@ -144,7 +145,7 @@ def markup_of(events: list[Event]) -> str:
     return next(seen, "")
 
 
-def _events_before(transcript: Transcript) -> list[Event]:
+def events_before(transcript: Transcript) -> list[Event]:
     """How the answer was read; where that is not stored whole, as it would be with that setting."""
     stored = transcript.events
     is_whole = bool(stored) and stored[-1][0] in (MessageEnd.__name__, MessageFailed.__name__)

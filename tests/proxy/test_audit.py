@@ -1,8 +1,10 @@
 """What is remembered of an exchange, and what never is."""
 
 import json
+import logging
 import random
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Group
@@ -11,6 +13,7 @@ from django.db import OperationalError
 from proxy import models
 from proxy.audit import Audit, Entry, write
 from proxy.capture import Capture, Clip, clip
+from proxy.exchange import Exchange
 from proxy.failures import family, fingerprint
 from proxy.redaction import Redactor
 from proxy.roles import ROLES
@@ -174,3 +177,18 @@ def test_events_are_bounded_with_the_bytes_that_they_came_from():
     assert [head[0].text, tail[-1].text] == ["0", "9999"]
     assert len(head) + len(tail) + kept.events.left_out == 10_000
     assert (len(head), len(tail)) == (205, 205)
+
+
+def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog):
+    def fail(*_):
+        raise ValueError("canary of the content")
+
+    monkeypatch.setattr("proxy.audit.transcript_fields", fail)
+    monkeypatch.setattr(Audit, "_keeps", lambda *_: True)
+    monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
+    exchange, audit = Exchange("anthropic"), Audit()
+    exchange.snapshot = SimpleNamespace(version=1)
+    audit.submit(exchange, 200)
+    assert (audit.waiting, audit._waiting[0].transcript) == (1, None)
+    assert "ValueError" in caplog.text
+    assert "canary" not in caplog.text

@@ -106,3 +106,28 @@ def test_a_body_that_does_not_come_is_not_waited_for(handler, monkeypatch):
     assert (b"connection", b"close") in [(k.lower(), v) for k, v in start["headers"]]
     assert json.loads(body["body"])["error"]["type"] == "timeout_error"
     assert not handler._uploads
+
+
+def test_an_exchange_that_the_server_ends_is_not_taken_for_a_success(monkeypatch):
+    ended = []
+
+    async def forever(self, request):
+        await asyncio.sleep(60)
+
+    async def main():
+        handler = GatewayHandler(
+            max_body_bytes=lambda: 1000,
+            answer_error=answer_error,
+            on_end=lambda exchange, status: ended.append(exchange.outcome),
+            uploads=set(),
+        )
+        monkeypatch.setattr(GatewayHandler, "_respond", forever)
+        messages = asyncio.Queue()
+        messages.put_nowait({"type": "http.request", "body": b"{}"})
+        task = asyncio.create_task(handler(scope(), messages.get, None))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    assert ended == ["drained"]
