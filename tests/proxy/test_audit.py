@@ -113,6 +113,12 @@ def test_every_role_is_a_group_with_its_permissions():
     assert json.dumps(sorted(ROLES)) == '["developers", "operators", "support"]'
 
 
+@pytest.fixture
+def one_connection(db, monkeypatch):
+    """A test's transaction is in a connection that must not be closed."""
+    monkeypatch.setattr("proxy.audit.close_old_connections", lambda: None)
+
+
 def entry(number, **fields):
     row = {
         "request_id": f"req_{number}",
@@ -133,7 +139,7 @@ def entry(number, **fields):
     return Entry(row, None, fingerprint(row))
 
 
-@pytest.mark.django_db
+@pytest.mark.usefixtures("one_connection")
 def test_a_row_that_the_database_refuses_is_dropped_alone():
     audit = Audit()
     audit._waiting.extend(entry(n, duration_ms=None if n == 2 else 1) for n in range(5))
@@ -144,7 +150,7 @@ def test_a_row_that_the_database_refuses_is_dropped_alone():
     assert models.FailureGroup.objects.get().count == 4
 
 
-@pytest.mark.django_db
+@pytest.mark.usefixtures("one_connection")
 def test_rows_wait_while_the_database_is_away(monkeypatch):
     def refuse(batch):
         raise OperationalError("gone")

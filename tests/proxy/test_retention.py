@@ -24,7 +24,9 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def gateway_row():
+def gateway_row(monkeypatch):
+    # A test's transaction is in a connection that must not be closed.
+    monkeypatch.setattr("proxy.retention.close_old_connections", lambda: None)
     return GatewaySettings.objects.create(pk=1, transcript_days=7, exchange_days=90)
 
 
