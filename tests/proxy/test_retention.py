@@ -1,5 +1,7 @@
 """What is old is deleted, in batches, by one process at a time."""
 
+import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 
@@ -145,3 +147,19 @@ def test_the_command_says_what_it_deleted():
         call_command("prune", stdout=out)
     with pytest.raises(CommandError, match="--batch"):
         call_command("prune", "--batch", "0", stdout=out)
+
+
+def test_the_gateway_looks_by_itself_and_off_the_event_loop(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        Retention, "prune_if_due", lambda self: seen.append(threading.current_thread().name)
+    )
+
+    async def main():
+        task = asyncio.create_task(Retention().run(first_after=0))
+        await asyncio.sleep(0.1)
+        task.cancel()
+
+    asyncio.run(main())
+    assert len(seen) == 1
+    assert seen[0].startswith("retention")
