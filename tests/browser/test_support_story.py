@@ -101,7 +101,11 @@ def test_every_page_is_sound(gateway, people, width, scheme):
     with people("sam", **look) as sam:
         page, suffix = sam.page, f"-{width}-{scheme}"
         sam.picture(f"index{suffix}")
-        for name, path in (("audit", "/admin/audit/"), ("playground", "/admin/playground/")):
+        for name, path in (
+            ("api", "/api/docs/"),
+            ("audit", "/admin/audit/"),
+            ("playground", "/admin/playground/"),
+        ):
             sam.visit(path)
             sam.check()
             sam.picture(f"{name}{suffix}")

@@ -38,7 +38,7 @@ def days_ago(days):
 
 def test_transcripts_go_before_exchanges_and_take_nothing_with_them():
     rows = {
-        days: stored_exchange(b"data: [DONE]\n\n", created_at=days_ago(days)) for days in (1, 8, 91)
+        days: stored_exchange(b"data: [DONE]\n\n", created_at=days_ago(days)) for days in (91, 8, 1)
     }
     Replay.objects.create(
         exchange=rows[91],
