@@ -27,7 +27,7 @@ check: $(VENV)/testing
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest --numprocesses auto
+	$(BIN)/pytest --numprocesses auto --ignore tests/browser
 
 # The real Claude Code, from npm, through the gateway. Says so and succeeds where it cannot be had.
 e2e: $(VENV)/testing
