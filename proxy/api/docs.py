@@ -55,7 +55,11 @@ def docs(request: HttpRequest) -> HttpResponse:
         "api/docs.html",
         "Management API",
         operations=list(_operations(document)),
-        schemas=[(name, _fields(part)) for name, part in document["components"]["schemas"].items()],
+        schemas=[
+            (name, _fields(part), [value for value in part.get("enum", ()) if value])
+            for name, part in document["components"]["schemas"].items()
+            if part.get("properties") or any(part.get("enum", ()))
+        ],
     )
 
 

@@ -366,7 +366,8 @@ def test_transcripts_of_one_kind_of_failure_are_kept_up_to_the_hours_cap(
     keeper, client, upstream, model
 ):
     upstream.script(model, whole({"error": {"message": "no"}}, status=500))
-    rows = [keeper.exchange(streamed(client, model)) for _ in range(5)]
+    answers = [streamed(client, model) for _ in range(5)]
+    rows = [keeper.exchange(answer) for answer in answers]
     assert [keeper.transcript(row) is not None for row in rows] == [True] * 3 + [False] * 2
     assert len({row["group_id"] for row in rows}) == 1
     (group,) = keeper.rows("SELECT * FROM proxy_failuregroup WHERE id = ?", rows[0]["group_id"])
