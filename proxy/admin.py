@@ -97,6 +97,7 @@ class ModelRouteAdmin(OwnedAdmin):
         (None, {"fields": ("pattern", "upstream", "upstream_model", "priority", "active")}),
         ("The model", {"fields": ("max_tokens", "context_window", "reasoning", "parallel_calls")}),
         ("Clients", {"fields": ("listed_as", "fallback")}),
+        ("Audit", {"fields": ("sample_calls",)}),
     )
 
 
@@ -119,6 +120,22 @@ class FormatSettingsAdmin(admin.ModelAdmin):
 class GatewaySettingsAdmin(admin.ModelAdmin):
     list_display = ("__str__", "default_route", "max_body_bytes", "open_after", "ping_after")
     autocomplete_fields = ("default_route",)
+    fieldsets = (
+        (None, {"fields": ("default_route", "max_body_bytes")}),
+        ("Streams", {"fields": ("open_after", "ping_after", "drain_time")}),
+        ("What is kept", {"fields": ("capture_content", "sample_calls", "sample_others")}),
+        (
+            "How much, and how long",
+            {
+                "fields": (
+                    "failures_per_hour",
+                    "transcript_bytes",
+                    "transcript_days",
+                    "exchange_days",
+                )
+            },
+        ),
+    )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -133,7 +150,14 @@ class ClientKeyAdmin(admin.ModelAdmin):
     list_filter = ("owner",)
     search_fields = ("label", "prefix")
     readonly_fields = ("prefix", "created_at", "revoked_at", "last_used_at")
-    fields = ("label", "owner", "allowed_models", "expires_at", *readonly_fields)
+    fields = (
+        "label",
+        "owner",
+        "allowed_models",
+        "capture_content",
+        "expires_at",
+        *readonly_fields,
+    )
     actions = ("revoke",)
 
     @admin.display(description="state")

@@ -137,3 +137,29 @@ def test_nobody_gets_in_without_a_login():
     response = Client().get("/admin/proxy/upstream/")
     assert response.status_code == 302
     assert "/admin/login/" in response["location"]
+
+
+@pytest.mark.parametrize(
+    ("page", "fields"),
+    [
+        ("modelroute/add", ["sample_calls", "fallback", "max_tokens", "reasoning"]),
+        ("clientkey/add", ["capture_content", "allowed_models", "expires_at"]),
+        ("gatewaysettings/1/change", ["capture_content", "sample_calls", "transcript_days"]),
+    ],
+)
+def test_everything_that_steers_can_be_edited(pages, page, fields):
+    html = pages.get(f"/admin/proxy/{page}/").content.decode()
+    for field in fields:
+        assert f'name="{field}' in html
+
+
+def test_no_editable_field_is_missing_on_its_page(pages):
+    from django.contrib import admin
+
+    from proxy.models import CONFIGURATION
+
+    for model in CONFIGURATION:
+        shown = admin.site._registry[model].get_fieldsets(pages.get("/admin/").wsgi_request)
+        names = {name for _, options in shown for name in options["fields"]}
+        editable = {f.name for f in model._meta.fields if f.editable and not f.primary_key}
+        assert editable - names == set(), model
