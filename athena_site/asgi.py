@@ -10,6 +10,8 @@ from django.core.asgi import get_asgi_application
 
 _django = get_asgi_application()  # sets Django up: what follows imports its models
 
+# Django would import the URLs with the first request, which would wait a third of a second.
+import athena_site.urls  # noqa: E402, F401
 from proxy.handler import GatewayHandler  # noqa: E402
 from proxy.runtime import runtime  # noqa: E402
 from proxy.views import answer_error  # noqa: E402

@@ -112,6 +112,9 @@ class FormatOverrideAdmin(admin.ModelAdmin):
 class FormatSettingsAdmin(admin.ModelAdmin):
     list_display = ("format", "buffer_limit", "strict", "markers", "context_warning")
 
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False  # every format has its row from the start
+
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 

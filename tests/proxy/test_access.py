@@ -105,8 +105,7 @@ TABLE: dict[str, Rule] = {
     **model_pages("proxy_modelroute", CONFIGURERS),
     **model_pages("proxy_formatoverride", CONFIGURERS),
     **model_pages("proxy_clientkey", CONFIGURERS),
-    **model_pages("proxy_formatsettings", CONFIGURERS, add=False, delete=False)
-    | {"admin:proxy_formatsettings_add": any_method(frozenset({SUPERUSER}))},
+    **model_pages("proxy_formatsettings", CONFIGURERS, add=False, delete=False),
     **model_pages("proxy_gatewaysettings", CONFIGURERS, add=False, delete=False),
     # An old address of the admin's leads on to the new one, which decides.
     "admin/*/<path:object_id>/": any_method(ALL_STAFF),
