@@ -50,8 +50,13 @@ VARIABLES = frozenset(
 )
 
 
+def _text(name: str, default: str) -> str:
+    """A variable's value; an empty one is as good as none."""
+    return env.str(name, default="") or default
+
+
 def _number(name: str, default: int, *, least: int, most: int) -> int:
-    text = env.str(name, default=str(default))
+    text = _text(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
         raise ImproperlyConfigured(f"{name} must be a number from {least} to {most}, not {text!r}")
     return int(text)
@@ -59,19 +64,19 @@ def _number(name: str, default: int, *, least: int, most: int) -> int:
 
 def _one_of(name: str, *choices: str) -> str:
     """One of the choices; the first is the default."""
-    text: str = env.str(name, default=choices[0])
+    text = _text(name, choices[0])
     if text not in choices:
         raise ImproperlyConfigured(f"{name} must be one of {', '.join(choices)}, not {text!r}")
     return text
 
 
-DATA_DIR = Path(env.str("ATHENA_DATA_DIR", default=str(BASE_DIR / "var"))).absolute()
+DATA_DIR = Path(_text("ATHENA_DATA_DIR", str(BASE_DIR / "var"))).absolute()
 try:
     DATA_DIR.mkdir(parents=True, exist_ok=True)
 except OSError as error:
     raise ImproperlyConfigured(f"ATHENA_DATA_DIR cannot be used: {error}") from error
 
-HOST = env.str("ATHENA_HOST", default="127.0.0.1")
+HOST = _text("ATHENA_HOST", "127.0.0.1")
 PORT = _number("ATHENA_PORT", 8000, least=1, most=65535)
 # Where a client on this machine reaches the gateway.
 _HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(HOST, HOST)  # noqa: S104
@@ -143,12 +148,14 @@ TEMPLATES = [
 
 
 def _database() -> dict[str, Any]:
-    database: dict[str, Any] = env.db_url(
-        "DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'athena.sqlite3'}"
-    )
-    kind = database["ENGINE"].rpartition(".")[2]
-    if kind not in ("sqlite3", "postgresql"):
-        raise ImproperlyConfigured(f"DATABASE_URL must be of PostgreSQL or SQLite, not {kind}")
+    url = _text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'athena.sqlite3'}")
+    try:
+        database: dict[str, Any] = env.db_url_config(url)
+    except ValueError as error:
+        raise ImproperlyConfigured("DATABASE_URL is not a URL") from error
+    kind = database.get("ENGINE", "").rpartition(".")[2]
+    if kind not in ("sqlite3", "postgresql"):  # the URL is not shown: it may have a password
+        raise ImproperlyConfigured("DATABASE_URL must begin with postgres:// or sqlite://")
     if kind == "sqlite3":
         # Without these, concurrent writers fail with "database is locked".
         database["OPTIONS"] = {
@@ -159,10 +166,7 @@ def _database() -> dict[str, Any]:
     return database
 
 
-try:
-    DATABASES = {"default": _database()}
-except environ.ImproperlyConfigured as error:
-    raise ImproperlyConfigured(f"DATABASE_URL cannot be understood: {error}") from error
+DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",

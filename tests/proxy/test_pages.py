@@ -25,6 +25,7 @@ from proxy.models import (
     Replay,
     Upstream,
 )
+from proxy.redaction import storable
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from tests.formats.test_native_vectors import expected, seen
 from tests.formats.wire import decode, stream, text_from, toolbox
@@ -317,19 +318,20 @@ def test_a_clipped_transcript_says_so(support):
 
 
 def test_hostile_text_is_inert_on_every_page(support):
-    group = failure_group(family=HOSTILE[:100])
+    stored = storable(HOSTILE)  # as the gateway itself stores it
+    group = failure_group(family=stored[:100])
     row = stored_exchange(
         stream({"content": HOSTILE}),
-        model=HOSTILE[:200],
-        upstream_model=HOSTILE[:200],
-        user_agent=HOSTILE[:200],
+        model=stored[:200],
+        upstream_model=stored[:200],
+        user_agent=stored[:200],
         error_code="call_truncated",
-        error_message=HOSTILE,
+        error_message=stored,
         outcome=Outcome.TRANSFORM_FAILED,
-        notices=[["rescued", HOSTILE, 2]],
-        attempts=[["u", HOSTILE, "upstream_error", HOSTILE]],
+        notices=[["rescued", stored, 2]],
+        attempts=[["u", stored, "upstream_error", stored]],
         group=group,
-        transcript={"request": HOSTILE, "headers": {"user-agent": HOSTILE}},
+        transcript={"request": stored, "headers": {"user-agent": stored}},
     )
     support.post(reverse("audit:comment", args=[group.pk]), {"text": HOSTILE.replace("\x00", "")})
     support.post(reverse("audit:replay", args=[row.request_id]), {"format": "kimi"})
