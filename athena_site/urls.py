@@ -41,6 +41,7 @@ _pages = [
 urlpatterns = [
     path("v1/messages", only("POST", messages)),
     path("v1/messages/count_tokens", only("POST", count_tokens)),
+    path("v1/chat/completions", only("POST", messages)),
     path("v1/models", only("GET", models)),
     path("v1/models/<path:name>", only("GET", model)),
     # Clients whose base URL already ends in /v1.

@@ -101,7 +101,7 @@ class Exchange:
 
     @property
     def message_id(self) -> str:
-        return f"msg_{self.token}"
+        return f"{'msg_' if self.dialect == 'anthropic' else 'chatcmpl-'}{self.token}"
 
     def begin_attempt(self, route: Route) -> None:
         """Nothing of an earlier attempt was delivered: what it said is no part of the answer."""

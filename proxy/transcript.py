@@ -118,7 +118,7 @@ def read_again(
         format_name=format_name or reading["format"],
         identity=Identity(
             token=reading["token"],
-            message_id=f"msg_{reading['token']}",
+            message_id=reading["message_id"],
             model=reading["model"],
             taken_ids=reading["taken_ids"],
         ),
@@ -269,6 +269,7 @@ def _reading(exchange: Exchange, redactor: Redactor, limit: int) -> dict[str, An
         "strict": route.strict,
         "markers": [list(pair) for pair in route.markers],
         "token": exchange.token,
+        "message_id": exchange.message_id,
         "model": storable(redactor.text(exchange.model[:1000])),
         "input_estimate": exchange.input_estimate or 1,
         "is_whole": reading.is_whole,

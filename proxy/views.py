@@ -34,7 +34,7 @@ _FORWARDED = ("anthropic-version", "anthropic-beta")
 
 
 async def messages(request: GatewayRequest) -> HttpResponseBase:
-    """A message in Anthropic's dialect, as a stream or whole."""
+    """An answer in the caller's dialect, which its path tells, as a stream or whole."""
     snapshot, key = _admit(request)
     exchange = request.exchange
     _remember(request, snapshot, key)

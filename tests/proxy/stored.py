@@ -63,6 +63,7 @@ def stored_exchange(
         "strict": False,
         "markers": [],
         "token": row.request_id.removeprefix("req_"),
+        "message_id": row.request_id.replace("req_", "msg_"),
         "model": row.model,
         "input_estimate": 7,
         "is_whole": False,

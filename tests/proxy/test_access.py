@@ -116,6 +116,7 @@ TABLE: dict[str, Rule] = {
 GATEWAY = {
     "v1/messages": {"POST": 401},
     "v1/messages/count_tokens": {"POST": 401},
+    "v1/chat/completions": {"POST": 401},
     "v1/models": {"GET": 401},
     "v1/models/<path:name>": {"GET": 401},
     "v1/v1/messages": {"POST": 401},
