@@ -485,8 +485,11 @@ def test_of_long_parts_head_and_tail_are_kept(keeper, client, upstream, model):
     assert "002999 " in said
     assert len(json.dumps(kept["events"])) < 70_000
     assert kept["events"][-1][0] == "MessageEnd"
-    tail_begins = kept["left_out"]["raw"][0]
-    assert all(0 <= offset <= tail_begins for offset, _ in kept["arrivals"][:5])
+    # How the reads fall is the network's affair; where they are is not.
+    offsets = [offset for offset, _ in kept["arrivals"]]
+    assert offsets[0] == 0
+    assert offsets == sorted(offsets)
+    assert offsets[-1] <= len(kept["raw"])
 
 
 CANARIES = ("sk-proj-canaryCanaryCanary0123", "ghp_canary0123456789canary0123456789canary")
