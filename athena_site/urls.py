@@ -10,11 +10,11 @@ from proxy.pages.group import care_for_group, comment_group, group_page, replay_
 from proxy.pages.playground import playground
 from proxy.pages.usage import usage
 from proxy.views import (
+    converse,
     count_tokens,
     healthz,
     hello,
     home,
-    messages,
     model,
     models,
     not_found,
@@ -39,13 +39,13 @@ _pages = [
 ]
 
 urlpatterns = [
-    path("v1/messages", only("POST", messages)),
+    path("v1/messages", only("POST", converse)),
     path("v1/messages/count_tokens", only("POST", count_tokens)),
-    path("v1/chat/completions", only("POST", messages)),
+    path("v1/chat/completions", only("POST", converse)),
     path("v1/models", only("GET", models)),
     path("v1/models/<path:name>", only("GET", model)),
     # Clients whose base URL already ends in /v1.
-    path("v1/v1/messages", only("POST", messages)),
+    path("v1/v1/messages", only("POST", converse)),
     path("v1/v1/messages/count_tokens", only("POST", count_tokens)),
     path("v1/v1/models", only("GET", models)),
     path("v1/v1/models/<path:name>", only("GET", model)),

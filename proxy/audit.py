@@ -17,7 +17,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, t
 
 from proxy import models
 from proxy.exchange import Exchange
-from proxy.failures import count_failures, fingerprint
+from proxy.failures import count_failures, fingerprint, leak_mark
 from proxy.models import FAILURES
 from proxy.record import record, redactor_of
 from proxy.transcript import transcript_fields
@@ -40,7 +40,7 @@ class Audit:
     def __init__(self) -> None:
         self.dropped = 0
         self._waiting: deque[Entry] = deque()
-        self._kept: Counter[str] = Counter()  # transcripts of failures in this hour
+        self._kept: Counter[str] = Counter()  # transcripts of each kind of trouble in this hour
         self._hour = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
 
@@ -60,7 +60,7 @@ class Audit:
         row = record(exchange, status, redactor)
         mark = fingerprint(row) if exchange.outcome in FAILURES else None
         kept = None
-        if self._keeps(exchange, mark):
+        if self._keeps(exchange, leak_mark(row) if mark is None else mark):
             try:
                 kept = transcript_fields(exchange, redactor)
             except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
@@ -81,7 +81,10 @@ class Audit:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._write_all)
 
     def _keeps(self, exchange: Exchange, mark: str | None) -> bool:
-        """Whether the transcript is worth keeping, and may be kept."""
+        """Whether the transcript is worth keeping, and may be kept.
+
+        `mark` is the kind of trouble, if there is any: an hour keeps only so many of one kind.
+        """
         if exchange.capture is None or exchange.snapshot is None:
             return False
         sampling, route = exchange.snapshot.sampling, exchange.route
@@ -92,8 +95,6 @@ class Audit:
                 self._kept.clear()
             self._kept[mark] += 1
             return self._kept[mark] <= sampling.failures_per_hour
-        if exchange.leaked_format:
-            return True
         share = route.sample_calls if exchange.calls and route else sampling.sample_others
         return random.random() < share  # noqa: S311  no secret depends on it
 

@@ -11,6 +11,7 @@ from time import perf_counter
 from formats import (
     CallFault,
     Event,
+    FailureKind,
     MessageEnd,
     MessageFailed,
     MessageStart,
@@ -151,8 +152,10 @@ class Exchange:
         if self.capture is not None:
             self.capture.understood(events)
 
-    def failed(self, failure: MessageFailed) -> UpstreamFailed:
+    def failed(self, failure: MessageFailed) -> GatewayError:
         """An answer that said that all is well, and then failed."""
+        if failure.kind is FailureKind.INTERNAL:  # a defect of the gateway's, not the upstream's
+            return GatewayError(failure.message, kind=failure.kind, code=ErrorCode.INTERNAL_ERROR)
         code = code_of_kind(failure.kind, failure.message)
         if code is ErrorCode.TRANSFORMATION_FAILED and self.fault is not None:
             code = ErrorCode(f"call_{self.fault}")

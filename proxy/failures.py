@@ -19,6 +19,12 @@ def fingerprint(row: Mapping[str, Any]) -> str:
     return f"{row['format']}|{row['error_code']}|{row['error_phase']}|{model}"
 
 
+def leak_mark(row: Mapping[str, Any]) -> str | None:
+    """What makes two leaks of markup one kind, if there was one. They are no failures, no group."""
+    leaked = row["leaked_format"]
+    return f"leaked|{leaked}|{family(row['upstream_model'])}" if leaked else None
+
+
 def family(model: str) -> str:
     """A model's name without its version: `moonshotai/kimi` of `moonshotai/kimi-k2.5`."""
     found = _FAMILY.match(model)

@@ -82,7 +82,9 @@ class GatewayHandler(ASGIHandler):
             request = GatewayRequest(scope)
             body = await self._read(request, receive)
         except GatewayError as error:
-            await self.send_response(self._answer_error(request, error), send)
+            refusal = self._answer_error(request, error)
+            await self.send_response(refusal, send)
+            self._on_end(request.exchange, refusal.status_code)
             return
         if body is None:
             return

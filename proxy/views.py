@@ -33,8 +33,9 @@ logger = logging.getLogger("athena.views")
 _FORWARDED = ("anthropic-version", "anthropic-beta")
 
 
-async def messages(request: GatewayRequest) -> HttpResponseBase:
-    """An answer in the caller's dialect, which its path tells, as a stream or whole."""
+async def converse(request: GatewayRequest) -> HttpResponseBase:
+    """The answer to a conversation, in the dialect that the path tells, as a stream or whole."""
+    began = time.perf_counter()  # what the client took to send its request is not our time
     snapshot, key = _admit(request)
     exchange = request.exchange
     _remember(request, snapshot, key)
@@ -49,7 +50,7 @@ async def messages(request: GatewayRequest) -> HttpResponseBase:
     relay = Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
     headers = [(name, request.headers[name]) for name in _FORWARDED if name in request.headers]
     request.content = b""  # an open stream holds none of it
-    exchange.own_time = time.perf_counter() - exchange.started
+    exchange.own_time = time.perf_counter() - began
     if conversation.stream:
         await relay.open(conversation, headers, within=snapshot.open_after)
         return EventStream(relay.stream(), relay.close)

@@ -54,7 +54,8 @@ class GatewaySettings(models.Model):
         help_text="Share of the other successful exchanges whose transcript is kept, 0–1.",
     )
     failures_per_hour = models.PositiveIntegerField(
-        default=20, help_text="Transcripts of one kind of failure that an hour may add."
+        default=20,
+        help_text="Transcripts of one kind of failure, or of leaked markup, that an hour may add.",
     )
     transcript_bytes = models.PositiveIntegerField(
         default=256 * 1024,

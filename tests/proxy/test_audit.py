@@ -3,7 +3,7 @@
 import json
 import logging
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +14,7 @@ from proxy import models
 from proxy.audit import Audit, Entry, write
 from proxy.capture import Capture, Clip, clip
 from proxy.exchange import Exchange
-from proxy.failures import family, fingerprint
+from proxy.failures import family, fingerprint, leak_mark
 from proxy.redaction import Redactor
 from proxy.roles import ROLES
 from tests.formats.wire import byte_cuts, stream
@@ -198,3 +198,22 @@ def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog
     assert (audit.waiting, audit._waiting[0].transcript) == (1, None)
     assert "ValueError" in caplog.text
     assert "canary" not in caplog.text
+
+
+def test_an_hour_keeps_only_so_many_transcripts_of_one_kind_of_trouble():
+    sampling = SimpleNamespace(failures_per_hour=2, sample_others=0)
+    exchange = SimpleNamespace(
+        capture=object(),
+        snapshot=SimpleNamespace(sampling=sampling),
+        route=SimpleNamespace(sample_calls=0),
+        calls=1,
+        created_at=datetime(2026, 1, 1, 10, tzinfo=UTC),
+    )
+    row = {"leaked_format": "kimi", "upstream_model": "acme/harbor-1"}
+    audit = Audit()
+    assert leak_mark(row | {"leaked_format": ""}) is None
+    assert [audit._keeps(exchange, leak_mark(row)) for _ in range(3)] == [True, True, False]
+    assert audit._keeps(exchange, leak_mark(row | {"leaked_format": "qwen"}))
+    exchange.created_at += timedelta(hours=1)
+    assert audit._keeps(exchange, leak_mark(row))
+    assert not audit._keeps(exchange, None)

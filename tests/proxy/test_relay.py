@@ -10,6 +10,7 @@ from proxy import relay as relay_module
 from proxy.attempt import Begun
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
+from proxy.models import Outcome
 from proxy.relay import Relay
 from tests.proxy.conversation import chunk
 
@@ -91,3 +92,18 @@ def test_an_answer_that_never_pauses_is_cut_all_the_same(answer):
     parts = asyncio.run(test())
     assert b"restarting" in parts[-1]
     assert not answer.is_open
+
+
+def test_a_defect_of_the_gateways_is_not_recorded_as_the_upstreams(answer, monkeypatch):
+    async def test():
+        relay, parts = make_relay(), []
+        await relay.open(None, [])
+        monkeypatch.setattr(relay._begun.pipeline, "decode", lambda _: 1 // 0)
+        async for part in relay.stream():
+            parts.append(part)
+        return relay._exchange, parts
+
+    exchange, parts = asyncio.run(test())
+    assert b"event: error" in parts[-1]
+    assert (exchange.error.code, exchange.error.source) == (ErrorCode.INTERNAL_ERROR, "gateway")
+    assert exchange.outcome == Outcome.GATEWAY_ERROR
