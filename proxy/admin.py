@@ -157,6 +157,8 @@ class ClientKeyAdmin(admin.ModelAdmin):
         "label",
         "owner",
         "allowed_models",
+        "requests_per_minute",
+        "max_streams",
         "capture_content",
         "expires_at",
         *readonly_fields,

@@ -3,7 +3,8 @@
 from typing import Any
 
 from django.apps import AppConfig
-from django.db.models.signals import post_delete, post_save
+from django.db.models.signals import post_save
+from simple_history.signals import pre_create_historical_record
 
 
 class ProxyConfig(AppConfig):
@@ -15,9 +16,13 @@ class ProxyConfig(AppConfig):
         # the admin, the API, a command, a fixture or a cascade.
         from proxy.models import CONFIGURATION, ConfigurationVersion
 
-        def advance(sender: Any, **kwargs: Any) -> None:
-            ConfigurationVersion.advance()
+        def stamp(sender: Any, history_instance: Any, **kwargs: Any) -> None:
+            history_instance.version = ConfigurationVersion.advance()
+
+        def advance(sender: Any, raw: bool, **kwargs: Any) -> None:
+            if raw:  # a fixture's rows leave no record
+                ConfigurationVersion.advance()
 
         for model in CONFIGURATION:
-            for signal in (post_save, post_delete):
-                signal.connect(advance, sender=model, weak=False)
+            pre_create_historical_record.connect(stamp, sender=model.history.model, weak=False)
+            post_save.connect(advance, sender=model, weak=False)

@@ -6,6 +6,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from formats import FORMATS
+from proxy.models.history import recorded
 from proxy.validators import validate_markers, validate_pattern
 
 _BUFFER: list[Any] = [MinValueValidator(1024), MaxValueValidator(64 * 1024 * 1024)]
@@ -26,6 +27,8 @@ class FormatOverride(models.Model):
     priority = models.IntegerField(default=100, help_text="The lowest that matches wins.")
     note = models.CharField(max_length=200, blank=True, help_text="Why it is there.")
     active = models.BooleanField(default=True)
+
+    history = recorded()
 
     class Meta:
         ordering = ("priority", "pattern")
@@ -57,6 +60,8 @@ class FormatSettings(models.Model):
         validators=[MinValueValidator(1024)],
         help_text="Bytes of a request beyond which a notice is recorded.",
     )
+
+    history = recorded()
 
     class Meta:
         ordering = ("format",)

@@ -6,6 +6,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F
 
+from proxy.models.history import recorded
 from proxy.models.routes import ModelRoute
 
 _SHARE: list[Any] = [MinValueValidator(0), MaxValueValidator(1)]
@@ -69,6 +70,8 @@ class GatewaySettings(models.Model):
         default=90, validators=[MinValueValidator(1)], help_text="Then exchanges are deleted."
     )
 
+    history = recorded()
+
     class Meta:
         verbose_name_plural = "gateway settings"
         constraints = [models.CheckConstraint(condition=models.Q(pk=1), name="gateway_is_one_row")]
@@ -89,7 +92,13 @@ class ConfigurationVersion(models.Model):
         return str(self.number)
 
     @classmethod
-    def advance(cls) -> None:
-        """Make what was just saved a new version, in the same transaction."""
+    def advance(cls) -> int:
+        """Make what was just saved a new version, in the same transaction; its number."""
         if not cls.objects.filter(pk=1).update(number=F("number") + 1):
             cls.objects.create(pk=1)
+        return cls.objects.get(pk=1).number
+
+    @classmethod
+    def lock(cls) -> None:
+        """Keep others from changing the configuration until the transaction ends."""
+        cls.objects.select_for_update().filter(pk=1).first()

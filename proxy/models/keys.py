@@ -5,8 +5,10 @@ import secrets
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
 
+from proxy.models.history import recorded
 from proxy.validators import validate_patterns
 
 PREFIX_CHARS = 12
@@ -34,14 +36,40 @@ class ClientKey(models.Model):
         validators=[validate_patterns],
         help_text="Patterns of the model names that it may use; an empty list allows all.",
     )
+    requests_per_minute = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="More get 429 and are told when to try again; empty: as many as come.",
+    )
+    max_streams = models.PositiveIntegerField(
+        "requests at once",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Of those that are being answered; more get 429. Empty: as many as come.",
+    )
     capture_content = models.BooleanField(
         default=True, help_text="Whether transcripts of its exchanges may be kept."
     )
     created_at = models.DateTimeField(auto_now_add=True)
-    expires_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(
+        null=True, blank=True, help_text="In UTC. From then on it is refused; empty: never."
+    )
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     from_environment = models.BooleanField(default=False, editable=False)
+    replaces = models.OneToOneField(
+        "self",
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="replaced_by",
+        help_text="The key that this one was made to take the place of.",
+    )
+
+    history = recorded("digest", "last_used_at")
 
     class Meta:
         ordering = ("label", "pk")

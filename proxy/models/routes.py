@@ -4,6 +4,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from proxy.models.history import recorded
 from proxy.models.upstreams import Upstream
 from proxy.validators import validate_pattern
 
@@ -71,6 +72,8 @@ class ModelRoute(models.Model):
         editable=False,
         help_text="Set from the environment at every start, until an operator edits it.",
     )
+
+    history = recorded()
 
     class Meta:
         ordering = ("priority", "pattern")

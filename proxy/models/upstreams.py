@@ -8,6 +8,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from formats import DIALECTS
+from proxy.models.history import recorded
 from proxy.validators import (
     validate_base_url,
     validate_headers,
@@ -84,6 +85,8 @@ class Upstream(models.Model):
         editable=False,
         help_text="Set from the environment at every start, until an operator edits it.",
     )
+
+    history = recorded("sealed_key")
 
     class Meta:
         ordering = ("name",)

@@ -1,0 +1,103 @@
+"""What a change would do, found out by making it and taking it back.
+
+Nothing of the configuration is computed a second way: the change is saved as it would be, the
+snapshot is loaded as processes load it, every known model is resolved, and all is rolled back.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from proxy.errors import GatewayError
+from proxy.models import Exchange, FormatOverride, ModelRoute
+from proxy.routing import listed_models, resolve
+from proxy.snapshot import Snapshot, load
+
+_RECENT = timedelta(days=7)
+_MOST_NAMES = 200
+_WILDCARDS = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """What is done for a model, as far as an operator cares."""
+
+    upstream: str
+    model: str
+    format: str
+    pattern: str
+    """Of the route."""
+
+    def __str__(self) -> str:
+        if not self.upstream:
+            return "no route"
+        return f"{self.upstream}: {self.model} as {self.format}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A model that is treated differently."""
+
+    model: str
+    before: Treatment
+    after: Treatment
+
+    @property
+    def changes_format(self) -> bool:
+        return self.before.format != self.after.format
+
+    @property
+    def changes_route(self) -> bool:
+        return (self.before.upstream, self.before.model, self.before.pattern) != (
+            self.after.upstream,
+            self.after.model,
+            self.after.pattern,
+        )
+
+
+@contextmanager
+def tentatively() -> Iterator[None]:
+    """Whatever the block saves is taken back at its end."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def effects_of(change: Callable[[], None], now: datetime) -> list[Effect]:
+    """Which known models `change` would treat differently. It saves rows, and is taken back."""
+    before, names = load(), known_models(now)
+    with tentatively():
+        change()
+        after, names = load(), [*names, *known_models(now)]
+    return effects(before, after, names)
+
+
+def effects(before: Snapshot, after: Snapshot, names: Iterable[str]) -> list[Effect]:
+    found = []
+    for name in dict.fromkeys(names):
+        old, new = treatment(before, name), treatment(after, name)
+        if old != new:
+            found.append(Effect(name, old, new))
+    return found
+
+
+def treatment(snapshot: Snapshot, name: str) -> Treatment:
+    try:
+        route = resolve(snapshot, name)
+    except GatewayError:
+        return Treatment("", "", "", "")
+    return Treatment(route.upstream.name, route.model, route.format.format, route.pattern)
+
+
+def known_models(now: datetime) -> list[str]:
+    """Names worth asking about: those that are offered, configured, or were asked for lately."""
+    names: dict[str, None] = dict.fromkeys(listed_models(load()))
+    routes = ModelRoute.objects.values_list("pattern", "upstream_model", "listed_as")
+    for texts in (*routes, *FormatOverride.objects.values_list("pattern")):
+        names.update({text: None for text in texts if text and not set(text) & _WILDCARDS})
+    recent = Exchange.objects.filter(created_at__gte=now - _RECENT).order_by("-created_at")
+    names.update(dict.fromkeys(recent.values_list("model", flat=True)[:_MOST_NAMES]))
+    return [name for name in names if name]
