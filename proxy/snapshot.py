@@ -140,7 +140,8 @@ def load() -> Snapshot:
     gateway = models.GatewaySettings.objects.first()
     if gateway is None:
         raise NotBootstrapped
-    upstreams = dict(_understood(models.Upstream.objects.filter(active=True), _upstream))
+    active = models.Upstream.objects.filter(active=True)
+    upstreams = dict(_understood(active, lambda row: (row.pk, read_upstream(row))))
     routes = models.ModelRoute.objects.filter(active=True, upstream__active=True)
     routes = routes.select_related("upstream")
     rows = _understood(routes, lambda row: _route(row, upstreams, gateway.sample_calls))
@@ -175,7 +176,8 @@ def _understood(rows: QuerySet[_Row], read: Callable[[_Row], _T]) -> list[_T]:
     return found
 
 
-def _upstream(row: models.Upstream) -> tuple[int, Upstream]:
+def read_upstream(row: models.Upstream) -> Upstream:
+    """An upstream as requests see it; raises ValidationError."""
     trouble = ""
     try:
         key = row.read_key().strip()
@@ -188,7 +190,7 @@ def _upstream(row: models.Upstream) -> tuple[int, Upstream]:
     validate_base_url(row.base_url)
     validate_headers(row.headers)
     preferences = row.provider_preferences
-    return row.pk, Upstream(
+    return Upstream(
         name=row.name,
         service=row.service,
         dialect=row.dialect,

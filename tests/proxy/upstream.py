@@ -98,7 +98,10 @@ class ScriptedUpstream:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def script(self, model: str, *answers: list[Step]) -> Script:
-        """Play these answers, one for each request for the model; the last one again and again."""
+        """Play these answers, one for each request for the model; the last one again and again.
+
+        For requests without a body, `model` is their path.
+        """
         self._scripts[model] = script = Script(list(answers))
         return script
 
@@ -127,7 +130,7 @@ class ScriptedUpstream:
         # Header values were lowered for the look-up only; tests compare what was really sent.
         sent = {line.split(": ", 1)[0].lower(): line.split(": ", 1)[1] for line in head[1:] if line}
         recorded = Recorded(head[0].split(" ")[1], sent, body, writer.get_extra_info("peername")[1])
-        script = self._scripts[recorded.json["model"]]
+        script = self._scripts[recorded.json["model"] if body else recorded.path]
         script.requests.append(recorded)
         steps = script.answers[min(len(script.requests), len(script.answers)) - 1]
         gone = asyncio.create_task(self._watch(reader, recorded))

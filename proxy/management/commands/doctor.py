@@ -15,22 +15,9 @@ from proxy import snapshot
 from proxy.bootstrap import local_client_key
 from proxy.errors import GatewayError
 from proxy.models.keys import digest_of
+from proxy.probe import CALL, LIST, QUESTION, Trouble, probe
 from proxy.routing import resolve
 from proxy.snapshot import Snapshot, Upstream
-
-_TOOL = {
-    "name": "report_health",
-    "description": "Report how the patient is.",
-    "input_schema": {
-        "type": "object",
-        "properties": {"state": {"type": "string"}},
-        "required": ["state"],
-    },
-}
-
-
-class Trouble(Exception):
-    """What is wrong, and what to do about it."""
 
 
 class Command(BaseCommand):
@@ -40,9 +27,11 @@ class Command(BaseCommand):
         self._failed = False
         if self._step("database", check_database) and self._step("configuration", check_routes):
             is_up = self._step("gateway", check_gateway)
-            for upstream in _upstreams(snapshot.load()):
+            configuration = snapshot.load()
+            for upstream in _upstreams(configuration):
                 if is_up or upstream.name != "demo":  # which is a part of the gateway
-                    self._step(f"upstream {upstream.name}", partial(check_upstream, upstream))
+                    check = partial(check_upstream, upstream, configuration)
+                    self._step(f"upstream {upstream.name}", check)
             if self._step("client key", check_key) and is_up:
                 self._step("a streamed tool call", check_tool_call)
         if self._failed:
@@ -85,25 +74,16 @@ def check_routes() -> str:
     )
 
 
-def check_upstream(upstream: Upstream) -> str:
-    if upstream.trouble:
-        raise Trouble(
-            f"{upstream.trouble}. A variable must be set for the gateway and for doctor alike: "
-            "put it into .env."
-        )
-    base = upstream.url.path.removesuffix("/chat/completions").removesuffix("/messages")
-    url = upstream.url.copy_with(path=f"{base}/models")
-    try:
-        response = httpx.get(url, headers=list(upstream.headers), timeout=10)
-    except httpx.ConnectTimeout as error:
-        raise Trouble("it does not take connections. Is the address right?") from error
-    except httpx.TransportError as error:
-        raise Trouble(f"it cannot be reached ({error}). Is the address right?") from error
-    if response.status_code in (401, 402, 403):
-        raise Trouble(f"it refuses the key ({response.status_code}). Enter another.")
-    if response.status_code >= 500:
-        raise Trouble(f"it is not well itself: {response.status_code}.")
-    return f"reached, and answers {response.status_code} to the list of models"
+def check_upstream(upstream: Upstream, configuration: Snapshot) -> str:
+    """Every step of the probe but its call: the gateway's own way is tried last, as clients go."""
+    passed = []
+    for step in probe(upstream, configuration):
+        if step.name == CALL:
+            break
+        if step.state == "wrong" and step.name != LIST:
+            raise Trouble(f"{step.name}: {step.detail}")
+        passed.append(f"{step.name}: {step.detail}")
+    return "; ".join(passed[-2:])
 
 
 def check_key() -> str:
@@ -126,13 +106,7 @@ def check_gateway() -> str:
 
 
 def check_tool_call() -> str:
-    body = {
-        "model": "claude-sonnet-4-5",
-        "max_tokens": 1000,
-        "stream": True,
-        "tools": [_TOOL],
-        "messages": [{"role": "user", "content": "Call report_health with the state `good`."}],
-    }
+    body = {**QUESTION, "model": "claude-sonnet-4-5"}
     headers = {"x-api-key": local_client_key()}
     try:
         response = httpx.post(
@@ -153,7 +127,7 @@ def check_tool_call() -> str:
     blocks = [e["content_block"] for e in events if e["type"] == "content_block_start"]
     if not any(block["type"] == "tool_use" for block in blocks):
         raise Trouble("the model answered without calling the tool. Is it able to?")
-    return f"the model called {_TOOL['name']}"
+    return "the model called report_health"
 
 
 def _events(text: str) -> Iterator[dict[str, Any]]:
