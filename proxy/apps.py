@@ -14,7 +14,8 @@ class ProxyConfig(AppConfig):
     def ready(self) -> None:
         # The one use of signals: a change must reach every process however it was made, through
         # the admin, the API, a command, a fixture or a cascade.
-        from proxy.models import CONFIGURATION, ConfigurationVersion
+        from proxy.headers import concealed
+        from proxy.models import CONFIGURATION, ConfigurationVersion, Upstream
 
         def stamp(sender: Any, history_instance: Any, **kwargs: Any) -> None:
             history_instance.version = ConfigurationVersion.advance()
@@ -23,6 +24,10 @@ class ProxyConfig(AppConfig):
             if raw:  # a fixture's rows leave no record
                 ConfigurationVersion.advance()
 
+        def conceal(sender: Any, history_instance: Any, **kwargs: Any) -> None:
+            history_instance.headers = concealed(history_instance.headers)
+
+        pre_create_historical_record.connect(conceal, sender=Upstream.history.model, weak=False)
         for model in CONFIGURATION:
             pre_create_historical_record.connect(stamp, sender=model.history.model, weak=False)
             post_save.connect(advance, sender=model, weak=False)

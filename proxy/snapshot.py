@@ -18,6 +18,7 @@ from django.db.models import Model, QuerySet
 
 from formats import FORMATS, Markers, Override
 from proxy import models
+from proxy.headers import carries_secret
 from proxy.validators import (
     marker_pairs,
     validate_base_url,
@@ -34,8 +35,6 @@ logger = logging.getLogger("athena.snapshot")
 
 USER_AGENT = "athena"
 _ANTHROPIC_VERSION = "2023-06-01"
-# Words in the names of headers that carry a secret; an operator may add any header.
-_SECRET_HEADERS = ("auth", "cookie", "key", "secret", "token")
 _PATHS = {"anthropic": "/messages", "openai": "/chat/completions"}
 
 
@@ -57,9 +56,7 @@ class Upstream:
     def secrets(self) -> list[str]:
         """What must not appear in anything that is shown or stored."""
         return [
-            value.removeprefix("Bearer ")
-            for name, value in self.headers
-            if any(word in name.lower() for word in _SECRET_HEADERS)
+            value.removeprefix("Bearer ") for name, value in self.headers if carries_secret(name)
         ]
 
 

@@ -5,6 +5,8 @@ from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.utils import timezone
 
+from proxy.headers import concealed
+
 TABLES = (
     "Upstream",
     "ModelRoute",
@@ -26,9 +28,9 @@ def record(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
                 history_type="+",
                 history_date=timezone.now(),
                 **{
-                    field.attname: getattr(row, field.attname)
-                    for field in row._meta.fields
-                    if field.attname in kept
+                    name: concealed(getattr(row, name)) if name == "headers" else getattr(row, name)
+                    for name in (field.attname for field in row._meta.fields)
+                    if name in kept
                 },
             )
             for row in apps.get_model("proxy", table).objects.all()

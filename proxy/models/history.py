@@ -5,6 +5,9 @@ newest number says whether somebody changed it since it was read. Secrets, their
 are left out; bringing an old record back leaves them as they are.
 """
 
+from datetime import datetime
+
+from django.contrib.auth.models import User
 from django.db import models
 from simple_history.models import HistoricalRecords
 
@@ -16,6 +19,15 @@ class Change(models.Model):
 
     class Meta:
         abstract = True
+
+    # Of every record, by simple-history.
+    id: int
+    history_id: int
+    history_date: datetime
+    history_type: str
+    history_user: User | None
+    history_change_reason: str | None
+    instance_type: type[models.Model]
 
 
 def recorded(*left_out: str) -> HistoricalRecords:

@@ -1,0 +1,43 @@
+"""The headers that an operator adds to an upstream's requests: names are shown, secrets are not.
+
+Which of them carry a secret is told from their names. Their values leave the row only towards the
+upstream: wherever else they would be shown or recorded, `[stored]` stands for them.
+"""
+
+from typing import Any
+
+STORED = "[stored]"
+# Words in the names of headers that carry a secret; an operator may add any header.
+_SECRET_WORDS = ("auth", "cookie", "key", "secret", "token")
+
+
+def carries_secret(name: str) -> bool:
+    return any(word in name.lower() for word in _SECRET_WORDS)
+
+
+def concealed(headers: Any) -> Any:
+    """The headers with `[stored]` for each secret. What is no object is left as it is."""
+    if not isinstance(headers, dict):
+        return headers
+    return {name: STORED if carries_secret(name) else value for name, value in headers.items()}
+
+
+def revealed(headers: Any, present: Any) -> Any:
+    """The reverse: a secret's present value for `[stored]`. Without one its header is left out."""
+    if not isinstance(headers, dict) or not isinstance(present, dict):
+        return headers
+    values = {name.lower(): value for name, value in present.items()}
+    return {
+        name: values[name.lower()] if _is_concealed(name, value) else value
+        for name, value in headers.items()
+        if not _is_concealed(name, value) or name.lower() in values
+    }
+
+
+def unknown_secrets(headers: Any, present: Any) -> list[str]:
+    """The headers of which `[stored]` was said, and nothing is."""
+    return [name for name in headers if name not in revealed(headers, present)]
+
+
+def _is_concealed(name: str, value: object) -> bool:
+    return value == STORED and carries_secret(name)
