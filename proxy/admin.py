@@ -19,7 +19,6 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import new_key
-from proxy.vault import SecretUnreadable
 
 admin.site.site_header = admin.site.site_title = "Athena"
 admin.site.index_title = "Home"
@@ -77,13 +76,7 @@ class UpstreamAdmin(OwnedAdmin):
 
     @admin.display(description="key")
     def key(self, row: Upstream) -> str:
-        if row.key_variable:
-            return f"${row.key_variable}"
-        try:
-            key = row.read_key()
-        except SecretUnreadable:
-            return "unreadable: enter it again"
-        return f"…{key[-4:]}" if len(key) > 12 else ("stored" if key else "none")
+        return row.key_hint()
 
 
 @admin.register(ModelRoute)
@@ -167,16 +160,12 @@ class ClientKeyAdmin(admin.ModelAdmin):
 
     @admin.display(description="state")
     def state(self, key: ClientKey) -> str:
-        if key.revoked_at:
-            return "revoked"
-        is_over = key.expires_at is not None and key.expires_at <= timezone.now()
-        return "expired" if is_over else "active"
+        return key.state(timezone.now()).label
 
     @admin.action(description="Revoke the selected keys")
     def revoke(self, request: HttpRequest, queryset: Any) -> None:
         for key in queryset.filter(revoked_at=None):
-            key.revoked_at = timezone.now()
-            key.save(update_fields=["revoked_at"])  # an update in bulk would not be a new version
+            key.revoke(timezone.now())  # an update in bulk would not be a new version
             self.log_change(request, key, "Revoked.")
 
     def save_model(self, request: HttpRequest, obj: ClientKey, form: Any, change: bool) -> None:

@@ -15,7 +15,7 @@ from proxy.models.audit import (
 from proxy.models.chores import Chore
 from proxy.models.formats import FormatOverride, FormatSettings
 from proxy.models.gateway import ConfigurationVersion, GatewaySettings
-from proxy.models.keys import ClientKey
+from proxy.models.keys import ClientKey, KeyState
 from proxy.models.routes import ModelRoute, Reasoning
 from proxy.models.tokens import ApiToken
 from proxy.models.upstreams import Service, Upstream
@@ -45,6 +45,7 @@ __all__ = [
     "FormatSettings",
     "GatewaySettings",
     "GroupState",
+    "KeyState",
     "ModelRoute",
     "Outcome",
     "Phase",

@@ -2,22 +2,38 @@
 
 import hashlib
 import secrets
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
-from django.db import models
+from django.db import models, transaction
 
 from proxy.models.history import recorded
 from proxy.validators import validate_patterns
 
 PREFIX_CHARS = 12
 MIN_KEY_CHARS = 8
+_PASSED_ON = (
+    "label",
+    "owner",
+    "allowed_models",
+    "requests_per_minute",
+    "max_streams",
+    "capture_content",
+)
+"""What a key has of the one that it replaces."""
 
 
 def digest_of(key: str) -> str:
     """A key has 256 bits of chance, so a plain hash is enough to store it."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class KeyState(models.TextChoices):
+    ACTIVE = "active", "active"
+    EXPIRED = "expired", "expired"
+    REVOKED = "revoked", "revoked"
 
 
 class ClientKey(models.Model):
@@ -85,6 +101,44 @@ class ClientKey(models.Model):
                 f"a client key needs at least {MIN_KEY_CHARS} ASCII characters and no space"
             )
         self.prefix, self.digest = key[:PREFIX_CHARS], digest_of(key)
+
+    def state(self, now: datetime) -> KeyState:
+        if self.revoked_at is not None:
+            return KeyState.REVOKED
+        is_over = self.expires_at is not None and self.expires_at <= now
+        return KeyState.EXPIRED if is_over else KeyState.ACTIVE
+
+    def revoke(self, now: datetime) -> None:
+        """Refuse it from now on; the first time counts."""
+        if self.revoked_at is None:
+            self.revoked_at = now
+            self.save(update_fields=["revoked_at"])
+
+    @transaction.atomic
+    def rotate(self, overlap: timedelta, now: datetime) -> "tuple[ClientKey, str]":
+        """A key to take the place of this one, saved; and the key itself, which is shown once.
+
+        This one goes on for the overlap, if it would not have ended before. Of a key that was made
+        for some time, the other is made for as long. Raises ValidationError.
+        """
+        if (state := self.state(now)) is not KeyState.ACTIVE:
+            raise ValidationError(f"{self} is {state}: make another key instead.")
+        if (other := ClientKey.objects.filter(replaces=self).first()) is not None:
+            raise ValidationError(f"{self} was already replaced by {other}: rotate that one.")
+        key, plain = ClientKey(replaces=self), new_key()
+        for name in _PASSED_ON:
+            setattr(key, name, getattr(self, name))
+        if self.expires_at is not None:
+            lifetime = self.expires_at - self.created_at
+            key.expires_at = now + min(lifetime, datetime.max.replace(tzinfo=UTC) - now)
+        key.adopt(plain)
+        key.full_clean()
+        key.save()
+        end = now + overlap
+        if self.expires_at is None or end < self.expires_at:
+            self.expires_at = end
+            self.save(update_fields=["expires_at"])
+        return key, plain
 
 
 def new_key() -> str:

@@ -15,7 +15,7 @@ from proxy.validators import (
     validate_object,
     validate_variable,
 )
-from proxy.vault import seal, unseal
+from proxy.vault import SecretUnreadable, seal, unseal
 
 _SECONDS: list[Any] = [MinValueValidator(0.1), MaxValueValidator(3600)]
 
@@ -116,3 +116,13 @@ class Upstream(models.Model):
         if self.key_variable:
             return os.environ.get(self.key_variable, "")
         return unseal(self.sealed_key) if self.sealed_key else ""
+
+    def key_hint(self) -> str:
+        """Where the key comes from, or its last characters: enough to tell it from another."""
+        if self.key_variable:
+            return f"${self.key_variable}"
+        try:
+            key = self.read_key()
+        except SecretUnreadable:
+            return "unreadable"
+        return f"…{key[-4:]}" if len(key) > 12 else ("stored" if key else "none")
