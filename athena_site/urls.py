@@ -5,9 +5,13 @@ from django.urls import include, path
 
 from proxy import demo
 from proxy.pages.audit import audit_list
+from proxy.pages.changes import changes
 from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
 from proxy.pages.group import care_for_group, comment_group, group_page, replay_group
+from proxy.pages.keys import revoke_key, rotate_key
 from proxy.pages.playground import playground
+from proxy.pages.rules import rules
+from proxy.pages.upstream import test_upstream, upstream_models
 from proxy.pages.usage import usage
 from proxy.views import (
     converse,
@@ -38,6 +42,15 @@ _pages = [
     path("usage/", usage, name="usage"),
 ]
 
+_configuration = [
+    path("rules/", rules, name="rules"),
+    path("changes/", changes, name="changes"),
+    path("proxy/upstream/<int:pk>/test/", test_upstream, name="test"),
+    path("proxy/upstream/<int:pk>/models/", upstream_models, name="models"),
+    path("proxy/clientkey/<int:pk>/rotate/", rotate_key, name="rotate_key"),
+    path("proxy/clientkey/<int:pk>/revoke/", revoke_key, name="revoke_key"),
+]
+
 urlpatterns = [
     path("v1/messages", only("POST", converse)),
     path("v1/messages/count_tokens", only("POST", count_tokens)),
@@ -58,5 +71,6 @@ urlpatterns = [
     path("api/", include(("proxy.api.urls", "api"))),
     path("", only("GET", home)),
     path("admin/", include((_pages, "audit"))),
+    path("admin/", include((_configuration, "configuration"))),
     path("admin/", admin.site.urls),
 ]

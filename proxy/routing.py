@@ -5,22 +5,24 @@ unchanged, and any other name is the default route's. The format follows: overri
 standard. Overrides are matched against the upstream's name for the model, and the client's.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from formats import Detected, FailureKind, Limits, Markers, Target, detect_format
+from formats import Detected, FailureKind, Limits, Markers, Override, Target, detect_format
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Reasoning, Service
 from proxy.snapshot import FormatRow, RouteRow, Snapshot, Upstream
 
-_LONG_CONTEXT = "[1m]"  # what Claude Code appends to a name for its own use
+_LONG_CONTEXT = "[1m]"
 _REASONS_BACK = frozenset({"kimi", "deepseek"})
 """Formats whose models refuse a call in the history without the reasoning before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
+    id: int
     pattern: str
     upstream: Upstream
     model: str
@@ -39,11 +41,9 @@ class Route:
 
 def resolve(snapshot: Snapshot, requested: str) -> Route:
     """The route of a model's name; raises GatewayError when there is none."""
-    name = requested.removesuffix(_LONG_CONTEXT)
-    folded = name.lower()
-    for row in snapshot.routes:
-        if fnmatchcase(folded, row.pattern):
-            return _route(snapshot, row, name, row.upstream_model or name)
+    name = bare_name(requested)
+    for row in matching_routes(snapshot, name):
+        return _route(snapshot, row, name, row.upstream_model or name)
     default = snapshot.default_route
     if default is None:
         raise GatewayError(
@@ -57,6 +57,25 @@ def resolve(snapshot: Snapshot, requested: str) -> Route:
     return _route(snapshot, default, name, model)
 
 
+def bare_name(requested: str) -> str:
+    """A model's name without what Claude Code appends to it for its own use."""
+    return requested.removesuffix(_LONG_CONTEXT)
+
+
+def matching_routes(snapshot: Snapshot, name: str) -> Iterator[RouteRow]:
+    """The routes whose pattern matches, in order of precedence: the first one wins."""
+    folded = name.lower()
+    return (row for row in snapshot.routes if fnmatchcase(folded, row.pattern))
+
+
+def matching_overrides(snapshot: Snapshot, model: str, *, requested: str) -> Iterator[Override]:
+    """The overrides that match, in order of precedence: the upstream's name goes before ours."""
+    for name in (model.lower(), requested.lower()):
+        for override in snapshot.overrides:
+            if fnmatchcase(name, override.pattern.lower()):
+                yield override
+
+
 def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
     """The route to try when `route` failed before its first byte."""
     for row in snapshot.routes:
@@ -67,11 +86,9 @@ def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
 
 def detected_format(snapshot: Snapshot, model: str, *, requested: str) -> Detected:
     """The format of a model, which the upstream calls `model` and the client `requested`."""
-    detected = detect_format(model, snapshot.overrides)
-    if detected.reason != "override":
-        own = detect_format(requested, snapshot.overrides)
-        detected = own if own.reason == "override" else detected
-    return detected
+    for override in matching_overrides(snapshot, model, requested=requested):
+        return Detected(override.format, "override")
+    return detect_format(model)
 
 
 def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Route:
@@ -82,6 +99,7 @@ def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Rou
         limits = Limits(held_chars=settings.buffer_limit)
     upstream = row.upstream
     return Route(
+        id=row.id,
         pattern=row.pattern,
         upstream=upstream,
         model=model,

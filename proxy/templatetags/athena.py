@@ -3,8 +3,15 @@
 from django import template
 
 from proxy import visible as seeing
+from proxy.models import ConfigurationVersion
 
 register = template.Library()
+
+
+@register.simple_tag
+def configuration_version() -> int | None:
+    """The number of the version that is saved; None before the first start."""
+    return ConfigurationVersion.objects.values_list("number", flat=True).first()
 
 
 @register.filter

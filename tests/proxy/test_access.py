@@ -20,6 +20,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from proxy.changes import version_of
 from proxy.models import ClientKey, Exchange, FormatOverride, FormatSettings, ModelRoute, Upstream
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from tests.proxy.gateway import Gateway
@@ -64,6 +65,8 @@ def model_pages(name, roles, *, add=True, delete=True):
         pages["add"] = rule()
     if not delete:
         pages["delete"] = rule()
+    if name.startswith("proxy_"):
+        pages["revert"] = rule(post=roles)
     return {f"admin:{name}_{page}": found for page, found in pages.items()}
 
 
@@ -88,6 +91,12 @@ TABLE: dict[str, Rule] = {
     "audit:replay_group": rule(post=SUPPORTERS),
     "audit:playground": rule(get=SUPPORTERS, post=SUPPORTERS),
     "audit:usage": rule(get=frozenset({DEVELOPERS, SUPERUSER})),
+    "configuration:rules": rule(get=CONFIGURERS),
+    "configuration:changes": rule(get=CONFIGURERS),
+    "configuration:test": rule(get=CONFIGURERS, post=CONFIGURERS),
+    "configuration:models": rule(get=CONFIGURERS),
+    "configuration:rotate_key": rule(get=CONFIGURERS, post=CONFIGURERS),
+    "configuration:revoke_key": rule(post=CONFIGURERS),
     "admin:index": any_method(ALL_STAFF),
     "admin:app_list": any_method(CONFIGURERS),
     "admin:login": Rule(dict.fromkeys(("GET", "POST", "PUT"), EVERYBODY)),
@@ -104,7 +113,7 @@ TABLE: dict[str, Rule] = {
     **model_pages("proxy_upstream", CONFIGURERS),
     **model_pages("proxy_modelroute", CONFIGURERS),
     **model_pages("proxy_formatoverride", CONFIGURERS),
-    **model_pages("proxy_clientkey", CONFIGURERS),
+    **model_pages("proxy_clientkey", CONFIGURERS, delete=False),
     **model_pages("proxy_formatsettings", CONFIGURERS, add=False, delete=False),
     **model_pages("proxy_gatewaysettings", CONFIGURERS, add=False, delete=False),
     # An old address of the admin's leads on to the new one, which decides.
@@ -182,6 +191,9 @@ def places(db, settings, tmp_path):
         "request_id": exchange.request_id,
         "pk": group.pk,
         "rows": {place: row.pk for place, row in rows.items()},
+        "versions": {
+            place: version_of(row) for place, row in rows.items() if place.startswith("proxy/")
+        },
         "exchange": exchange.pk,
     }
     logging.disable(logging.NOTSET)
@@ -191,10 +203,12 @@ def places(db, settings, tmp_path):
 def address(route, places):
     """A URL of the route."""
     table = route.removeprefix("admin/").partition("/<")[0]
-    number = str(places["rows"].get(table, places["exchange"]))
+    rows = places["rows"]
+    number = str(rows.get(table, places["exchange"]))
     values = {
         "request_id": places["request_id"],
-        "pk": str(places["pk"]),
+        "pk": number if table in rows else str(places["pk"]),
+        "version": str(places["versions"].get(table, 0)),
         "id": number,
         "object_id": number,
         "content_type_id": str(ContentType.objects.get_for_model(Exchange).pk),

@@ -107,18 +107,19 @@ def test_an_edited_row_is_the_operators(pages):
 
 
 def test_a_new_client_key_is_shown_once(pages):
-    form = {"label": "ada's laptop", "allowed_models": "[]"}
+    form = {"label": "ada's laptop", "allowed_models": "claude-*\nkimi-k2"}
     page = pages.post("/admin/proxy/clientkey/add/", form).content.decode()
     row = ClientKey.objects.get(label="ada's laptop")
-    key = page.split('<pre class="athena-key">')[1].split("<")[0]
+    key = page.split('<pre class="athena-key" id="key">')[1].split("<")[0]
     assert digest_of(key) == row.digest
+    assert row.allowed_models == ["claude-*", "kimi-k2"]
     assert f"ANTHROPIC_AUTH_TOKEN={key}" in page
     assert key not in pages.get("/admin/proxy/clientkey/").content.decode()
     assert key not in pages.get(f"/admin/proxy/clientkey/{row.pk}/change/").content.decode()
 
 
 def test_revoking_is_a_new_version_of_the_configuration(pages):
-    pages.post("/admin/proxy/clientkey/add/", {"label": "x", "allowed_models": "[]"})
+    pages.post("/admin/proxy/clientkey/add/", {"label": "x"})
     row, before = ClientKey.objects.get(label="x"), ConfigurationVersion.objects.get().number
     pages.post("/admin/proxy/clientkey/", {"action": "revoke", "_selected_action": [row.pk]})
     row.refresh_from_db()
@@ -159,7 +160,9 @@ def test_no_editable_field_is_missing_on_its_page(pages):
     from proxy.models import CONFIGURATION
 
     for model in CONFIGURATION:
-        shown = admin.site._registry[model].get_fieldsets(pages.get("/admin/").wsgi_request)
+        shown = admin.site._registry[model].get_fieldsets(
+            pages.get("/admin/").wsgi_request, model()
+        )
         names = {name for _, options in shown for name in options["fields"]}
         editable = {f.name for f in model._meta.fields if f.editable and not f.primary_key}
         assert editable - names == set(), model

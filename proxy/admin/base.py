@@ -1,0 +1,215 @@
+"""What the pages of all configuration have in common.
+
+A row that somebody else changed meanwhile is not overwritten unawares. What a change would do is
+shown before it is made, and what was done can be taken back. A row that came from the environment
+becomes the operator's when it is saved.
+"""
+
+from contextlib import suppress
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
+from django.db.models import Model, ProtectedError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views.decorators.http import require_POST
+
+from proxy.changes import differences, newest, records, reverted, version_of
+from proxy.models import ConfigurationVersion
+from proxy.pages.changes import entries_of
+from proxy.tentative import effects_of
+
+
+class ConfigurationForm(forms.ModelForm):
+    seen = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    """The version of the row that the page was made of."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            self.initial["seen"] = version_of(self.instance)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        seen = cleaned.get("seen")
+        if self.instance.pk and seen is not None:
+            self._check_unchanged(seen)
+        return cleaned
+
+    def _check_unchanged(self, seen: int) -> None:
+        ConfigurationVersion.lock()
+        last = newest(self.instance)
+        if last is None or last.version == seen:
+            return
+        known = records(self.instance).filter(version=seen).first()
+        changed = "; ".join(
+            f"{change.label} from {change.old} to {change.new}"
+            for change in differences(known, last)
+        )
+        # The same form, sent once more, is the confirmation.
+        self.data = {**self.data, self.add_prefix("seen"): str(last.version)}
+        who = last.history_user or "A command"
+        raise ValidationError(
+            f"{who} changed this at {last.history_date:%H:%M:%S} UTC, while you were editing it: "
+            f"{changed or 'nothing that is shown'}. Save again to make it as it is on this page."
+        )
+
+
+class ConfigurationAdmin(admin.ModelAdmin):
+    form = ConfigurationForm
+    previews = False
+    """Whether a change may treat models differently, which is then shown beside the form."""
+
+    class Media:
+        js = ("athena/forms.js",)
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"proxy_{self.opts.model_name}_revert"
+        revert = path(
+            "<path:object_id>/history/<int:version>/revert/",
+            self.admin_site.admin_view(self.revert_view),
+            name=name,
+        )
+        return [revert, *super().get_urls()]
+
+    def dependants(self, row: Any) -> list[Model]:
+        """The rows that need this one."""
+        return []
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        row = self.get_object(request, unquote(object_id)) if object_id else None
+        if request.method == "POST" and "_preview" in request.POST:
+            return self._preview(request, object_id, row)
+        context = {
+            "previews": self.previews,
+            "dependants": [(found, _change_url(found)) for found in self.dependants(row)]
+            if row
+            else [],
+            **(extra_context or {}),
+        }
+        return super().changeform_view(request, object_id, form_url, context)
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, unquote(object_id))
+        context: dict[str, Any] = {"effects": [], **(extra_context or {})}
+        if row is not None and self.previews and self.has_delete_permission(request, row):
+            with suppress(ProtectedError):  # the page says which rows need it
+                context["effects"] = effects_of(lambda: _delete(type(row), row.pk), timezone.now())
+        return super().delete_view(request, object_id, context)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, unquote(object_id))
+        if row is None:
+            raise Http404
+        if not self.has_view_or_change_permission(request, row):
+            raise PermissionDenied
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"History of {row}",
+            "object": row,
+            "opts": self.opts,
+            "entries": entries_of(records(row)),
+            "present": version_of(row),
+            "may_revert": self.has_change_permission(request, row),
+            **(extra_context or {}),
+        }
+        return render(request, "admin/proxy/object_history.html", context)
+
+    @method_decorator(require_POST)
+    def revert_view(self, request: HttpRequest, object_id: str, version: int) -> HttpResponse:
+        """Make the row what it was at a version; one that was deleted is made again."""
+        row = self.get_object(request, unquote(object_id))
+        may = self.has_change_permission(request, row) and (row or self.has_add_permission(request))
+        if not may:
+            raise PermissionDenied
+        try:
+            with transaction.atomic():
+                ConfigurationVersion.lock()
+                record = records(self.model).filter(id=unquote(object_id), version=version).first()
+                if record is None:
+                    raise Http404
+                restored = reverted(record)
+                restored.save()
+                self.log_change(request, restored, f"Back to version {version}.")
+        except ValidationError as error:
+            messages.error(request, f"It cannot be as it was: {' '.join(error.messages)}")
+            return redirect("configuration:changes")
+        messages.success(request, f"{restored} is as it was at version {version}.")
+        return redirect(reverse(f"admin:proxy_{self.opts.model_name}_history", args=[restored.pk]))
+
+    def _preview(self, request: HttpRequest, object_id: str | None, row: Any) -> HttpResponse:
+        """What saving the form would do, as a part of a page."""
+        if object_id and row is None:
+            raise Http404
+        is_change = row is not None
+        may = self.has_change_permission(request, row) if is_change else None
+        if not (self.has_add_permission(request) if may is None else may):
+            raise PermissionDenied
+        form = self.get_form(request, row, change=is_change)(request.POST, instance=row)
+        if not form.is_valid():
+            return render(request, "configuration/_effects.html", {"is_invalid": True})
+
+        def save() -> None:
+            made = self.save_form(request, form, change=is_change)
+            self.save_model(request, made, form, change=is_change)
+
+        found = effects_of(save, timezone.now())
+        return render(request, "configuration/_effects.html", {"effects": found})
+
+
+class SwitchedAdmin(ConfigurationAdmin):
+    """A page for rows that can be switched off, which is better than deleting them."""
+
+    actions = ("enable", "disable")
+
+    @admin.action(description="Enable the selected rows", permissions=["change"])
+    def enable(self, request: HttpRequest, queryset: Any) -> None:
+        self._switch(request, queryset, active=True)
+
+    @admin.action(description="Disable the selected rows", permissions=["change"])
+    def disable(self, request: HttpRequest, queryset: Any) -> None:
+        self._switch(request, queryset, active=False)
+
+    def _switch(self, request: HttpRequest, rows: Any, *, active: bool) -> None:
+        for row in rows.exclude(active=active):
+            row.active = active
+            # One by one: an update in bulk would leave no record, and be no version.
+            self.save_model(request, row, form=None, change=True)
+            self.log_change(request, row, "Enabled." if active else "Disabled.")
+
+
+class OwnedAdmin(SwitchedAdmin):
+    """A page for rows that may have come from the environment."""
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        obj.from_environment = False
+        super().save_model(request, obj, form, change)
+
+    @admin.display(description="set by")
+    def origin(self, row: Any) -> str:
+        return "environment" if row.from_environment else "operator"
+
+
+def _delete(model: type[Model], key: Any) -> None:
+    model._default_manager.get(pk=key).delete()
+
+
+def _change_url(row: Model) -> str:
+    return reverse(f"admin:proxy_{row._meta.model_name}_change", args=[row.pk])

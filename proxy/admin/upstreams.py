@@ -1,0 +1,108 @@
+"""Pages of upstreams. A key goes in and never comes out."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Count, Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from proxy.admin.base import ConfigurationForm, OwnedAdmin
+from proxy.models import Upstream
+from proxy.presets import PRESETS
+
+
+class UpstreamForm(ConfigurationForm):
+    new_key = forms.CharField(
+        label="API key",
+        required=False,
+        strip=True,
+        widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "new-password"}),
+        help_text="Stored encrypted and never shown again. Empty keeps the present one.",
+    )
+
+    class Meta:
+        model = Upstream
+        fields = "__all__"
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if cleaned.get("new_key") and cleaned.get("key_variable"):
+            self.add_error("new_key", "Give a key or the name of a variable, not both.")
+        elif cleaned.get("key_variable"):
+            self.instance.sealed_key = ""
+        elif key := cleaned.get("new_key"):
+            self.instance.store_key(key)
+        return cleaned
+
+
+@admin.register(Upstream)
+class UpstreamAdmin(OwnedAdmin):
+    list_display = ("name", "service", "dialect", "base_url", "key", "used_by", "active", "origin")
+    list_filter = ("service", "dialect", "active")
+    search_fields = ("name", "base_url")
+    readonly_fields = ("key",)
+    form = UpstreamForm
+    fieldsets = (
+        (
+            None,
+            {
+                "description": "Whom the gateway calls: an address, how it frames messages, and "
+                "whose service it is.",
+                "fields": ("name", "service", "dialect", "base_url", "active"),
+            },
+        ),
+        (
+            "Credential",
+            {
+                "description": "A key that is stored here, or the name of an environment variable "
+                "that every process of the gateway has.",
+                "fields": ("key", "new_key", "key_variable"),
+            },
+        ),
+        (
+            "Requests",
+            {
+                "description": "Sent with every request besides what the client asks.",
+                "classes": ("collapse",),
+                "fields": ("headers", "provider_preferences"),
+            },
+        ),
+        (
+            "Time-outs",
+            {
+                "description": "How long each part of an answer may take. Local models may need "
+                "minutes before their first word.",
+                "classes": ("collapse",),
+                "fields": ("connect_timeout", "first_byte_timeout", "idle_timeout"),
+            },
+        ),
+    )
+    previews = True
+
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(route_count=Count("routes"))
+        return rows
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        given: dict[str, Any] = dict(super().get_changeform_initial_data(request))
+        preset = PRESETS.get(given.pop("preset", ""))
+        return {**(preset.fields if preset else {}), **given}
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        chosen = request.GET.get("preset", "")
+        context = {"presets": PRESETS, "preset": PRESETS.get(chosen), **(extra_context or {})}
+        return super().add_view(request, form_url, context)
+
+    def dependants(self, row: Upstream) -> list[Model]:
+        return [*row.routes.all()]
+
+    @admin.display(description="present key")
+    def key(self, row: Upstream) -> str:
+        return row.key_hint()
+
+    @admin.display(description="used by", ordering="route_count")
+    def used_by(self, row: Any) -> str:
+        return f"{row.route_count} route{'' if row.route_count == 1 else 's'}"
