@@ -13,7 +13,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
-from django.db.models import Model, ProtectedError
+from django.db.models import ForeignKey, Model, ProtectedError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
@@ -79,6 +79,13 @@ class ConfigurationAdmin(admin.ModelAdmin):
         )
         return [revert, *super().get_urls()]
 
+    def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
+        field = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if isinstance(db_field, ForeignKey) and field is not None:
+            # No red cross beside a choice: it would delete the row itself.
+            field.widget.can_delete_related = False
+        return field
+
     def dependants(self, row: Any) -> list[Model]:
         """The rows that need this one."""
         return []
@@ -125,6 +132,7 @@ class ConfigurationAdmin(admin.ModelAdmin):
             "title": f"History of {row}",
             "object": row,
             "opts": self.opts,
+            "module_name": str(self.opts.verbose_name_plural).capitalize(),
             "entries": entries_of(records(row)),
             "present": version_of(row),
             "may_revert": self.has_change_permission(request, row),

@@ -39,7 +39,6 @@ class UpstreamForm(ConfigurationForm):
 @admin.register(Upstream)
 class UpstreamAdmin(OwnedAdmin):
     list_display = ("name", "service", "dialect", "base_url", "key", "used_by", "active", "origin")
-    list_filter = ("service", "dialect", "active")
     search_fields = ("name", "base_url")
     readonly_fields = ("key",)
     form = UpstreamForm

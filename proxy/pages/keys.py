@@ -13,7 +13,7 @@ from proxy.pages.access import page, shown
 
 _EXAMPLE_MODEL = "claude-sonnet-4-5"
 OVERLAPS = {
-    "0": ("at once", timedelta()),
+    "0": ("no longer: it ends at once", timedelta()),
     "1h": ("for an hour", timedelta(hours=1)),
     "24h": ("for a day", timedelta(days=1)),
     "7d": ("for a week", timedelta(days=7)),
@@ -68,9 +68,11 @@ def rotate_key(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-@page("change_clientkey", methods=("POST",))
+@page("change_clientkey", methods=("GET", "POST"))
 def revoke_key(request: HttpRequest, pk: int) -> HttpResponse:
     key = get_object_or_404(ClientKey, pk=pk)
+    if request.method != "POST":
+        return shown(request, "configuration/revoke.html", f"Revoke {key.label}", key=key)
     key.revoke(timezone.now())
     messages.success(request, f"{key} is revoked: every process refuses it within two seconds.")
     return redirect("admin:proxy_clientkey_change", key.pk)

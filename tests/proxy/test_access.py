@@ -96,7 +96,7 @@ TABLE: dict[str, Rule] = {
     "configuration:test": rule(get=CONFIGURERS, post=CONFIGURERS),
     "configuration:models": rule(get=CONFIGURERS),
     "configuration:rotate_key": rule(get=CONFIGURERS, post=CONFIGURERS),
-    "configuration:revoke_key": rule(post=CONFIGURERS),
+    "configuration:revoke_key": rule(get=CONFIGURERS, post=CONFIGURERS),
     "admin:index": any_method(ALL_STAFF),
     "admin:app_list": any_method(CONFIGURERS),
     "admin:login": Rule(dict.fromkeys(("GET", "POST", "PUT"), EVERYBODY)),

@@ -32,12 +32,11 @@
   function offerModels(upstream, model) {
     const list = document.createElement("datalist");
     list.id = "upstream-models";
-    const note = document.createElement("p");
-    note.className = "help models-note";
+    const note = document.createElement("span");
     model.setAttribute("list", list.id);
     model.setAttribute("autocomplete", "off");
     model.after(list);
-    model.closest(".form-row, div").append(note);
+    document.getElementById("id_upstream_model_helptext").append(" ", note);
 
     async function ask() {
       list.replaceChildren();
@@ -58,7 +57,20 @@
     ask();
   }
 
+  // On a phone a row is a card, where each value needs its name beside it.
+  function labelCells(table) {
+    const names = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector(".text")?.textContent.trim());
+    for (const row of table.tBodies[0].rows) {
+      [...row.cells].forEach((cell, place) => {
+        const isMain = cell.classList.contains("action-checkbox") || cell.tagName === "TH";
+        if (names[place] && !isMain) cell.dataset.label = names[place].toLowerCase();
+      });
+    }
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
+    const list = document.getElementById("result_list");
+    if (list) labelCells(list);
     for (const section of document.querySelectorAll("[data-preview]")) preview(section);
     const upstream = document.querySelector("select[data-models]");
     const model = document.getElementById("id_upstream_model");
