@@ -19,7 +19,7 @@ from proxy.views import answer_error  # noqa: E402
 _gateway = GatewayHandler(
     max_body_bytes=runtime.max_body_bytes,
     answer_error=answer_error,
-    on_end=runtime.audit.submit,
+    on_end=runtime.end,
     uploads=runtime.uploads,
 )
 # What Claude Code asks besides must not get Django's pages, nor its sessions: 404 will do.

@@ -43,6 +43,8 @@ class ErrorCode(StrEnum):
     INVALID_KEY = "invalid_key"
     INVALID_REQUEST = "invalid_request"
     KEYS_UNAVAILABLE = "keys_unavailable"
+    KEY_BUSY = "key_busy"
+    KEY_RATE_LIMIT = "key_rate_limit"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     MODEL_NOT_ALLOWED = "model_not_allowed"
     MODEL_NOT_FOUND = "model_not_found"

@@ -104,9 +104,11 @@ class GatewayHandler(ASGIHandler):
             request.exchange.has_client = False
         finally:
             listener.cancel()
-            if isinstance(response, EventStream):
-                response.on_close()
-            self._on_end(request.exchange, response.status_code if response else 499)
+            try:
+                if isinstance(response, EventStream):
+                    response.on_close()
+            finally:
+                self._on_end(request.exchange, response.status_code if response else 499)
 
     async def _respond(self, request: GatewayRequest) -> HttpResponseBase:
         try:

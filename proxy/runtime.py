@@ -18,6 +18,8 @@ from formats import FailureKind
 from proxy.audit import Audit
 from proxy.configuration import Configuration, configuration
 from proxy.errors import ErrorCode, GatewayError
+from proxy.exchange import Exchange
+from proxy.quota import Quota
 from proxy.relay import Relay
 from proxy.retention import Retention
 from proxy.upstream import UpstreamClient
@@ -36,6 +38,7 @@ class Runtime:
         self.client: UpstreamClient
         self.audit = Audit()
         self.retention = Retention()
+        self.quota = Quota()
         self.relays: set[Relay] = set()
         self.uploads: set[asyncio.Timeout] = set()
         self.is_draining = False
@@ -77,6 +80,11 @@ class Runtime:
         """Raise GatewayError when no new work is taken."""
         if self.is_draining:
             raise _restarting()
+
+    def end(self, exchange: Exchange, status: int) -> None:
+        """Take leave of an exchange, however it ended."""
+        self.quota.release(exchange)
+        self.audit.submit(exchange, status)
 
     def _chain_signals(self) -> None:
         """Hear of the end with the server, which tells the application after the last stream."""

@@ -90,6 +90,8 @@ class Key:
     allowed_models: tuple[str, ...]
     expires_at: datetime | None
     capture_content: bool
+    requests_per_minute: int | None = None
+    max_streams: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +257,15 @@ def _route(row: models.ModelRoute, upstreams: dict[int, Upstream], sample_calls:
 
 def _key(row: models.ClientKey) -> tuple[str, Key]:
     validate_patterns(row.allowed_models)
-    patterns = tuple(row.allowed_models)
-    return row.digest, Key(row.pk, row.label, patterns, row.expires_at, row.capture_content)
+    return row.digest, Key(
+        id=row.pk,
+        label=row.label,
+        allowed_models=tuple(row.allowed_models),
+        expires_at=row.expires_at,
+        capture_content=row.capture_content,
+        requests_per_minute=row.requests_per_minute,
+        max_streams=row.max_streams,
+    )
 
 
 def _override(row: models.FormatOverride) -> Override:

@@ -39,6 +39,7 @@ async def converse(request: GatewayRequest) -> HttpResponseBase:
     snapshot, key = _admit(request)
     exchange = request.exchange
     _remember(request, snapshot, key)
+    runtime.quota.admit(exchange, key)
     conversation = _parse(request, key)
     exchange.is_streaming = conversation.stream
     exchange.input_estimate = estimate_tokens(conversation)

@@ -111,6 +111,7 @@ def test_the_hot_path_does_not_touch_the_database():
         "handler",
         "views",
         "keys",
+        "quota",
         "routing",
         "attempt",
         "relay",

@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='clientkey',
             name='max_streams',
-            field=models.PositiveIntegerField(blank=True, help_text='Of those that are being answered; more get 429. Empty: as many as come.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='requests at once'),
+            field=models.PositiveIntegerField(blank=True, help_text='Of those that are being answered; more get 429. Counted by each process for itself; empty: as many as come.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='requests at once'),
         ),
         migrations.AddField(
             model_name='clientkey',
@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='clientkey',
             name='requests_per_minute',
-            field=models.PositiveIntegerField(blank=True, help_text='More get 429 and are told when to try again; empty: as many as come.', null=True, validators=[django.core.validators.MinValueValidator(1)]),
+            field=models.PositiveIntegerField(blank=True, help_text='More get 429 and are told when to try again. Counted by each process for itself; empty: as many as come.', null=True, validators=[django.core.validators.MinValueValidator(1)]),
         ),
         migrations.AlterField(
             model_name='clientkey',
@@ -51,8 +51,8 @@ class Migration(migrations.Migration):
                 ('label', models.CharField(help_text='What or whom it is for.', max_length=100)),
                 ('prefix', models.CharField(editable=False, max_length=12)),
                 ('allowed_models', models.JSONField(blank=True, default=list, help_text='Patterns of the model names that it may use; an empty list allows all.', validators=[proxy.validators.validate_patterns])),
-                ('requests_per_minute', models.PositiveIntegerField(blank=True, help_text='More get 429 and are told when to try again; empty: as many as come.', null=True, validators=[django.core.validators.MinValueValidator(1)])),
-                ('max_streams', models.PositiveIntegerField(blank=True, help_text='Of those that are being answered; more get 429. Empty: as many as come.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='requests at once')),
+                ('requests_per_minute', models.PositiveIntegerField(blank=True, help_text='More get 429 and are told when to try again. Counted by each process for itself; empty: as many as come.', null=True, validators=[django.core.validators.MinValueValidator(1)])),
+                ('max_streams', models.PositiveIntegerField(blank=True, help_text='Of those that are being answered; more get 429. Counted by each process for itself; empty: as many as come.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='requests at once')),
                 ('capture_content', models.BooleanField(default=True, help_text='Whether transcripts of its exchanges may be kept.')),
                 ('created_at', models.DateTimeField(blank=True, editable=False)),
                 ('expires_at', models.DateTimeField(blank=True, help_text='In UTC. From then on it is refused; empty: never.', null=True)),

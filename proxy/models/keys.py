@@ -56,14 +56,16 @@ class ClientKey(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="More get 429 and are told when to try again; empty: as many as come.",
+        help_text="More get 429 and are told when to try again. Counted by each process for "
+        "itself; empty: as many as come.",
     )
     max_streams = models.PositiveIntegerField(
         "requests at once",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Of those that are being answered; more get 429. Empty: as many as come.",
+        help_text="Of those that are being answered; more get 429. Counted by each process for "
+        "itself; empty: as many as come.",
     )
     capture_content = models.BooleanField(
         default=True, help_text="Whether transcripts of its exchanges may be kept."
