@@ -24,7 +24,7 @@ _gateway = GatewayHandler(
 )
 # What Claude Code asks besides must not get Django's pages, nor its sessions: 404 will do.
 _PROBES = ("/api/hello", "/api/event_logging/", "/api/oauth/")
-_GATEWAY_PATHS = ("/v1/", "/demo/", "/healthz", "/readyz", *_PROBES)
+_GATEWAY_PATHS = ("/v1/", "/demo/", "/healthz", "/readyz", "/metrics", *_PROBES)
 
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[Mapping[str, Any]], Awaitable[None]]

@@ -38,6 +38,7 @@ VARIABLES = frozenset(
         "ATHENA_DATA_DIR",
         "ATHENA_HOST",
         "ATHENA_LOG_LEVEL",
+        "ATHENA_METRICS_TOKEN",
         "ATHENA_MODEL_DEFAULT",
         "ATHENA_MODEL_HAIKU",
         "ATHENA_MODEL_OPUS",
@@ -84,6 +85,19 @@ OWN_URL = f"http://{f'[{_HOST}]' if ':' in _HOST else _HOST}:{PORT}"
 WORKERS = _number("ATHENA_WORKERS", 1, least=1, most=256)
 LOG_LEVEL = _one_of("ATHENA_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR")
 UPSTREAM_TRANSPORT = _one_of("ATHENA_TRANSPORT", "athena", "httpx")
+
+
+def _metrics_token() -> str:
+    """What a scraper from elsewhere must know; without it, none can read the metrics."""
+    token = _text("ATHENA_METRICS_TOKEN", "")
+    if token and (len(token) < 16 or not token.isascii() or any(c.isspace() for c in token)):
+        raise ImproperlyConfigured(
+            "ATHENA_METRICS_TOKEN must have at least 16 ASCII characters and no space"
+        )
+    return token
+
+
+METRICS_TOKEN = _metrics_token()
 
 
 def _secret_key() -> str:

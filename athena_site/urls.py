@@ -1,4 +1,4 @@
-"""Every URL on one screen. Those of `proxy.views` are served by the slim handler."""
+"""Every URL on one screen. The slim handler serves those of `proxy.views` and `proxy.scrape`."""
 
 from django.contrib import admin
 from django.urls import include, path
@@ -13,6 +13,7 @@ from proxy.pages.playground import playground
 from proxy.pages.rules import rules
 from proxy.pages.upstream import test_upstream, upstream_models
 from proxy.pages.usage import usage
+from proxy.scrape import metrics
 from proxy.views import (
     converse,
     count_tokens,
@@ -67,6 +68,7 @@ urlpatterns = [
     path("demo/v1/models", only("GET", demo.models)),
     path("healthz", only("GET", healthz)),
     path("readyz", only("GET", readyz)),
+    path("metrics", metrics),
     path("api/hello", only("GET", hello)),
     path("api/", include(("proxy.api.urls", "api"))),
     path("", only("GET", home)),

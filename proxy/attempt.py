@@ -64,7 +64,8 @@ async def attempt(
     if route.context_warning is not None and len(rendered.body) > route.context_warning:
         detail = f"{len(rendered.body)} bytes > {route.context_warning}"
         exchange.observe([Notice(NoticeCode.CONTENT_LARGE, detail)])
-    exchange.own_time += perf_counter() - began
+    asked = perf_counter()
+    exchange.own_time += asked - began
     answer = await client.open(
         route,
         rendered.body,
@@ -116,7 +117,7 @@ async def attempt(
         answer.finish()
         exchange.understood(events)
         raise exchange.error or exchange.failed(failure)
-    exchange.has_begun = True
+    exchange.has_begun, exchange.begun_after = True, perf_counter() - asked
     return Begun(route, pipeline, answer, events)
 
 

@@ -18,6 +18,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, t
 from proxy import models
 from proxy.exchange import Exchange
 from proxy.failures import count_failures, fingerprint, leak_mark
+from proxy.metrics import AUDIT_DROPPED
 from proxy.models import FAILURES
 from proxy.record import record, redactor_of
 from proxy.transcript import transcript_fields
@@ -55,7 +56,7 @@ class Audit:
         if exchange.snapshot is None:
             return
         if len(self._waiting) >= _MOST_WAITING:
-            self.dropped += 1
+            self._drop()
             return
         row = record(exchange, status, redactor)
         mark = fingerprint(row) if exchange.outcome in FAILURES else None
@@ -79,6 +80,10 @@ class Audit:
         """Write all that is waiting now, as far as the database takes it."""
         if self._waiting:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._write_all)
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        AUDIT_DROPPED.inc()
 
     def _keeps(self, exchange: Exchange, mark: str | None) -> bool:
         """Whether the transcript is worth keeping, and may be kept.
@@ -121,7 +126,7 @@ class Audit:
                 for entry in batch:
                     self._write([entry])
                 return
-            self.dropped += 1
+            self._drop()
             # The error's own words may quote the row.
             name = batch[0].exchange["request_id"]
             logger.error("%s cannot be stored: %s", name, type(error).__name__)  # noqa: TRY400

@@ -35,6 +35,11 @@ class Configuration:
         return monotonic() - self._refreshed_at < _STALE
 
     @property
+    def version(self) -> int:
+        """The number of the snapshot's version, 0 before there is one."""
+        return 0 if self._snapshot is None else self._snapshot.version
+
+    @property
     def current(self) -> Snapshot:
         """The snapshot for a request that begins; raises GatewayError before there is one."""
         if self._snapshot is None:

@@ -92,9 +92,12 @@ class Exchange:
         self.capture: Capture | None = None
         self.first_byte: float | None = None
         """Seconds from the start to the first byte for the client."""
+        self.begun_after: float | None = None
+        """Seconds from asking the upstream that answered to the first content of its answer."""
         self.own_time = 0.0
         """Seconds that were the gateway's own, not spent in waiting."""
         self.bytes_in = self.bytes_upstream = self.bytes_out = 0
+        self._bytes_used = 0
 
     @property
     def request_id(self) -> str:
@@ -106,7 +109,8 @@ class Exchange:
 
     def begin_attempt(self, route: Route) -> None:
         """Nothing of an earlier attempt was delivered: what it said is no part of the answer."""
-        self.route, self.has_begun = route, False
+        self.route, self.has_begun, self.begun_after = route, False, None
+        self._bytes_used = self.bytes_upstream
         self.error = self.fault = self.reading = self.served_by = self.stop_reason = None
         self.notices.clear()
         self.calls, self.usage = 0, Usage()
@@ -148,6 +152,8 @@ class Exchange:
 
     def understood(self, events: list[Event]) -> None:
         """The events of one read."""
+        if events:
+            self._bytes_used = self.bytes_upstream
         self.observe(events)
         if self.capture is not None:
             self.capture.understood(events)
@@ -160,6 +166,11 @@ class Exchange:
         if code is ErrorCode.TRANSFORMATION_FAILED and self.fault is not None:
             code = ErrorCode(f"call_{self.fault}")
         return UpstreamFailed.of_answer(failure, code)
+
+    @property
+    def held_bytes(self) -> int:
+        """What came from the upstream since the last event that was made of it."""
+        return self.bytes_upstream - self._bytes_used
 
     @property
     def rescued(self) -> int:

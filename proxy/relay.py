@@ -90,6 +90,10 @@ class Relay:
             self._begun.answer.abort()
             self._begun = None
 
+    @property
+    def held_bytes(self) -> int:
+        return self._exchange.held_bytes
+
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The client's bytes: one part for every read of the upstream, and pings in silence."""
         dialect = DIALECTS[self._exchange.dialect]

@@ -16,6 +16,7 @@ from typing import Any
 from django.db import DatabaseError, close_old_connections
 from django.db.models import QuerySet
 
+from proxy.metrics import ROWS_REMAINING
 from proxy.models import (
     Chore,
     Exchange,
@@ -34,6 +35,7 @@ PAUSE = 0.1
 """Seconds between two batches."""
 _HOLD = timedelta(minutes=5)
 _DAY = timedelta(hours=23)  # not 24: a run that starts a little earlier is no reason to skip a day
+_MOST_COUNTED = 100_000
 _LOOK_AGAIN = 600.0
 """Seconds after which a process looks whether the daily run is due."""
 
@@ -110,6 +112,11 @@ def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
     }
 
 
+def remaining(now: datetime) -> int:
+    """How many rows are to be deleted; of each kind, no more than so many are counted."""
+    return sum(rows[:_MOST_COUNTED].count() for rows in old_rows(now).values())
+
+
 class Retention:
     """The daily run, in a process of the gateway's."""
 
@@ -133,10 +140,15 @@ class Retention:
     def prune_if_due(self) -> None:
         close_old_connections()
         now = datetime.now(UTC)
+        deleted: dict[str, int] | None = {}
         try:
-            deleted = prune(
-                now=now, pause=lambda: self._stopping.wait(PAUSE), unless_done_since=now - _DAY
-            )
+            try:
+                deleted = prune(
+                    now=now, pause=lambda: self._stopping.wait(PAUSE), unless_done_since=now - _DAY
+                )
+            finally:
+                if deleted is not None:
+                    ROWS_REMAINING.set(remaining(now))
         except DatabaseError as error:
             logger.warning("the daily deletion of old rows failed: %s", error)
         except Exception:

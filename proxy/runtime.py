@@ -15,6 +15,7 @@ from types import FrameType
 from django.conf import settings
 
 from formats import FailureKind
+from proxy import metrics
 from proxy.audit import Audit
 from proxy.configuration import Configuration, configuration
 from proxy.errors import ErrorCode, GatewayError
@@ -28,6 +29,7 @@ from proxy.upstream import UpstreamClient
 _DEFAULT_BODY_BYTES = 1024 * 1024
 # Ctrl-C reaches a worker twice, from the terminal and from its parent: that is one signal.
 _SAME_SIGNAL = 1.0
+_MEASURED_EVERY = 1.0
 
 logger = logging.getLogger("athena.runtime")
 
@@ -56,6 +58,7 @@ class Runtime:
             asyncio.create_task(self.configuration.watch()),
             asyncio.create_task(self.audit.run()),
             asyncio.create_task(self.retention.run()),
+            asyncio.create_task(self._measure()),
         ]
         self._chain_signals()
 
@@ -84,7 +87,21 @@ class Runtime:
     def end(self, exchange: Exchange, status: int) -> None:
         """Take leave of an exchange, however it ended."""
         self.quota.release(exchange)
+        try:
+            metrics.observe(exchange, status)
+        except Exception:
+            logger.exception("an exchange is not in the metrics")
         self.audit.submit(exchange, status)
+
+    async def _measure(self) -> None:
+        while True:
+            metrics.measure(
+                open_streams=len(self.relays),
+                held=(relay.held_bytes for relay in self.relays),
+                waiting=self.audit.waiting,
+                version=self.configuration.version,
+            )
+            await asyncio.sleep(_MEASURED_EVERY)
 
     def _chain_signals(self) -> None:
         """Hear of the end with the server, which tells the application after the last stream."""

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from prometheus_client.metrics import MetricWrapperBase
 
 import formats
 from formats import DIALECTS, FORMATS, NoticeCode
 from proxy.errors import ErrorCode
+from proxy.metrics import REGISTRY
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(ROOT.glob("formats/**/*.py"))
@@ -94,6 +96,24 @@ def test_every_notice_dialect_and_format_is_documented():
 def test_every_error_code_is_documented():
     errors = (ROOT / "docs" / "errors.md").read_text()
     assert re.findall(r"^\| `(\w+)`", errors, re.MULTILINE) == sorted(ErrorCode)
+
+
+def test_every_metric_is_documented_with_its_type_and_labels():
+    metrics = (ROOT / "docs" / "metrics.md").read_text()
+    documented = {
+        name: (kind, tuple(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels in re.findall(
+            r"^\| `(athena_\w+)` \| (\w+) \|([^|]*)\|", metrics, re.MULTILINE
+        )
+    }
+    found = {}
+    for collector in REGISTRY._collector_to_names:
+        assert isinstance(collector, MetricWrapperBase)
+        name = collector._name + ("_total" if collector._type == "counter" else "")
+        found[name] = (collector._type, collector._labelnames)
+    assert documented == found
+    rows = set(re.findall(r"^\| `(\w+)` \| [^|]*\|$", metrics, re.MULTILINE))
+    assert rows >= {label for _, labels in found.values() for label in labels}
 
 
 def test_every_setting_is_documented():

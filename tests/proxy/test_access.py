@@ -137,6 +137,7 @@ GATEWAY = {
     "demo/v1/models": {"GET": 401},
     "healthz": {"GET": 200},
     "readyz": {"GET": 200},
+    "metrics": {"GET": 200},  # from this machine; test_metrics.py has who else
     "api/hello": {"GET": 200},
     "": {"GET": 302},
 }

@@ -89,7 +89,8 @@ def test_a_limit_of_zero_that_came_past_the_admin_refuses_all():
 
 
 def test_a_place_is_given_back_once_and_a_refused_request_has_none(clock):
-    quota, one, two, three = Quota(), *(exchange_of(rpm=3, streams=2) for _ in range(3))
+    quota = Quota()
+    one, two, three = [exchange_of(rpm=3, streams=2) for _ in range(3)]
     assert [admitted(quota, one), admitted(quota, two)] == ["", ""]
     assert admitted(quota, three) == "key_busy"
     for _ in range(2):

@@ -7,7 +7,9 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 
+from proxy.metrics import ROWS_REMAINING
 from proxy.models import (
     Chore,
     Comment,
@@ -133,6 +135,23 @@ def test_a_daily_run_that_fails_is_tried_again(caplog, monkeypatch):
     GatewaySettings.objects.create(pk=1)
     process.prune_if_due()
     assert Chore.objects.get(name=CHORE).done_at is not None
+
+
+def test_what_a_daily_run_leaves_behind_is_in_the_metrics(monkeypatch):
+    exchange_row(created_at=datetime.now(UTC) - timedelta(days=200))
+
+    def fail(**options):
+        raise OperationalError("the database is locked")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("proxy.retention.prune", fail)
+        Retention().prune_if_due()
+    assert ROWS_REMAINING._value.get() == 1
+    Retention().prune_if_due()
+    assert ROWS_REMAINING._value.get() == 0
+    exchange_row(created_at=datetime.now(UTC) - timedelta(days=200))
+    Retention().prune_if_due()
+    assert ROWS_REMAINING._value.get() == 0, "that one is the next run's"
 
 
 def test_the_command_says_what_it_deleted():

@@ -1,6 +1,7 @@
 """Starts the gateway: migrations, bootstrap, a word on how to use it, and the server."""
 
 import os
+import shutil
 import signal
 import socket
 from argparse import ArgumentParser
@@ -16,6 +17,7 @@ from django.db import DatabaseError
 
 from proxy.bootstrap import Bootstrapped, bootstrap, client_key_path
 from proxy.errors import GatewayError
+from proxy.metrics import DIRECTORY
 from proxy.models import GatewaySettings
 from proxy.routing import resolve
 from proxy.snapshot import Snapshot, load
@@ -41,6 +43,8 @@ class Command(BaseCommand):
         except DatabaseError as error:
             name = settings.DATABASES["default"]["NAME"]
             raise CommandError(f"the database {name} cannot be used: {error}") from error
+        if settings.WORKERS > 1:
+            share_metrics()
         self.stdout.write(lines)
         self.stdout.flush()  # a log file must have it at once: the password is shown only now
         # The server raises a signal again when it has ended: that is not an error.
@@ -75,6 +79,18 @@ def check_address() -> None:
             f"cannot listen on {settings.HOST} port {settings.PORT}: {error.strerror or error}. "
             "ATHENA_HOST and ATHENA_PORT choose another address."
         ) from error
+
+
+def share_metrics() -> None:
+    """Give the workers an empty directory to count in; they inherit its name."""
+    path = settings.DATA_DIR / f"metrics-{settings.PORT}"
+    try:
+        if path.exists():
+            shutil.rmtree(path)
+        path.mkdir()
+    except OSError as error:
+        raise CommandError(f"the directory for metrics cannot be used: {error}") from error
+    os.environ[DIRECTORY] = str(path)
 
 
 def banner(started: Bootstrapped, snapshot: Snapshot) -> str:
