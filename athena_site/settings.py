@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ VARIABLES = frozenset(
         "ATHENA_CLIENT_KEY",
         "ATHENA_DATA_DIR",
         "ATHENA_HOST",
+        "ATHENA_LOG_FORMAT",
         "ATHENA_LOG_LEVEL",
         "ATHENA_METRICS_TOKEN",
         "ATHENA_MODEL_DEFAULT",
@@ -84,6 +86,9 @@ _HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(HOST, HOST)  # noqa: S104
 OWN_URL = f"http://{f'[{_HOST}]' if ':' in _HOST else _HOST}:{PORT}"
 WORKERS = _number("ATHENA_WORKERS", 1, least=1, most=256)
 LOG_LEVEL = _one_of("ATHENA_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR")
+LOG_FORMAT = _one_of("ATHENA_LOG_FORMAT", "auto", "json", "text")
+if LOG_FORMAT == "auto":  # text for a person, JSON for whatever collects lines
+    LOG_FORMAT = "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
 UPSTREAM_TRANSPORT = _one_of("ATHENA_TRANSPORT", "athena", "httpx")
 
 
@@ -240,11 +245,16 @@ SERVESTATIC_AUTOREFRESH = False
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "json": {"()": "proxy.logs.JSONFormatter"},
+        "text": {"()": "proxy.logs.TextFormatter"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
+    "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
         "athena": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},
         "django": {"handlers": ["console"], "level": "WARNING", "propagate": False},
+        "uvicorn": {"handlers": ["console"], "level": "WARNING", "propagate": False},
         # Anybody can send a strange host name; it is answered with 400 and no more.
         "django.security.DisallowedHost": {"handlers": [], "propagate": False},
     },

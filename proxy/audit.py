@@ -67,7 +67,7 @@ class Audit:
             except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
                 # Without its words and its frames, which may have the content.
                 name = type(error).__name__
-                logger.error("%s: no transcript, a defect: %s", exchange.request_id, name)  # noqa: TRY400
+                logger.error("no transcript, a defect: %s", name)  # noqa: TRY400
         self._waiting.append(Entry(row, kept, mark))
 
     async def run(self) -> None:
@@ -128,8 +128,10 @@ class Audit:
                 return
             self._drop()
             # The error's own words may quote the row.
-            name = batch[0].exchange["request_id"]
-            logger.error("%s cannot be stored: %s", name, type(error).__name__)  # noqa: TRY400
+            fields = {"request_id": batch[0].exchange["request_id"]}
+            logger.error(  # noqa: TRY400
+                "a row cannot be stored: %s", type(error).__name__, extra={"fields": fields}
+            )
 
 
 @transaction.atomic

@@ -14,6 +14,7 @@ from django.db import DatabaseError, close_old_connections
 
 from formats import FailureKind
 from proxy.errors import ErrorCode, GatewayError
+from proxy.logs import hide
 from proxy.models import ClientKey
 from proxy.snapshot import Snapshot, load, read_version
 
@@ -70,6 +71,7 @@ class Configuration:
         try:
             if self._snapshot is None or self._snapshot.version != read_version():
                 self._snapshot = load()
+                hide(self._snapshot.secrets())
                 logger.info("configuration version %s is live", self._snapshot.version)
             self._write_uses()
         except DatabaseError as error:

@@ -31,6 +31,8 @@ from proxy.snapshot import Key, Snapshot
 
 logger = logging.getLogger("athena.exchange")
 
+_SHOWN_CHARS = 200
+
 _CONNECTING = frozenset(
     {
         ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
@@ -214,37 +216,35 @@ class Exchange:
 
     def log(self, status: int, redact: Callable[[str], str]) -> None:
         """Write one line about it; `redact` takes secrets out of what others wrote."""
-        error = redact(_line(self.error))[:300] if self.error else ""
-        if self.snapshot is None:
-            if self.error is not None:
-                logger.info("%s %d %s", self.request_id, status, error)
+        route, error = self.route, self.error
+        if (self.snapshot is None and error is None) or not logger.isEnabledFor(logging.INFO):
             return
-        route = self.route
-        logger.info(
-            "%s %d %s model=%s upstream=%s format=%s calls=%d stop=%s in=%s out=%s %.0fms%s%s",
-            self.request_id,
-            status,
-            self.outcome,
-            _shown(redact(self.model)),
-            f"{route.upstream.name}:{_shown(redact(route.model))}" if route else "-",
-            route.format.format if route else "-",
-            self.calls,
-            self.stop_reason or "-",
-            "-" if self.usage.input is None else self.usage.input,
-            "-" if self.usage.output is None else self.usage.output,
-            (perf_counter() - self.started) * 1000,
-            f" error={self.error.code}: {error}" if self.error else "",
-            f" notices={','.join(sorted({n.code for n in self.notices}))}" if self.notices else "",
-        )
+        fields: dict[str, object] = {
+            "request_id": self.request_id,
+            "status": status,
+            "outcome": self.outcome.value,
+            "duration_ms": round((perf_counter() - self.started) * 1000, 1),
+        }
+        if error is not None:
+            fields |= {"error_code": error.code.value, "error_source": error.source}
+        if self.snapshot is not None:
+            fields |= {
+                "key_id": self.key.id if self.key else None,
+                "model": redact(self.model)[:_SHOWN_CHARS] or None,
+                "upstream": route.upstream.name if route else None,
+                "upstream_model": redact(route.model)[:_SHOWN_CHARS] if route else None,
+                "format": route.format.format if route else None,
+                "tool_calls": self.calls,
+                "stop_reason": self.stop_reason.value if self.stop_reason else None,
+                "input_tokens": self.usage.input,
+                "output_tokens": self.usage.output,
+                "notices": sorted({notice.code.value for notice in self.notices}) or None,
+            }
+        message = redact(_line(error))[:300] if error else "answered"
+        logger.info("%s", message, extra={"fields": fields})
 
 
 def _line(error: GatewayError) -> str:
     """Why it failed, with the cause that is the operator's alone: an address, an errno."""
     cause = error.__cause__
-    text = f"{error} ({cause})" if cause is not None and str(cause) else str(error)
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _shown(text: str) -> str:
-    """Text of a client's, short and on one line."""
-    return "".join(char if char.isprintable() and char != " " else "�" for char in text[:80]) or "-"
+    return f"{error} ({cause})" if cause is not None and str(cause) else str(error)

@@ -19,6 +19,7 @@ from django.urls import get_resolver
 from formats import FailureKind
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
+from proxy.logs import request_id
 
 _Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 _Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -80,6 +81,7 @@ class GatewayHandler(ASGIHandler):
     ) -> None:
         try:
             request = GatewayRequest(scope)
+            request_id.set(request.exchange.request_id)
             body = await self._read(request, receive)
         except GatewayError as error:
             refusal = self._answer_error(request, error)

@@ -219,7 +219,7 @@ class Relay:
         except httpx.TransportError as error:
             return self._fail(begun, failure_of(error, upstream))
         except Exception:
-            logger.exception("%s: a defect of the gateway's own", self._exchange.request_id)
+            logger.exception("a defect of the gateway's own")
             return pipeline.fail(EventOrderError("the gateway could not translate the answer"))
         if self._cut is not None:
             return self._fail(begun, self._cut)

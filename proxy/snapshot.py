@@ -120,6 +120,11 @@ class Snapshot:
     drain_time: float
     sampling: Sampling
 
+    def secrets(self) -> set[str]:
+        """Those of every upstream that a route leads to."""
+        upstreams = (row.upstream for row in self.routes)
+        return {secret for upstream in upstreams for secret in upstream.secrets()}
+
 
 class NotBootstrapped(Exception):
     """The database has no configuration yet."""

@@ -170,7 +170,7 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
                 may_retry=False,
             )
         case _:
-            logger.error("%s: a defect", request.exchange.request_id, exc_info=error)
+            logger.error("a defect", exc_info=error)
             failure = GatewayError(
                 "the gateway failed; its log says why",
                 kind=FailureKind.INTERNAL,

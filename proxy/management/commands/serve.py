@@ -59,7 +59,7 @@ class Command(BaseCommand):
             http="httptools",
             lifespan="on",
             access_log=False,
-            log_level="warning",
+            log_config=None,  # that of the settings has its loggers, too
             server_header=False,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=int(drain) + _GRACE,
