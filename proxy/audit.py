@@ -21,6 +21,7 @@ from proxy.failures import count_failures, fingerprint, leak_mark
 from proxy.metrics import AUDIT_DROPPED
 from proxy.models import FAILURES
 from proxy.record import record, redactor_of
+from proxy.traffic import count_traffic
 from proxy.transcript import transcript_fields
 
 logger = logging.getLogger("athena.audit")
@@ -147,3 +148,5 @@ def write(batch: list[Entry]) -> None:
         for row, entry in zip(rows, batch, strict=True)
         if entry.transcript is not None
     )
+    # Last: every process adds to the sums of this hour, and waits for whoever is at it.
+    count_traffic(rows)

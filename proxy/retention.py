@@ -1,7 +1,8 @@
 """What is old is deleted: in small batches, by one process at a time, and off the hot path.
 
-Transcripts go first, as the gateway's settings say, then exchanges with what hangs on them, and
-groups of failures that nobody has touched. Between two batches others may write.
+Transcripts go first, as the gateway's settings say, then exchanges with what hangs on them, their
+sums, and groups of failures that nobody has touched. Exchanges go by whole days, in UTC, so that
+the sums that stay are of exchanges that stay. Between two batches others may write.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ from proxy.models import (
     FailureHour,
     GatewaySettings,
     GroupState,
+    TrafficSum,
+    TrafficTime,
     Transcript,
 )
 
@@ -90,10 +93,15 @@ def _batches(now: datetime, batch: int) -> Iterator[tuple[str, int]]:
             yield name, len(keys)
 
 
+def oldest_kept(now: datetime, days: int) -> datetime:
+    """The start of the first day whose exchanges are kept."""
+    return (now - timedelta(days=days)).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
     """By its name, whatever is to be deleted, in the order in which that is done."""
     settings = GatewaySettings.objects.get(pk=1)
-    oldest = now - timedelta(days=settings.exchange_days)
+    oldest = oldest_kept(now, settings.exchange_days)
     # By their keys alone: a join would look at every old exchange, and few have a transcript. Ids
     # grow with the end of an exchange, so that this is right but for the minutes that one takes.
     expired = Exchange.objects.filter(
@@ -107,6 +115,8 @@ def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
     return {
         "transcripts": transcripts.order_by(),
         "exchanges": Exchange.objects.filter(created_at__lt=oldest).order_by(),
+        "sums": TrafficSum.objects.filter(start__lt=oldest).order_by(),
+        "counts of times": TrafficTime.objects.filter(start__lt=oldest).order_by(),
         "hours of failures": FailureHour.objects.filter(hour__lt=oldest).order_by(),
         "groups of failures": untouched.order_by(),
     }

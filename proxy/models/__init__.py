@@ -16,8 +16,10 @@ from proxy.models.chores import Chore
 from proxy.models.formats import FormatOverride, FormatSettings
 from proxy.models.gateway import ConfigurationVersion, GatewaySettings
 from proxy.models.keys import ClientKey, KeyState
+from proxy.models.processes import GatewayProcess
 from proxy.models.routes import ModelRoute, Reasoning
 from proxy.models.tokens import ApiToken
+from proxy.models.traffic import Facet, Measure, Span, TrafficSum, TrafficTime
 from proxy.models.upstreams import Service, Upstream
 
 CONFIGURATION = (
@@ -39,19 +41,25 @@ __all__ = [
     "Comment",
     "ConfigurationVersion",
     "Exchange",
+    "Facet",
     "FailureGroup",
     "FailureHour",
     "FormatOverride",
     "FormatSettings",
+    "GatewayProcess",
     "GatewaySettings",
     "GroupState",
     "KeyState",
+    "Measure",
     "ModelRoute",
     "Outcome",
     "Phase",
     "Reasoning",
     "Replay",
     "Service",
+    "Span",
+    "TrafficSum",
+    "TrafficTime",
     "Transcript",
     "Upstream",
 ]

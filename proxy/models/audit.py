@@ -163,9 +163,13 @@ class Exchange(models.Model):
             models.Index(fields=["format", "-id"]),
             models.Index(fields=["model", "-id"]),
             models.Index(fields=["upstream", "-id"]),
+            models.Index(fields=["served_by", "-id"]),
             models.Index(fields=["key", "-id"]),
             models.Index(fields=["error_code", "-id"]),
             models.Index(fields=["leaked_format", "-id"]),
+            models.Index(
+                fields=["-id"], name="exchange_rescued", condition=models.Q(rescued_calls__gt=0)
+            ),
             models.Index(fields=["group", "-id"]),
             models.Index(fields=["created_at"]),  # retention, and a range of time
         ]
