@@ -20,6 +20,7 @@ from proxy.audit import Audit
 from proxy.configuration import Configuration, configuration
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
+from proxy.heartbeat import Heartbeat, State
 from proxy.quota import Quota
 from proxy.relay import Relay
 from proxy.retention import Retention
@@ -41,6 +42,7 @@ class Runtime:
         self.audit = Audit()
         self.retention = Retention()
         self.quota = Quota()
+        self.heartbeat = Heartbeat(self.state)
         self.relays: set[Relay] = set()
         self.uploads: set[asyncio.Timeout] = set()
         self.is_draining = False
@@ -59,6 +61,7 @@ class Runtime:
             asyncio.create_task(self.audit.run()),
             asyncio.create_task(self.retention.run()),
             asyncio.create_task(self._measure()),
+            asyncio.create_task(self.heartbeat.run()),
         ]
         self._chain_signals()
 
@@ -71,7 +74,17 @@ class Runtime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.configuration.refresh()  # writes which keys were used
         await self.audit.flush()
+        await self.heartbeat.stop()
         await self.client.aclose()
+
+    def state(self) -> State:
+        """What this process is at."""
+        return State(
+            configuration_version=self.configuration.version or None,
+            open_streams=len(self.relays),
+            audit_waiting=self.audit.waiting,
+            audit_dropped=self.audit.dropped,
+        )
 
     def max_body_bytes(self) -> int:
         try:
@@ -95,11 +108,12 @@ class Runtime:
 
     async def _measure(self) -> None:
         while True:
+            state = self.state()
             metrics.measure(
-                open_streams=len(self.relays),
+                open_streams=state.open_streams,
                 held=(relay.held_bytes for relay in self.relays),
-                waiting=self.audit.waiting,
-                version=self.configuration.version,
+                waiting=state.audit_waiting,
+                version=state.configuration_version or 0,
             )
             await asyncio.sleep(_MEASURED_EVERY)
 
