@@ -22,15 +22,23 @@ _FIELDS = {
     "format": "format",
     "model": "model",
     "upstream": "upstream",
+    "served_by": "served_by",
     "key": "key",
     "code": "error_code",
     "leaked": "leaked_format",
     "group": "group",
 }
-FILTERS = (*_FIELDS, "since", "until")
-FAILED, ANY = "failed", "any"
+FILTERS = (*_FIELDS, "rescued", "since", "until")
+FAILED, ANY, NONE = "failed", "any", "none"
 LEAKS = ("deepseek", "glm", "harmony", "kimi", "llama", "minimax", "mistral", "qwen")
-RANGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
+RANGES = {
+    "1h": timedelta(hours=1),
+    "24h": timedelta(days=1),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+    "90d": timedelta(days=90),
+}
+_MAY_BE_EMPTY = ("format", "model", "upstream", "served_by")
 
 
 class BadFilter(Exception):
@@ -58,10 +66,16 @@ def filtered(query: Mapping[str, str], now: datetime) -> "QuerySet[Exchange]":
             rows = rows.filter(outcome__in=FAILURES)
         elif name == "leaked" and value == ANY:
             rows = rows.filter(leaked_format__in=LEAKS)
+        elif name in _MAY_BE_EMPTY and value == NONE:
+            rows = rows.filter(**{field: ""})
         elif name in ("key", "group"):
             rows = rows.filter(**{field: _number(name, value)})
         else:
             rows = rows.filter(**{field: value})
+    if rescued := query.get("rescued", "").strip():
+        if rescued != ANY:
+            raise BadFilter(f"rescued: {rescued[:40]!r} is not {ANY}")
+        rows = rows.filter(rescued_calls__gt=0)
     return rows.filter(within(query, now))
 
 

@@ -42,7 +42,9 @@ _HELP = {
     "code": "An error code.",
     "leaked": "The format of markup that leaked into text, or `any`.",
     "group": "The number of a group of failures.",
-    "since": "A time, or `1h`, `24h`, `7d`.",
+    "rescued": "`any`: with a call that was rescued from text.",
+    "served_by": "Who answered behind the upstream, as it says; `none` where it does not.",
+    "since": "A time, or `1h`, `24h`, `7d`, `30d`, `90d`.",
     "until": "A time.",
 }
 

@@ -98,15 +98,23 @@ def _filters(query: QueryDict) -> list[dict[str, Any]]:
     choices: dict[str, list[tuple[str, str]]] = {
         "outcome": outcomes,
         "leaked": [(ANY, "any format"), *((name, name) for name in LEAKS)],
+        "rescued": [(ANY, "with a rescued call")],
         "format": [(name, name) for name in sorted(FORMATS)],
         "code": [(code.value, code.value) for code in ErrorCode],
         "upstream": [(name, name) for name in upstreams],
         "key": keys,
         "model": [],
+        "served_by": [],
         "since": [],
         "until": [],
     }
-    labels = {"leaked": "leaked markup", "code": "error", "key": "client key"}
+    labels = {
+        "leaked": "leaked markup",
+        "rescued": "rescued calls",
+        "code": "error",
+        "key": "client key",
+        "served_by": "served by",
+    }
     return [
         {
             "name": name,
@@ -121,11 +129,11 @@ def _filters(query: QueryDict) -> list[dict[str, Any]]:
 
 def _tabs(query: QueryDict) -> list[tuple[str, str, bool]]:
     """The views of the list that people want most: their names, addresses, and which it is."""
-    is_failed, is_leaked = query.get("outcome") == FAILED, query.get("leaked") == ANY
     return [
         ("All", "?", not any(query.get(name) for name in FILTERS)),
-        ("Failed", f"?outcome={FAILED}", is_failed),
-        ("Leaked markup", f"?leaked={ANY}", is_leaked),
+        ("Failed", f"?outcome={FAILED}", query.get("outcome") == FAILED),
+        ("Leaked markup", f"?leaked={ANY}", query.get("leaked") == ANY),
+        ("Rescued calls", f"?rescued={ANY}", query.get("rescued") == ANY),
     ]
 
 

@@ -173,9 +173,11 @@ def test_filters_are_in_the_address(support):
         format="kimi",
         model="some/model",
         upstream="elsewhere",
+        served_by="Some One",
         key=key,
         error_code="call_truncated",
         leaked_format="kimi",
+        rescued_calls=2,
     )
     assert ids_of(support) == [other.request_id, plain.request_id]
     for query in (
@@ -188,6 +190,8 @@ def test_filters_are_in_the_address(support):
         "code=call_truncated",
         "leaked=kimi",
         "leaked=any",
+        "served_by=Some+One",
+        "rescued=any",
         "since=24h",
         f"since={now - timedelta(days=1):%Y-%m-%dT%H:%M}",
         "outcome=failed&leaked=any&since=7d",
@@ -196,6 +200,7 @@ def test_filters_are_in_the_address(support):
     for query in (
         "outcome=ok",
         "format=standard",
+        "served_by=none",
         f"until={now - timedelta(days=1):%Y-%m-%d}T00:00",
     ):
         assert ids_of(support, query) == [plain.request_id], query
@@ -203,7 +208,8 @@ def test_filters_are_in_the_address(support):
 
 
 @pytest.mark.parametrize(
-    "query", ["key=x", "since=tomorrow", "before=-1", "until=2026-13-45", "model=%00"]
+    "query",
+    ["key=x", "since=tomorrow", "before=-1", "until=2026-13-45", "model=%00", "rescued=some"],
 )
 def test_a_filter_that_is_nonsense_is_said_to_be(support, query):
     assert "errornote" not in text_of(get(support, f"/admin/audit/?{query}"))
