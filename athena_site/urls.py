@@ -6,6 +6,7 @@ from django.urls import include, path
 from proxy import demo
 from proxy.pages.audit import audit_list
 from proxy.pages.changes import changes
+from proxy.pages.dashboard import dashboard
 from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
 from proxy.pages.group import care_for_group, comment_group, group_page, replay_group
 from proxy.pages.keys import revoke_key, rotate_key
@@ -30,6 +31,7 @@ from proxy.views import (
 _exchange = "audit/exchanges/<slug:request_id>/"
 _group = "audit/groups/<int:pk>/"
 _pages = [
+    path("", dashboard, name="dashboard"),  # around the admin's own index
     path("audit/", audit_list, name="list"),
     path(_exchange, exchange_page, name="exchange"),
     path(f"{_exchange}fixture", fixture, name="fixture"),

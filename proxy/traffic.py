@@ -49,7 +49,7 @@ def count_traffic(rows: Iterable[Exchange]) -> None:
                 numbers.setdefault((span, facet, start, value), []).append(told)
             for measure, took in _times(row):
                 times[span, measure, start, bucket_of(took)] += 1
-    sums = [(*key, *map(_total, zip(*numbers[key], strict=True))) for key in sorted(numbers)]
+    sums = [(*key, *map(total, zip(*numbers[key], strict=True))) for key in sorted(numbers)]
     _add(TrafficSum._meta.db_table, ("span", "facet", "start", "value"), SUMS, sums)
     counts = [(*key, times[key]) for key in sorted(times)]
     _add(TrafficTime._meta.db_table, ("span", "measure", "start", "bucket"), ("count",), counts)
@@ -92,8 +92,8 @@ def _numbers(row: Exchange) -> tuple[int | None, ...]:
     )
 
 
-def _total(numbers: Sequence[int | None]) -> int | None:
-    """None if nobody has told a number: that is not the same as zero."""
+def total(numbers: Iterable[int | None]) -> int | None:
+    """Their sum; None if nobody has told a number: that is not the same as zero."""
     told = [number for number in numbers if number is not None]
     return sum(told) if told else None
 

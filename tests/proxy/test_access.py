@@ -80,6 +80,7 @@ TABLE: dict[str, Rule] = {
     "api:transcript-detail": rule(get=SUPPORTERS),
     "api:schema": rule(get=ALL_STAFF),
     "api:docs": rule(get=ALL_STAFF),
+    "audit:dashboard": rule(get=ALL_STAFF),
     "audit:list": rule(get=READERS),
     "audit:exchange": rule(get=READERS),
     "audit:fixture": rule(get=SUPPORTERS),
@@ -97,7 +98,7 @@ TABLE: dict[str, Rule] = {
     "configuration:models": rule(get=CONFIGURERS),
     "configuration:rotate_key": rule(get=CONFIGURERS, post=CONFIGURERS),
     "configuration:revoke_key": rule(get=CONFIGURERS, post=CONFIGURERS),
-    "admin:index": any_method(ALL_STAFF),
+    "admin:index": rule(get=ALL_STAFF),  # the dashboard, or what is below it
     "admin:app_list": any_method(CONFIGURERS),
     "admin:login": Rule(dict.fromkeys(("GET", "POST", "PUT"), EVERYBODY)),
     # Who is nobody yet is only sent to the index.

@@ -81,7 +81,11 @@ def test_exchanges_are_listed_newest_first_a_page_at_a_time(support, django_asse
         ("format=kimi&code=call_truncated", True),
         ("model=m&upstream=u", True),
         ("leaked=any", False),
+        ("served_by=none", True),
+        ("served_by=Parasail", False),
+        ("rescued=any", False),
         ("since=1h", True),
+        ("since=90d", True),
         ("until=2020-01-01T00:00", False),
     ],
 )

@@ -1,0 +1,60 @@
+"""The dashboard in a browser: wide and narrow, and the way from a number to its exchanges."""
+
+import pytest
+
+from tests.browser.test_support_story import BROKEN, MODEL, PIECES, XSS, question, wait_for_rows
+from tests.formats.wire import stream
+from tests.proxy.conversation import reply
+
+KIMI = "moonshotai/kimi-k2"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spoken(gateway, upstream):
+    upstream.script(KIMI, reply(stream({"content": "".join(PIECES)})))
+    upstream.script(MODEL, reply(stream({"content": "".join(PIECES)})))
+    upstream.script(BROKEN, reply(stream({"content": "".join(PIECES)[:-60]})))
+    upstream.script(XSS[:150], reply(stream({"content": "Hello."})))
+    with gateway.client() as client:
+        for model in (KIMI, KIMI, KIMI, MODEL, BROKEN, XSS[:150]):
+            client.post("/v1/messages", json=question(model))
+    wait_for_rows(gateway, 6)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
+def test_the_dashboard_is_the_first_page_and_every_number_leads_on(people, width, scheme):
+    look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with people("olga", **look) as olga:
+        page = olga.page
+
+        def tile(label):
+            return page.locator(f".tile:has(dt:text-is('{label}'))")
+
+        assert tile("Requests").locator(".big").inner_text() == "6"
+        assert tile("Failure rate").locator(".big").inner_text() == "16.7 %"
+        assert tile("Rescued calls").locator(".big").inner_text() == "4"
+        assert tile("Leak rate").locator(".big").inner_text() == "16.7 %"
+        assert "live in 1 of 1 process" in tile("Configuration").inner_text()
+        assert page.locator(".chart .place").count() == 48
+        page.click(".behind summary")
+        assert page.locator(".behind tbody tr").count() == 24
+        olga.check()
+        olga.picture(f"dashboard-{width}-{scheme}")
+        page.click(".behind summary")
+        for name in ("7 days", "30 days", "90 days", "24 hours"):
+            page.click(f".tabs a:text-is('{name}')")
+            assert page.inner_text(".tabs [aria-current]") == name
+            assert tile("Requests").locator(".big").inner_text() == "6"
+            olga.check()
+        page.click(f".sums tr:has-text('{KIMI}') td[data-label='rescued calls'] a")
+        assert page.locator(".exchanges tbody tr").count() == 3
+        page.go_back()
+        tile("Failure rate").locator(".big a").click()
+        assert page.locator(".exchanges tbody tr").count() == 1
+        page.go_back()
+        page.locator(".chart a").nth(23).click()  # this hour's bar, or the one before
+        page.wait_for_url("**/admin/audit/?since=*")
+        page.go_back()
+        tile("Open streams").locator(".big a").click()
+        assert page.locator("#processes tbody tr").count() == 1
+        olga.check()
