@@ -7,6 +7,12 @@ from proxy import demo
 from proxy.pages.audit import audit_list
 from proxy.pages.changes import changes
 from proxy.pages.dashboard import dashboard
+from proxy.pages.configuration import (
+    configuration_page,
+    export_document,
+    import_document,
+    show_difference,
+)
 from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
 from proxy.pages.group import care_for_group, comment_group, group_page, replay_group
 from proxy.pages.keys import revoke_key, rotate_key
@@ -44,8 +50,11 @@ _pages = [
     path("playground/", playground, name="playground"),
     path("usage/", usage, name="usage"),
 ]
-
 _configuration = [
+    path("configuration/", configuration_page, name="page"),
+    path("configuration/export", export_document, name="export"),
+    path("configuration/difference", show_difference, name="difference"),
+    path("configuration/import", import_document, name="import"),
     path("rules/", rules, name="rules"),
     path("changes/", changes, name="changes"),
     path("proxy/upstream/<int:pk>/test/", test_upstream, name="test"),

@@ -99,6 +99,10 @@ TABLE: dict[str, Rule] = {
     "configuration:rotate_key": rule(get=CONFIGURERS, post=CONFIGURERS),
     "configuration:revoke_key": rule(get=CONFIGURERS, post=CONFIGURERS),
     "admin:index": rule(get=ALL_STAFF),  # the dashboard, or what is below it
+    "configuration:page": rule(get=CONFIGURERS),
+    "configuration:export": rule(get=CONFIGURERS),
+    "configuration:difference": rule(post=CONFIGURERS, body={"text": "athena: 1"}),
+    "configuration:import": rule(post=CONFIGURERS, body={"text": "athena: 1", "version": 1}),
     "admin:app_list": any_method(CONFIGURERS),
     "admin:login": Rule(dict.fromkeys(("GET", "POST", "PUT"), EVERYBODY)),
     # Who is nobody yet is only sent to the index.

@@ -1,0 +1,135 @@
+"""The whole configuration, out and in: a document to keep in git, and what importing one would do.
+
+Nothing is imported that was not shown before: an import carries the text and the version of the
+configuration that its difference was shown for. Nothing of a document is stored.
+"""
+
+from typing import Any
+
+from django import forms
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from proxy.document.intake import Moved, rehearse, take
+from proxy.document.nodes import MOST_BYTES
+from proxy.document.problems import Refused
+from proxy.document.tables import GATEWAY, TABLES
+from proxy.document.write import export, present_version
+from proxy.pages.access import page, shown
+
+# Of everybody who may change all of it by hand; a client key is made or changed, never deleted.
+_PERMISSIONS = (
+    *(
+        f"{verb}_{name}"
+        for name in ("upstream", "modelroute", "formatoverride")
+        for verb in ("add", "change", "delete")
+    ),
+    "add_clientkey",
+    "change_clientkey",
+    "change_formatsettings",
+    "change_gatewaysettings",
+)
+
+
+class DocumentForm(forms.Form):
+    text = forms.CharField(
+        label="document",
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 18, "spellcheck": "false"}),
+    )
+    file = forms.FileField(label="or a file", required=False, allow_empty_file=True)
+
+    def clean_file(self) -> str:
+        file: UploadedFile[Any] | None = self.cleaned_data["file"]
+        if file is None:
+            return ""
+        if file.size is None or file.size > MOST_BYTES:
+            raise forms.ValidationError(f"It has more than {MOST_BYTES:,} bytes.")
+        try:
+            return str(file.read(), "utf-8")
+        except UnicodeDecodeError:
+            raise forms.ValidationError("It is not UTF-8.") from None
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        cleaned["text"] = cleaned.get("file") or cleaned.get("text", "")
+        if not cleaned["text"].strip() and not self.errors:
+            self.add_error(None, "Paste a document, or choose a file.")
+        return cleaned
+
+
+class ImportForm(forms.Form):
+    """What was shown, sent back."""
+
+    text = forms.CharField(strip=False, widget=forms.HiddenInput)
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+
+@page(*_PERMISSIONS)
+def configuration_page(request: HttpRequest) -> HttpResponse:
+    return _shown(request, DocumentForm())
+
+
+@page(*_PERMISSIONS)
+def export_document(request: HttpRequest) -> HttpResponse:
+    text, version = export()
+    return HttpResponse(
+        text,
+        content_type="application/yaml; charset=utf-8",
+        headers={"content-disposition": f'attachment; filename="athena-{version}.yaml"'},
+    )
+
+
+@page(*_PERMISSIONS, methods=("POST",))
+def show_difference(request: HttpRequest) -> HttpResponse:
+    form = DocumentForm(request.POST, request.FILES)
+    if not form.is_valid():
+        return _shown(request, form)
+    return _difference(request, form.cleaned_data["text"])
+
+
+@page(*_PERMISSIONS, methods=("POST",))
+def import_document(request: HttpRequest) -> HttpResponse:
+    form = ImportForm(request.POST)
+    if not form.is_valid():
+        return _shown(request, DocumentForm())
+    text, version = form.cleaned_data["text"], form.cleaned_data["version"]
+    try:
+        report = take(text, now=timezone.now(), reason="import", version=version)
+    except Moved:
+        return _difference(request, text, has_moved=True)
+    except Refused as refused:
+        return _shown(request, _form_with(text), refused=refused)
+    return _shown(request, DocumentForm(), report=report, is_done=True)
+
+
+def _difference(request: HttpRequest, text: str, *, has_moved: bool = False) -> HttpResponse:
+    try:
+        report = rehearse(text, now=timezone.now())
+    except Refused as refused:
+        return _shown(request, _form_with(text), refused=refused)
+    confirm = ImportForm(initial={"text": text, "version": report.version}, auto_id=False)
+    return _shown(request, _form_with(text), report=report, confirm=confirm, has_moved=has_moved)
+
+
+def _form_with(text: str) -> DocumentForm:
+    return DocumentForm(initial={"text": text})
+
+
+def _shown(request: HttpRequest, form: DocumentForm, **context: Any) -> HttpResponse:
+    counts = [
+        (table.model._meta.verbose_name_plural, table.model._default_manager.count())
+        for table in TABLES
+        if table is not GATEWAY
+    ]
+    return shown(
+        request,
+        "configuration/document.html",
+        "Export and import",
+        form=form,
+        version=present_version(),
+        counts=counts,
+        **context,
+    )
