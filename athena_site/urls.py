@@ -6,13 +6,13 @@ from django.urls import include, path
 from proxy import demo
 from proxy.pages.audit import audit_list
 from proxy.pages.changes import changes
-from proxy.pages.dashboard import dashboard
 from proxy.pages.configuration import (
     configuration_page,
     export_document,
     import_document,
     show_difference,
 )
+from proxy.pages.dashboard import dashboard
 from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
 from proxy.pages.group import care_for_group, comment_group, group_page, replay_group
 from proxy.pages.keys import revoke_key, rotate_key

@@ -43,7 +43,7 @@ def _changes(table: Table, before: list[Row], after: list[Row]) -> Iterator[Chan
     old, new = _by_name(table, before), _by_name(table, after)
     for name, row in new.items():
         if name not in old:
-            fields = tuple(Alteration(f, "", _text(v)) for f, v in lean(table, row).items())
+            fields = tuple(Alteration(f, "", _text(v)) for f, v in _said(table, row))
             yield Change(table.section, name, ADDED, fields)
             continue
         fields = tuple(
@@ -55,8 +55,14 @@ def _changes(table: Table, before: list[Row], after: list[Row]) -> Iterator[Chan
             yield Change(table.section, name, CHANGED, fields)
     for name, row in old.items():
         if name not in new:
-            fields = tuple(Alteration(f, _text(v), "") for f, v in lean(table, row).items())
+            fields = tuple(Alteration(f, _text(v), "") for f, v in _said(table, row))
             yield Change(table.section, name, REMOVED, fields)
+
+
+def _said(table: Table, row: Row) -> list[tuple[str, Any]]:
+    """What is worth telling of a row that came or went, besides its name."""
+    fields = lean(table, row).items()
+    return [(name, value) for name, value in fields if name not in table.identity]
 
 
 def _by_name(table: Table, rows: list[Row]) -> dict[str, Row]:

@@ -37,7 +37,7 @@ class DocumentForm(forms.Form):
         label="document",
         required=False,
         strip=False,
-        widget=forms.Textarea(attrs={"rows": 18, "spellcheck": "false"}),
+        widget=forms.Textarea(attrs={"rows": 18, "spellcheck": "false", "wrap": "off"}),
     )
     file = forms.FileField(label="or a file", required=False, allow_empty_file=True)
 

@@ -71,7 +71,6 @@ def test_import_prints_the_difference_and_a_dry_run_changes_nothing(document):
         "~ routes claude-*opus*\n"
         "    upstream_model: deepseek/deepseek-v3.2 → moonshotai/kimi-k2.5\n"
         "+ overrides house/*\n"
-        "    pattern: house/*\n"
         "    format: kimi\n"
         "Models that {} routed or read differently:\n"
         "    claude-opus: demo: deepseek/deepseek-v3.2 as deepseek → "

@@ -390,13 +390,12 @@ def test_a_change_is_told_field_by_field_and_by_its_effects():
             "claude-*haiku*",
             "removed",
             [
-                ("pattern", "claude-*haiku*", ""),
                 ("upstream", "demo", ""),
                 ("upstream_model", "qwen/qwen3-coder", ""),
                 ("listed_as", "claude-haiku", ""),
             ],
         ),
-        ("overrides", "qwen/*", "added", [("pattern", "", "qwen/*"), ("format", "", "standard")]),
+        ("overrides", "qwen/*", "added", [("format", "", "standard")]),
     ]
     told = {effect.model: f"{effect.before} → {effect.after}" for effect in report.effects}
     assert told["claude-opus"] == (
