@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Sum
 
 from proxy.errors import GatewayError
-from proxy.models import Exchange, FormatOverride, ModelRoute
+from proxy.models import Facet, FormatOverride, ModelRoute, Span, TrafficSum
 from proxy.routing import listed_models, resolve
 from proxy.snapshot import Snapshot, load
 
@@ -98,6 +99,11 @@ def known_models(now: datetime) -> list[str]:
     routes = ModelRoute.objects.values_list("pattern", "upstream_model", "listed_as")
     for texts in (*routes, *FormatOverride.objects.values_list("pattern")):
         names.update({text: None for text in texts if text and not set(text) & _WILDCARDS})
-    recent = Exchange.objects.filter(created_at__gte=now - _RECENT).order_by("-created_at")
-    names.update(dict.fromkeys(recent.values_list("model", flat=True)[:_MOST_NAMES]))
+    asked = (
+        TrafficSum.objects.filter(span=Span.DAY, facet=Facet.MODEL, start__gte=now - _RECENT)
+        .values_list("value", flat=True)
+        .annotate(times=Sum("requests"))
+        .order_by("-times")
+    )
+    names.update(dict.fromkeys(asked[:_MOST_NAMES]))
     return [name for name in names if name]

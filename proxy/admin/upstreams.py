@@ -8,6 +8,7 @@ from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from proxy.admin.base import ConfigurationForm, OwnedAdmin
+from proxy.headers import concealed, revealed, unknown_secrets
 from proxy.models import Upstream
 from proxy.presets import PRESETS
 
@@ -24,6 +25,18 @@ class UpstreamForm(ConfigurationForm):
     class Meta:
         model = Upstream
         fields = "__all__"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._headers = self.instance.headers
+        self.initial["headers"] = concealed(self._headers)
+
+    def clean_headers(self) -> Any:
+        """A secret that is shown as stored stays the one that it is."""
+        given = self.cleaned_data["headers"]
+        if unknown := unknown_secrets(given, self._headers):
+            raise forms.ValidationError(f"Nothing is stored for {', '.join(unknown)}: give it.")
+        return revealed(given, self._headers)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
@@ -62,7 +75,8 @@ class UpstreamAdmin(OwnedAdmin):
         (
             "Requests",
             {
-                "description": "Sent with every request besides what the client asks.",
+                "description": "Sent with every request besides what the client asks. The value of "
+                "a header whose name tells of a key, a token or a secret is never shown again.",
                 "classes": ("collapse",),
                 "fields": ("headers", "provider_preferences"),
             },

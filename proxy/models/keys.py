@@ -12,7 +12,7 @@ from django.db import models, transaction
 from proxy.models.history import recorded
 from proxy.validators import validate_patterns
 
-PREFIX_CHARS = 12
+PREFIX_CHARS = 16
 MIN_KEY_CHARS = 8
 _PASSED_ON = (
     "label",
@@ -28,6 +28,11 @@ _PASSED_ON = (
 def digest_of(key: str) -> str:
     """A key has 256 bits of chance, so a plain hash is enough to store it."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def prefix_of(key: str) -> str:
+    """Enough to know a key by, and never so much that a short one is given away."""
+    return key[: min(PREFIX_CHARS, len(key) // 3)]
 
 
 class KeyState(models.TextChoices):
@@ -102,7 +107,7 @@ class ClientKey(models.Model):
             raise ValidationError(
                 f"a client key needs at least {MIN_KEY_CHARS} ASCII characters and no space"
             )
-        self.prefix, self.digest = key[:PREFIX_CHARS], digest_of(key)
+        self.prefix, self.digest = prefix_of(key), digest_of(key)
 
     def state(self, now: datetime) -> KeyState:
         if self.revoked_at is not None:

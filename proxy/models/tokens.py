@@ -6,7 +6,7 @@ from datetime import datetime
 from django.conf import settings
 from django.db import models
 
-from proxy.models.keys import PREFIX_CHARS, digest_of
+from proxy.models.keys import PREFIX_CHARS, digest_of, prefix_of
 
 # One that `proxy.redaction` knows, should it turn up in a conversation.
 _PREFIX = "sk-api-"
@@ -37,7 +37,7 @@ class ApiToken(models.Model):
         row = cls.objects.create(
             owner_id=owner.pk,
             label=label,
-            prefix=plain[:PREFIX_CHARS],
+            prefix=prefix_of(plain),
             digest=digest_of(plain),
             expires_at=expires_at,
         )

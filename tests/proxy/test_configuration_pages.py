@@ -11,17 +11,20 @@ from django.utils import timezone
 from proxy.models import (
     ClientKey,
     ConfigurationVersion,
+    Facet,
     FormatOverride,
     FormatSettings,
     GatewaySettings,
     ModelRoute,
+    Span,
+    TrafficSum,
     Upstream,
 )
 from proxy.models.keys import digest_of
 from proxy.roles import OPERATORS
 from tests.formats.wire import stream
 from tests.proxy.conversation import reply
-from tests.proxy.stored import configure, exchange_row
+from tests.proxy.stored import configure
 from tests.proxy.test_admin import UPSTREAM
 from tests.proxy.test_probe import CALLED, CANARY, MODELS
 from tests.proxy.upstream import whole
@@ -55,6 +58,17 @@ def text(response):
     return response.content.decode()
 
 
+def asked_for(model):
+    """A model that somebody asked for today."""
+    day = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    sums = dict.fromkeys(
+        ("requests", "failures", "client_errors", "disconnects", "calls", "calls_rescued"), 1
+    )
+    TrafficSum.objects.create(
+        span=Span.DAY, facet=Facet.MODEL, start=day, value=model, rescued=0, leaked=0, **sums
+    )
+
+
 def seen(page):
     return page.split('name="seen" value="')[1].split('"')[0]
 
@@ -74,7 +88,7 @@ def test_a_preset_fills_the_form_but_for_the_key(olga):
 
 
 def test_a_preview_says_which_models_change_format_and_saves_nothing(olga):
-    exchange_row(model="house/one", created_at=timezone.now())
+    asked_for("house/one")
     before = version()
     shown = text(olga.post("/admin/proxy/formatoverride/add/", {**OVERRIDE, "_preview": "1"}))
     assert "house/one" in shown
@@ -107,7 +121,7 @@ def test_a_preview_is_for_those_who_may_save():
 
 
 def test_deleting_shows_what_would_change_and_what_needs_the_row(olga):
-    exchange_row(model="house/one", created_at=timezone.now())
+    asked_for("house/one")
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     page = text(olga.get(f"/admin/proxy/formatoverride/{row.pk}/delete/"))
     assert "What deleting it would change" in page
@@ -361,3 +375,19 @@ def test_an_upstream_saved_again_keeps_its_key_and_no_page_has_it(olga, row):
         assert CANARY not in shown
     row.refresh_from_db()
     assert row.read_key() == CANARY
+
+
+def test_a_header_with_a_secret_is_not_shown_again(olga, row):
+    url = f"/admin/proxy/upstream/{row.pk}/change/"
+    form = {**UPSTREAM, "name": "tried", "service": "other", "base_url": row.base_url}
+    olga.post(url, {**form, "headers": '{"X-House-Token": "canary-of-a-header", "X-Team": "blue"}'})
+    page = text(olga.get(url))
+    assert "canary-of-a-header" not in page
+    assert "blue" in page
+    olga.post(url, {**form, "headers": '{"X-House-Token": "[stored]", "X-Team": "red"}'})
+    row.refresh_from_db()
+    assert row.headers == {"X-House-Token": "canary-of-a-header", "X-Team": "red"}
+    page = text(olga.post(url, {**form, "headers": '{"X-Other-Token": "[stored]"}'}))
+    assert "Nothing is stored for X-Other-Token" in page
+    history = text(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
+    assert "canary-of-a-header" not in history

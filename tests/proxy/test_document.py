@@ -25,7 +25,7 @@ from proxy.models import (
     ModelRoute,
     Upstream,
 )
-from proxy.models.keys import digest_of
+from proxy.models.keys import digest_of, prefix_of
 from proxy.tentative import tentatively
 from tests.proxy.stored import configure
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 CANARY = "sk-canary-that-nobody-may-see"
-CLIENT = "sk-athena-canary-of-a-client"
+CLIENT = "sk-athena-canary-of-a-client-that-is-as-long-as-others"
 
 
 @pytest.fixture(autouse=True)
@@ -196,7 +196,7 @@ def test_the_document_says_everything_and_no_secret(rich):
     assert [row["format"] for row in document["formats"]] == sorted(FORMATS)
     assert document["keys"][0] == {
         "label": "ada's laptop",
-        "prefix": CLIENT[:12],
+        "prefix": prefix_of(CLIENT),
         "owner": "root",
         "allowed_models": ["claude-*", "*"],
         "requests_per_minute": 60,
@@ -740,9 +740,9 @@ def test_a_known_key_is_updated_and_others_are_left_alone(rich):
 
 
 def test_a_revoked_key_stays_revoked(rich):
-    report = take_now(keys({"label": "ada's laptop", "prefix": CLIENT[:12]}))
+    report = take_now(keys({"label": "ada's laptop", "prefix": prefix_of(CLIENT)}))
     assert ClientKey.objects.get(label="ada's laptop").revoked_at == NOW
-    assert report.remarks == ["The key 'ada's laptop' (sk-athena-ca…) stays revoked."]
+    assert report.remarks == ["The key 'ada's laptop' (sk-athena-canary…) stays revoked."]
 
 
 def test_an_unknown_key_is_made_of_a_variable_or_left_out(monkeypatch):
@@ -779,9 +779,9 @@ def test_keys_that_look_alike_are_left_alone(rich):
     assert report.changes == []
     assert (
         report.remarks
-        == ["The key 'twin' ('sk-athena-ca') is left out: there are several here."] * 2
+        == ["The key 'twin' ('sk-athena-canary') is left out: there are several here."] * 2
     )
-    row = {"label": "ada's laptop", "prefix": CLIENT[:12]}
+    row = {"label": "ada's laptop", "prefix": prefix_of(CLIENT)}
     assert problems(keys(row, dict(row))) == ["keys[1].label: 'ada's laptop' is there twice"]
     assert problems(keys(row | {"owner": "nobody"})) == ["keys[0].owner: there is no user 'nobody'"]
 
@@ -798,7 +798,7 @@ def test_a_document_goes_into_an_empty_database(rich):
     assert {**after, "upstreams": 0, "keys": 0} == {**before, "upstreams": 0, "keys": 0}
     assert "The upstream 'house' has no stored key here: enter it." in report.remarks
     assert (
-        "The key 'ada's laptop' ('sk-athena-ca') is left out: it is not known here."
+        "The key 'ada's laptop' ('sk-athena-canary') is left out: it is not known here."
         in report.remarks
     )
 

@@ -16,7 +16,7 @@ from proxy.models import (
     ModelRoute,
     Upstream,
 )
-from proxy.models.keys import digest_of, new_key
+from proxy.models.keys import digest_of, new_key, prefix_of
 from proxy.vault import SecretUnreadable, seal, unseal
 
 pytestmark = pytest.mark.django_db
@@ -169,7 +169,15 @@ def test_of_a_client_key_only_its_hash_is_kept():
     row.save()
     stored = ClientKey.objects.filter(pk=row.pk).values().get()
     assert key not in str(stored)
-    assert (stored["digest"], stored["prefix"]) == (digest_of(key), key[:12])
+    assert (stored["digest"], stored["prefix"]) == (digest_of(key), prefix_of(key))
+
+
+def test_what_is_shown_of_a_short_key_does_not_give_it_away():
+    row = ClientKey(label="x")
+    row.adopt("eight888")
+    assert row.prefix == "ei"
+    row.adopt(new_key())
+    assert len(row.prefix) == 16
 
 
 @pytest.mark.parametrize("models", ["kimi", [1], ["a b"]])

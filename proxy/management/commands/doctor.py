@@ -14,7 +14,7 @@ from django.db.migrations.executor import MigrationExecutor
 from proxy import snapshot
 from proxy.bootstrap import local_client_key
 from proxy.errors import GatewayError
-from proxy.models.keys import digest_of
+from proxy.models.keys import digest_of, prefix_of
 from proxy.probe import CALL, LIST, QUESTION, Trouble, probe
 from proxy.routing import resolve
 from proxy.snapshot import Snapshot, Upstream
@@ -92,7 +92,7 @@ def check_key() -> str:
         raise Trouble("none is known here. Set ATHENA_CLIENT_KEY, or make one in the admin.")
     if digest_of(key) not in snapshot.load().keys:
         raise Trouble("the key that is known here was revoked, or belongs to another database.")
-    return f"{key[:12]}… is valid"
+    return f"{prefix_of(key)}… is valid"
 
 
 def check_gateway() -> str:
