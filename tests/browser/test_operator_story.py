@@ -1,0 +1,192 @@
+"""An operator brings a model into service, steers it, takes a change back, and keeps it in a file."""
+
+import re
+import time
+
+import anthropic
+import pytest
+
+from tests.browser.test_support_story import PIECES, wait_for_rows
+from tests.formats.wire import stream
+from tests.proxy.conversation import TOOLS, reply
+from tests.proxy.upstream import ScriptedUpstream, whole
+
+MODEL = "house/tide-watcher"
+CANARY = "sk-or-v1-canary-of-the-operator"
+HEALTHY = '<tool_call>{"name": "report_health", "arguments": {"state": "good"}}</tool_call>'
+
+
+@pytest.fixture(scope="module")
+def other():
+    """A second upstream, which nobody has configured yet."""
+    upstream = ScriptedUpstream()
+    upstream.script("/v1/models", whole({"data": [{"id": "qwen/probe"}, {"id": MODEL}]}))
+    upstream.script("qwen/probe", reply(stream({"content": HEALTHY})))
+    upstream.script(MODEL, reply(stream({"content": "".join(PIECES)})))
+    return upstream
+
+
+def calls(gateway, key):
+    """What the official SDK makes of an answer: the tools that are called, else None."""
+    with anthropic.Anthropic(base_url=gateway.url, api_key=key, max_retries=0) as sdk:
+        message = sdk.messages.create(
+            model="tides",
+            max_tokens=200,
+            tools=TOOLS,
+            messages=[{"role": "user", "content": "When is high water?"}],
+        )
+    return [block.name for block in message.content if block.type == "tool_use"]
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 5
+    while not is_so():
+        assert time.monotonic() < deadline, "the edit did not become live"
+        time.sleep(0.1)
+
+
+def test_from_a_preset_to_a_model_that_works_and_back(gateway, people, other):
+    with people("olga") as olga:
+        page = olga.page
+
+        # An upstream, from what is known of vLLM.
+        olga.visit("/admin/proxy/upstream/add/")
+        page.click("text=vLLM")
+        assert page.input_value("#id_name") == "vllm"
+        page.fill("#id_base_url", other.url)
+        page.fill("#id_new_key", CANARY)
+        olga.picture("operator-upstream")
+        page.click("text=Save and continue editing")
+        assert "was added successfully" in page.inner_text(".messagelist")
+        assert f"…{CANARY[-4:]}" in page.inner_text(".field-key")
+
+        # It is tested, step by step.
+        page.click("text=Test connection")
+        page.click("button:has-text('Test connection')")
+        page.wait_for_selector("text=All is well.")
+        assert page.locator(".chip.step-ok").count() == 7
+        assert "qwen/probe called report_health, read as qwen" in page.inner_text(".steps")
+        olga.check()
+        olga.picture("operator-test")
+
+        # A route, to one of its models.
+        page.click("text=Choose a model for a route")
+        page.fill("#q", "tide")
+        page.click("button:has-text('Search')")
+        page.click("text=Make a route")
+        assert page.input_value("#id_upstream_model") == MODEL
+        page.wait_for_selector("text=2 models of this upstream are offered")
+        page.fill("#id_pattern", "tides")
+        page.wait_for_selector(
+            f".effects tr:has-text('tides'):has-text('vllm: {MODEL} as standard')"
+        )
+        olga.check()
+        olga.picture("operator-route")
+        page.click("input[name=_save]")
+        assert "was added successfully" in page.inner_text(".messagelist")
+
+        # A key, shown once.
+        olga.visit("/admin/proxy/clientkey/add/")
+        page.fill("#id_label", "the harbour's own")
+        page.fill("#id_allowed_models", "tides")
+        page.click("input[name=_save]")
+        key = page.inner_text("#key").strip()
+        assert f'Anthropic(base_url="{gateway.url}", api_key="{key}")' in page.inner_text(
+            "#anthropic"
+        )
+        olga.check()
+        olga.picture("operator-key")
+        wait_until(lambda: _is_known(gateway, key))
+        assert calls(gateway, key) == []  # nobody said that it writes Kimi's tokens
+
+        # An override, seen before it is saved.
+        olga.visit("/admin/proxy/formatoverride/add/")
+        page.fill("#id_pattern", "house/*")
+        page.select_option("#id_format", "kimi")
+        page.wait_for_selector(".effects tr:has-text('tides') .chip:has-text('changes format')")
+        olga.check()
+        page.click("input[name=_save]")
+        wait_until(lambda: calls(gateway, key) == ["get_tide"])
+
+        # The rules say why, and the dashboard what was asked.
+        olga.visit("/admin/rules/?model=tides")
+        assert "the override of house/*" in page.inner_text(".facts-table")
+        olga.picture("operator-rules")
+        wait_for_rows(gateway, 2)
+        olga.visit("/admin/")
+        assert "tides" in page.inner_text("#content")
+        olga.check()
+        olga.picture("operator-dashboard")
+
+        # Taken back from its history: the override reads as another format, then as it did.
+        olga.visit("/admin/proxy/formatoverride/")
+        page.click("#result_list a:has-text('house/*')")
+        page.select_option("#id_format", "qwen")
+        page.click("input[name=_save]")
+        wait_until(lambda: calls(gateway, key) == [])
+        page.click("#result_list a:has-text('house/*')")
+        page.click(".object-tools >> text=History")
+        olga.picture("operator-history")
+        page.click("tr:has-text('created') >> text=Revert to this")
+        assert "is as it was at version" in page.inner_text(".messagelist")
+        olga.check()
+        wait_until(lambda: calls(gateway, key) == ["get_tide"])
+
+        # Kept in a file, broken, and brought back from it.
+        olga.visit("/admin/configuration/")
+        with page.expect_download() as download:
+            page.click("text=Download athena-")
+        document = download.value.path().read_text()
+        assert CANARY not in document
+        assert key not in document
+        olga.visit("/admin/proxy/formatoverride/")
+        page.click("#result_list a:has-text('house/*')")
+        page.click("text=Delete")
+        assert "What deleting it would change" in page.inner_text("#content")
+        page.click("text=Yes, I’m sure")
+        wait_until(lambda: calls(gateway, key) == [])
+        olga.visit("/admin/configuration/")
+        page.fill("#id_text", document)
+        page.click("text=Show the difference")
+        assert "house/*" in page.inner_text("#result")
+        page.click("button:text-is('Import')")
+        olga.check()
+        wait_until(lambda: calls(gateway, key) == ["get_tide"])
+
+        # Who did what is told, and the key ends.
+        page.click(".version")
+        assert "olga" in page.inner_text(".changes")
+        olga.check()
+        olga.picture("operator-changes")
+        olga.visit("/admin/proxy/clientkey/?state=active")
+        page.click("#result_list a:has-text('the harbour')")
+        page.click(".object-tools >> text=Revoke")
+        page.click("text=Revoke the key")
+        wait_until(lambda: not _is_known(gateway, key))
+    assert CANARY not in gateway.log
+
+
+def _is_known(gateway, key):
+    with gateway.client() as client:
+        return client.get("/v1/models", headers={"x-api-key": key}).status_code == 200
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
+def test_every_page_of_the_configuration_is_sound(people, width, scheme):
+    look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with people("olga", **look) as olga:
+        page = olga.page
+        for table in ("upstream", "modelroute", "formatoverride", "clientkey"):
+            for path in ("", "add/"):
+                olga.visit(f"/admin/proxy/{table}/{path}")
+                olga.check()
+        for table in ("upstream", "modelroute", "formatsettings", "clientkey", "gatewaysettings"):
+            olga.visit(f"/admin/proxy/{table}/")
+            page.click("#result_list tbody th a >> nth=0")
+            olga.check()
+            olga.picture(f"form-{table}-{width}-{scheme}")
+            olga.visit(re.search(r"/admin/.*(?=change/)", page.url)[0] + "history/")
+            olga.check()
+        for name in ("rules", "rules/?model=claude-sonnet", "changes", "configuration"):
+            olga.visit(f"/admin/{name}{'' if '?' in name else '/'}")
+            olga.check()
