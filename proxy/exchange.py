@@ -84,7 +84,9 @@ class Exchange:
         self.attempts: list[tuple[Route, GatewayError]] = []
         """Those that failed."""
         self.notices: Counter[Notice] = Counter()
-        self.calls = 0
+        self.calls = self.rescued = 0
+        """Those that were delivered; of them, those that were found in the text."""
+        self._is_rescuing = False
         self.stop_reason: StopReason | None = None
         self.usage = Usage()
         self.has_client = True
@@ -115,7 +117,8 @@ class Exchange:
         self._bytes_used = self.bytes_upstream
         self.error = self.fault = self.reading = self.served_by = self.stop_reason = None
         self.notices.clear()
-        self.calls, self.usage = 0, Usage()
+        self.calls, self.rescued, self._is_rescuing = 0, 0, False
+        self.usage = Usage()
         if self.capture is not None:
             self.capture.again()
 
@@ -139,11 +142,15 @@ class Exchange:
             kind = type(event)
             if kind is ToolCallEnd:
                 self.calls += 1
+                self.rescued += self._is_rescuing
+                self._is_rescuing = False
             elif isinstance(event, Notice):
                 self.notices[event] += 1
+                self._is_rescuing |= event.code is NoticeCode.RESCUED
             elif isinstance(event, MessageStart):
                 self.usage = self.usage.updated(event.usage)
             elif isinstance(event, ToolCallFailed):
+                self._is_rescuing = False
                 if event.fault is not CallFault.SUPERSEDED:
                     self.fault = self.fault or event.fault
             elif isinstance(event, MessageFailed):
@@ -173,10 +180,6 @@ class Exchange:
     def held_bytes(self) -> int:
         """What came from the upstream since the last event that was made of it."""
         return self.bytes_upstream - self._bytes_used
-
-    @property
-    def rescued(self) -> int:
-        return sum(n for notice, n in self.notices.items() if notice.code is NoticeCode.RESCUED)
 
     @property
     def leaked_format(self) -> str:
