@@ -2,17 +2,17 @@
 
 Plain functions over the records of `proxy.models.history`, for pages and the API alike. Records
 have no secrets, so that nothing said here has any. What comes back is what an operator may edit:
-secrets and revocations stay as they are today. Nothing here saves a row.
+secrets and revocations stay as they are today.
 """
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.exceptions import ValidationError
-from django.db.models import Field, ForeignKey, Max, Model, QuerySet
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.db.models import Field, ForeignKey, Model, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from proxy.headers import revealed
 from proxy.models import CONFIGURATION, ClientKey, ModelRoute, Upstream
@@ -36,8 +36,9 @@ class FieldChange:
 def records(of: type[Model] | Model) -> "QuerySet[Any]":
     """The records of a table or of one row, the newest first."""
     model = of if isinstance(of, type) else type(of)
-    found: QuerySet[Any] = model.history.select_related("history_user")  # type: ignore[attr-defined]
-    found = found.order_by("-history_id")
+    found = _history(model).select_related("history_user").order_by("-history_id")
+    # Not joined: a record may name a row that is gone.
+    found = found.prefetch_related(*(f.name for f in model._meta.fields if _is_reference(f)))
     return found if isinstance(of, type) else found.filter(id=of.pk)
 
 
@@ -53,13 +54,14 @@ def newest_of_all() -> Change | None:
 
 def version_of(row: Model) -> int:
     """The number of the version that last changed the row; 0 if no record tells."""
-    return versions_of(type(row), [row.pk]).get(row.pk, 0)
+    numbers = _history(type(row)).filter(id=row.pk).values_list("version", flat=True)
+    return numbers.order_by("-history_id").first() or 0
 
 
-def versions_of(model: type[Model], keys: Iterable[int]) -> dict[int, int]:
-    """The same of many rows, by their primary keys, in one query."""
-    found = model.history.filter(id__in=list(keys)).order_by()  # type: ignore[attr-defined]
-    return dict(found.values_list("id").annotate(Max("version")))
+def with_version(rows: "QuerySet[Any]") -> "QuerySet[Any]":
+    """The rows, each with its `version`: read in one statement, so that they belong together."""
+    numbers = _history(rows.model).filter(id=OuterRef("pk")).order_by("-history_id")
+    return rows.annotate(version=Coalesce(Subquery(numbers.values("version")[:1]), 0))
 
 
 def before(record: Change) -> Change | None:
@@ -74,7 +76,10 @@ def differences(old: Change | None, new: Change) -> list[FieldChange]:
     for field in _fields(new):
         values = [_value(record, field) for record in (old, new)]
         if values[0] != values[1]:
-            shown = [_shown(field, value) for value in values]
+            shown = [
+                _shown(record, field, value)
+                for record, value in zip((old, new), values, strict=True)
+            ]
             found.append(FieldChange(field.name, str(field.verbose_name), shown[0], shown[1]))
     return [change for change in found if change.old != ABSENT or change.new != ABSENT]
 
@@ -102,6 +107,22 @@ def reverted(record: Change) -> Model:
     return row  # type: ignore[no-any-return]
 
 
+def revert(record: Change) -> Model:
+    """The same, saved. What records leave out is not written: it may have changed meanwhile."""
+    row, left_out = reverted(record), record._history_excluded_fields
+    names = [f.name for f in row._meta.fields if not f.primary_key and f.name not in left_out]
+    row.save(update_fields=None if row._state.adding else names)
+    return row
+
+
+def _history(model: type[Model]) -> "QuerySet[Any]":
+    return model.history.all()  # type: ignore[attr-defined, no-any-return]
+
+
+def _is_reference(field: "Field[Any, Any]") -> bool:
+    return isinstance(field, ForeignKey)
+
+
 def _fields(record: Change) -> "list[Field[Any, Any]]":
     """What the record has of its row, but for the primary key."""
     model = record.instance_type
@@ -115,11 +136,14 @@ def _value(record: Change | None, field: "Field[Any, Any]") -> Any:
     return getattr(record, field.attname)
 
 
-def _shown(field: "Field[Any, Any]", value: Any) -> str:
+def _shown(record: Change | None, field: "Field[Any, Any]", value: Any) -> str:
     if value is None or value in ("", [], {}):
         return ABSENT
-    if isinstance(field, ForeignKey):
-        row = field.related_model._default_manager.filter(pk=value).first()
+    if _is_reference(field):
+        try:
+            row = getattr(record, field.name)
+        except ObjectDoesNotExist:
+            row = None
         return f"deleted #{value}" if row is None else str(row)
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -28,6 +28,7 @@ class Change(models.Model):
     history_user: User | None
     history_change_reason: str | None
     instance_type: type[models.Model]
+    _history_excluded_fields: list[str]
 
 
 def recorded(*left_out: str) -> HistoricalRecords:

@@ -1,6 +1,7 @@
 """Records: what a change was, and an old state brought back."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,9 +14,10 @@ from proxy.changes import (
     newest,
     newest_of_all,
     records,
+    revert,
     reverted,
     version_of,
-    versions_of,
+    with_version,
 )
 from proxy.models import (
     ClientKey,
@@ -65,11 +67,11 @@ def test_a_row_is_at_the_version_that_last_changed_it():
     assert newest_of_all() == newest(first)
 
 
-def test_the_versions_of_many_rows_are_one_query(django_assert_num_queries):
+def test_the_versions_of_many_rows_are_read_with_them(django_assert_num_queries):
     rows = [FormatOverride.objects.create(pattern=f"m{n}", format="kimi") for n in range(5)]
+    changed(rows[2], priority=7)
     with django_assert_num_queries(1):
-        found = versions_of(FormatOverride, [row.pk for row in rows])
-    assert list(found.values()) == sorted(found.values())
+        found = {row.pk: row.version for row in with_version(FormatOverride.objects.all())}
     assert found == {row.pk: version_of(row) for row in rows}
 
 
@@ -77,6 +79,7 @@ def test_a_row_without_a_record_is_at_version_zero():
     row = FormatOverride.objects.create(pattern="a", format="kimi")
     records(row).delete()
     assert (version_of(row), newest(row)) == (0, None)
+    assert with_version(FormatOverride.objects.all()).get().version == 0
 
 
 def test_what_changed_is_said_in_words():
@@ -158,8 +161,31 @@ def test_a_deleted_row_comes_back_with_its_number():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     number = row.pk
     row.delete()
-    reverted(records(FormatOverride).first()).save()
+    revert(records(FormatOverride).first())
     assert FormatOverride.objects.get(pattern="house/*").pk == number
+
+
+def test_the_use_of_a_key_is_not_forgotten_by_going_back(monkeypatch):
+    row = ClientKey.objects.first()
+    back = reverted(newest(row))
+    ClientKey.objects.update(last_used_at=timezone.now())  # by a request, meanwhile
+    monkeypatch.setattr("proxy.changes.reverted", lambda record: back)
+    revert(newest(row))
+    row.refresh_from_db()
+    assert row.last_used_at is not None
+
+
+def test_a_long_history_is_read_in_a_few_queries(django_assert_max_num_queries):
+    route, others = (
+        ModelRoute.objects.get(pattern="default"),
+        [upstream(), Upstream.objects.get(name="demo")],
+    )
+    for number in range(10):
+        changed(route, upstream=others[number % 2])
+    with django_assert_max_num_queries(3):
+        found = list(records(route))
+        said = [differences(old, new) for new, old in pairwise(found)]
+    assert said[0][0].old == "mine"
 
 
 def test_secrets_stay_as_they_are():
