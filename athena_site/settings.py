@@ -207,7 +207,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["proxy.api.authentication.Denied"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["proxy.api.parsing.PlainJson"],
     "DEFAULT_THROTTLE_CLASSES": [
         "rest_framework.throttling.AnonRateThrottle",
         "rest_framework.throttling.UserRateThrottle",
@@ -222,7 +222,8 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Athena's management API",
-    "DESCRIPTION": "Exchanges, transcripts, replays and groups of failures.",
+    "DESCRIPTION": "Exchanges, transcripts, replays and groups of failures; and what steers the "
+    "gateway: upstreams, routes, formats, keys.",
     "VERSION": "0.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api",
@@ -230,6 +231,13 @@ SPECTACULAR_SETTINGS = {
         "Phase": "proxy.models.Phase",
         "GroupState": "proxy.models.GroupState",
         "SettableState": "proxy.api.serializers.SETTABLE",
+        "Service": "proxy.models.Service",
+        "Reasoning": "proxy.models.Reasoning",
+        "Dialect": "proxy.models.upstreams.dialect_choices",
+        "Format": "proxy.models.formats.format_choices",
+        "KeyState": "proxy.models.KeyState",
+        "ChangeKind": "proxy.api.configuration_out.CHANGE_KINDS",
+        "FormatReason": "proxy.api.configuration_out.FORMAT_REASONS",
     },
     "ENABLE_DJANGO_DEPLOY_CHECK": False,
 }

@@ -61,7 +61,10 @@ def version_of(row: Model) -> int:
 def with_version(rows: "QuerySet[Any]") -> "QuerySet[Any]":
     """The rows, each with its `version`: read in one statement, so that they belong together."""
     numbers = _history(rows.model).filter(id=OuterRef("pk")).order_by("-history_id")
-    return rows.annotate(version=Coalesce(Subquery(numbers.values("version")[:1]), 0))
+    found: QuerySet[Any] = rows.annotate(
+        version=Coalesce(Subquery(numbers.values("version")[:1]), 0)
+    )
+    return found
 
 
 def before(record: Change) -> Change | None:

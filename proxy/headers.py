@@ -24,9 +24,10 @@ def concealed(headers: Any) -> Any:
 
 def revealed(headers: Any, present: Any) -> Any:
     """The reverse: a secret's present value for `[stored]`. Without one its header is left out."""
-    if not isinstance(headers, dict) or not isinstance(present, dict):
+    if not isinstance(headers, dict):
         return headers
-    values = {name.lower(): value for name, value in present.items()}
+    known = present if isinstance(present, dict) else {}
+    values = {name.lower(): value for name, value in known.items()}
     return {
         name: values[name.lower()] if _is_concealed(name, value) else value
         for name, value in headers.items()

@@ -1,10 +1,19 @@
 """Every error of the API has a `detail`: a sentence. Of what was sent wrong, `fields` says more."""
 
+import json
+from collections.abc import Iterable
 from typing import Any
 
+from django.core.exceptions import NON_FIELD_ERRORS
+from django.core.exceptions import ValidationError as Invalid
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
+
+_WHOLE = frozenset({"", "detail", "non_field_errors", NON_FIELD_ERRORS})
+_SECRET = frozenset({"key"})
+"""Fields whose value is never repeated."""
+_MOST_CHARS = 80
 
 
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -12,11 +21,12 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     if response is not None and isinstance(error, ValidationError):
         fields = error.detail if isinstance(error.detail, dict) else {"": error.detail}
         first, words = next(iter(fields.items()))
-        sentence = " ".join(str(word) for word in words) if isinstance(words, list) else str(words)
-        named = first not in ("", "non_field_errors", "detail")
-        response.data = {"detail": f"{first}: {sentence}" if named else sentence}
+        named = first not in _WHOLE
+        response.data = {"detail": f"{first}: {_sentence(words)}" if named else _sentence(words)}
         if named:
             response.data["fields"] = fields
+    elif response is not None and isinstance(error, OutOfDate):
+        response.data.update(error.newest)
     return response
 
 
@@ -25,3 +35,55 @@ class NotPossible(APIException):
 
     status_code = 409
     default_code = "not_possible"
+
+
+class Taken(ValidationError):
+    """What was sent is another object's already."""
+
+    status_code = 409
+
+
+class OutOfDate(APIException):
+    """Somebody changed the object since it was read."""
+
+    status_code = 412
+    default_code = "out_of_date"
+
+    def __init__(self, sentence: str, newest: dict[str, Any]) -> None:
+        super().__init__(sentence)
+        self.newest = newest
+
+
+def refusal(errors: Any, sent: Any) -> ValidationError:
+    """What a serializer found wrong; a sentence that does not name the value gets it."""
+    return ValidationError({name: _named(name, words, sent) for name, words in errors.items()})
+
+
+def refusal_of_row(error: Invalid, sent: Any) -> ValidationError:
+    """What the row's own rules say."""
+    found: dict[str, list[Invalid]] = error.update_error_dict({})
+    codes = {part.code for parts in found.values() for part in parts}
+    fields = {
+        name: _named(name, [word for part in parts for word in part.messages], sent)
+        for name, parts in found.items()
+    }
+    return Taken(fields) if codes == {"unique"} else ValidationError(fields)
+
+
+def _named(name: str, words: Any, sent: Any) -> Any:
+    value = sent.get(name) if isinstance(sent, dict) else None
+    if name in _SECRET or not isinstance(value, str | int | float) or not isinstance(words, list):
+        return words
+    text = str(value)[:_MOST_CHARS]
+    if any(text in str(word) for word in words):
+        return words
+    return [*words, f"It was {json.dumps(value, ensure_ascii=False)[:_MOST_CHARS]}."]
+
+
+def _sentence(words: Any) -> str:
+    """What is said of one field, however it is nested."""
+    if isinstance(words, dict):
+        return " ".join(f"{name}: {_sentence(part)}" for name, part in words.items())
+    if isinstance(words, Iterable) and not isinstance(words, str):
+        return " ".join(_sentence(part) for part in words)
+    return str(words)

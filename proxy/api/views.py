@@ -17,6 +17,7 @@ from rest_framework.throttling import BaseThrottle, UserRateThrottle
 from proxy.api.access import Guarded, user_of
 from proxy.api.errors import NotPossible
 from proxy.api.pages import LastSeenFirst, NewestFirst
+from proxy.api.parsing import is_text
 from proxy.api.serializers import (
     CommentIn,
     CommentOut,
@@ -64,6 +65,9 @@ class Endpoint(viewsets.GenericViewSet[Any], Guarded):
         unknown = found.keys() - {*self.filters, *_PAGING}
         if unknown:
             raise ValidationError({sorted(unknown)[0]: ["There is no such filter."]})
+        for name, value in found.items():
+            if not is_text(value):
+                raise ValidationError({name: ["It has a character that is no text."]})
         return found
 
     def taken(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class Rule:
         return role in self.may.get(method, NOBODY)
 
 
-def rule(get=NOBODY, post=NOBODY, patch=NOBODY, body=None):
-    return Rule({"GET": get, "POST": post, "PATCH": patch}, body or {})
+def rule(get=NOBODY, post=NOBODY, patch=NOBODY, delete=NOBODY, body=None):
+    return Rule({"GET": get, "POST": post, "PATCH": patch, "DELETE": delete}, body or {})
 
 
 def any_method(roles):
@@ -70,6 +70,17 @@ def model_pages(name, roles, *, add=True, delete=True):
     return {f"admin:{name}_{page}": found for page, found in pages.items()}
 
 
+def table_endpoints(name, *, make=False, delete=False):
+    """The API's endpoints of a table of the configuration."""
+    made, deleted = (CONFIGURERS if may else NOBODY for may in (make, delete))
+    return {
+        f"api:{name}-list": rule(get=CONFIGURERS, post=made),
+        f"api:{name}-detail": rule(get=CONFIGURERS, patch=CONFIGURERS, delete=deleted),
+        f"api:{name}-history": rule(get=CONFIGURERS),
+        f"api:{name}-revert": rule(post=CONFIGURERS),
+    }
+
+
 TABLE: dict[str, Rule] = {
     "api:exchange-list": rule(get=READERS),
     "api:exchange-detail": rule(get=READERS),
@@ -78,6 +89,18 @@ TABLE: dict[str, Rule] = {
     "api:group-detail": rule(get=READERS, patch=SUPPORTERS, body={"state": "open"}),
     "api:group-comments": rule(get=READERS, post=SUPPORTERS, body={"text": "seen"}),
     "api:transcript-detail": rule(get=SUPPORTERS),
+    **table_endpoints("upstream", make=True, delete=True),
+    **table_endpoints("route", make=True, delete=True),
+    **table_endpoints("override", make=True, delete=True),
+    **table_endpoints("format"),
+    **table_endpoints("key", make=True),
+    "api:key-revoke": rule(post=CONFIGURERS),
+    "api:key-rotate": rule(post=CONFIGURERS),
+    "api:settings": rule(get=CONFIGURERS, patch=CONFIGURERS),
+    "api:settings-history": rule(get=CONFIGURERS),
+    "api:settings-revert": rule(post=CONFIGURERS),
+    "api:configuration": rule(get=CONFIGURERS),
+    "api:resolve": rule(get=CONFIGURERS),
     "api:schema": rule(get=ALL_STAFF),
     "api:docs": rule(get=ALL_STAFF),
     "audit:dashboard": rule(get=ALL_STAFF),
@@ -124,6 +147,16 @@ TABLE: dict[str, Rule] = {
     # An old address of the admin's leads on to the new one, which decides.
     "admin/*/<path:object_id>/": any_method(ALL_STAFF),
     "admin/(?P<url>.*)$": rule(),
+}
+
+# The tables that the API's endpoints are of.
+TABLES = {
+    "api/^upstreams": "proxy/upstream",
+    "api/^routes": "proxy/modelroute",
+    "api/^overrides": "proxy/formatoverride",
+    "api/^formats": "proxy/formatsettings",
+    "api/^keys": "proxy/clientkey",
+    "api/settings": "proxy/gatewaysettings",
 }
 
 # Those of the slim handler: no session, no role, but a client's key. What it gets without one.
@@ -188,7 +221,7 @@ def places(db, settings, tmp_path):
         "proxy/upstream": upstream,
         "proxy/modelroute": ModelRoute.objects.create(pattern="spare-*", upstream=upstream),
         "proxy/formatoverride": FormatOverride.objects.create(pattern="spare-*", format="kimi"),
-        "proxy/formatsettings": FormatSettings.objects.first(),
+        "proxy/formatsettings": FormatSettings.objects.get(format="kimi"),
         "proxy/gatewaysettings": apps.get_model("proxy", "GatewaySettings").objects.get(),
         "proxy/clientkey": key,
     }
@@ -198,7 +231,7 @@ def places(db, settings, tmp_path):
         "pk": group.pk,
         "rows": {place: row.pk for place, row in rows.items()},
         "versions": {
-            place: version_of(row) for place, row in rows.items() if place.startswith("proxy/")
+            place: version_of(row) for place, row in rows.items() if place.startswith("proxy")
         },
         "exchange": exchange.pk,
     }
@@ -208,19 +241,19 @@ def places(db, settings, tmp_path):
 
 def address(route, places):
     """A URL of the route."""
-    table = route.removeprefix("admin/").partition("/<")[0]
-    rows = places["rows"]
-    number = str(rows.get(table, places["exchange"]))
+    table = TABLES.get("/".join(route.split("/")[:2]))
+    table = table or route.removeprefix("admin/").partition("/<")[0]
+    number = str(places["rows"].get(table, places["exchange"]))
     values = {
         "request_id": places["request_id"],
-        "pk": number if table in rows else str(places["pk"]),
-        "version": str(places["versions"].get(table, 0)),
+        "pk": number if table in places["versions"] else str(places["pk"]),
+        "version": str(places["versions"].get(table)),
         "id": number,
         "object_id": number,
         "content_type_id": str(ContentType.objects.get_for_model(Exchange).pk),
         "app_label": "proxy",
         "url": "nowhere/",
-        "name": "some/model",
+        "name": "kimi" if table == "proxy/formatsettings" else "some/model",
         "path": "nowhere",
     }
     path = re.sub(r"\(\?P<(\w+)>[^)]*\)", lambda found: values[found[1]], route)

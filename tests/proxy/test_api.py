@@ -289,6 +289,30 @@ def test_broken_json_is_refused_in_a_sentence(support):
     assert "JSON" in response.json()["detail"]
 
 
+@pytest.mark.parametrize("text", ["\\u0000", "\\ud800", "\\udfff"])
+def test_what_is_no_text_is_refused_in_a_sentence(support, text):
+    group = failure_group()
+    for body in (f'{{"state": "{text}"}}', f'{{"{text}": 1}}', f'{{"state": [["{text}"]]}}'):
+        response = support.generic("PATCH", f"/api/groups/{group.pk}/", body, "application/json")
+        assert (response.status_code, "no text" in response.json()["detail"]) == (400, True)
+    assert support.get("/api/exchanges/?model=%00").status_code == 400
+
+
+@pytest.mark.parametrize("depth", [40, 100_000])
+def test_brackets_without_end_are_refused(support, depth):
+    group = failure_group()
+    body = '{"state": ' + "[" * depth + "]" * depth + "}"
+    response = support.generic("PATCH", f"/api/groups/{group.pk}/", body, "application/json")
+    assert (response.status_code, "nested" in response.json()["detail"]) == (400, True)
+
+
+@pytest.mark.parametrize("cursor", ["x", "p=nonsense", "p=99999999999999999999", "o=5", "r=1&p="])
+def test_a_cursor_of_nobodys_is_no_error_of_ours(support, cursor):
+    text = base64.b64encode(cursor.encode()).decode()
+    for url in ("/api/exchanges/", "/api/groups/"):
+        assert support.get(url, {"cursor": text}).status_code in (200, 404)
+
+
 def test_hostile_output_is_plain_data_in_answers(support):
     text = "<script>alert(1)</script>\u2028\u202e\x1b[31m"
     row = stored_exchange(stream({"content": text}), model=text[:40], user_agent=text)
@@ -301,7 +325,7 @@ def test_hostile_output_is_plain_data_in_answers(support):
 def test_the_schema_has_every_endpoint_and_no_warnings(support, capsys):
     body = support.get("/api/schema/").json()
     assert body["openapi"].startswith("3.")
-    assert set(body["paths"]) == {
+    assert {path.replace("{name}", "{id}") for path in body["paths"]} == {
         "/api/exchanges/",
         "/api/exchanges/{request_id}/",
         "/api/exchanges/{request_id}/replays/",
@@ -309,6 +333,18 @@ def test_the_schema_has_every_endpoint_and_no_warnings(support, capsys):
         "/api/groups/{id}/",
         "/api/groups/{id}/comments/",
         "/api/transcripts/{request_id}/",
+        "/api/configuration/",
+        "/api/resolve/",
+        "/api/settings/",
+        "/api/settings/history/",
+        "/api/settings/history/{version}/revert/",
+        "/api/keys/{id}/revoke/",
+        "/api/keys/{id}/rotate/",
+        *(
+            f"/api/{table}/{rest}"
+            for table in ("upstreams", "routes", "overrides", "keys", "formats")
+            for rest in ("", "{id}/", "{id}/history/", "{id}/history/{version}/revert/")
+        ),
     }
     assert {p["name"] for p in body["paths"]["/api/exchanges/"]["get"]["parameters"]} >= {
         "outcome",

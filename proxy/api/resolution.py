@@ -1,0 +1,93 @@
+"""What the configuration does as a whole: its version, and what it makes of a model's name."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from proxy.api.access import Guarded
+from proxy.api.configuration_out import ResolutionOut, VersionOut
+from proxy.api.serializers import Problem
+from proxy.changes import newest_of_all
+from proxy.errors import GatewayError
+from proxy.models import CONFIGURATION
+from proxy.routing import Route, fallback, resolve
+from proxy.snapshot import NotBootstrapped, load, read_version
+
+_VIEW_ALL = tuple(f"view_{model._meta.model_name}" for model in CONFIGURATION)
+_MOST_CHARS = 200
+
+
+class Resolution(Guarded):
+    needs = {"get": _VIEW_ALL}
+
+    @extend_schema(
+        summary="What is done for a model's name",
+        description="By the configuration as it is, with every rule of precedence.",
+        parameters=[
+            OpenApiParameter("model", str, required=True, description="As a client would send it.")
+        ],
+        responses={200: ResolutionOut, 400: Problem, 404: Problem},
+        operation_id="resolve",
+        tags=["configuration"],
+    )
+    def get(self, request: Request) -> Response:
+        unknown = sorted(request.query_params.keys() - {"model"})
+        name = request.query_params.get("model", "")
+        if unknown:
+            raise ValidationError({unknown[0]: ["There is no such parameter."]})
+        if not name or len(name) > _MOST_CHARS:
+            raise ValidationError({"model": [f"Give a name of 1 to {_MOST_CHARS} characters."]})
+        try:
+            snapshot = load()
+            route = resolve(snapshot, name)
+        except (GatewayError, NotBootstrapped) as error:
+            raise NotFound(str(error) or "There is no configuration yet.") from error
+        other = fallback(snapshot, route, name)
+        found = {
+            **_treatment(route),
+            "model": name,
+            "version": snapshot.version,
+            "fallback": _treatment(other) if other else None,
+        }
+        return Response(ResolutionOut(found).data)
+
+
+class Version(Guarded):
+    needs = {"get": _VIEW_ALL}
+
+    @extend_schema(
+        summary="The version of the configuration, and who made it",
+        responses=VersionOut,
+        operation_id="configuration",
+        tags=["configuration"],
+    )
+    def get(self, request: Request) -> Response:
+        record = newest_of_all()
+        user = record.history_user if record else None
+        found = {
+            "version": read_version(),
+            "changed_at": record.history_date if record else None,
+            "changed_by": user.username if user else None,
+        }
+        return Response(VersionOut(found).data)
+
+
+def _treatment(route: Route) -> dict[str, Any]:
+    return {
+        "pattern": route.pattern,
+        "upstream": route.upstream.name,
+        "trouble": route.upstream.trouble,
+        "upstream_model": route.model,
+        "format": route.format.format,
+        "format_reason": route.format.reason,
+        "buffer_limit": route.limits.held_chars,
+        "strict": route.strict,
+        "context_warning": route.context_warning,
+        "max_tokens": route.target.max_tokens,
+        "context_window": route.context_window,
+        "parallel_calls": route.parallel_calls,
+        "sample_calls": route.sample_calls,
+    }
