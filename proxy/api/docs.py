@@ -3,6 +3,7 @@
 Swagger UI and its like need inline styles, which the pages' Content-Security-Policy forbids.
 """
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -54,13 +55,22 @@ def docs(request: HttpRequest) -> HttpResponse:
         request,
         "api/docs.html",
         "Management API",
-        operations=list(_operations(document)),
+        groups=_groups(document),
         schemas=[
             (name, _fields(part), [value for value in part.get("enum", ()) if value])
             for name, part in document["components"]["schemas"].items()
-            if part.get("properties") or any(part.get("enum", ()))
+            if (part.get("properties") or any(part.get("enum", ())))
+            and _body(document, name)[1] == name
         ],
     )
+
+
+def _groups(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The operations by what they are about, as the first part of their path says."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for operation in _operations(document):
+        groups.setdefault(operation["tag"], []).append(operation)
+    return groups
 
 
 def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -69,13 +79,17 @@ def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
             if method in methods:
                 found = methods[method]
                 yield {
+                    "tag": found["tags"][0],
                     "method": method.upper(),
                     "path": path,
                     "summary": found.get("summary", ""),
                     "description": found.get("description", ""),
                     "parameters": found.get("parameters", ()),
-                    "takes": _name(found.get("requestBody", {})),
-                    "gives": [(code, _name(part)) for code, part in found["responses"].items()],
+                    "takes": _body(document, _name(found.get("requestBody", {}))),
+                    "gives": [
+                        (code, *_body(document, _name(part)))
+                        for code, part in found["responses"].items()
+                    ],
                 }
 
 
@@ -84,6 +98,16 @@ def _name(part: dict[str, Any]) -> str:
     for content in part.get("content", {}).values():
         return str(content["schema"].get("$ref", "")).rpartition("/")[2]
     return ""
+
+
+def _body(document: dict[str, Any], name: str) -> tuple[str, str]:
+    """A schema that only wraps another, as that one and a word for the wrapping."""
+    if inner := re.fullmatch("Paginated(.+)List", name):
+        return "a page of ", inner[1]
+    inner = re.fullmatch("Patched(.+)", name)
+    if inner and inner[1] in document["components"]["schemas"]:
+        return "any fields of ", inner[1]
+    return "", name
 
 
 def _fields(part: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -103,4 +127,5 @@ def _type(field: dict[str, Any]) -> str:
 
 def _meaning(field: dict[str, Any]) -> str:
     choices = ", ".join(str(choice) for choice in field.get("enum", ()) if choice != "")
-    return " ".join(part for part in (str(field.get("description", "")), choices) if part)
+    said = str(field.get("description", "")).partition("* `")[0].strip()  # the choices are a schema
+    return " ".join(part for part in (said, choices) if part)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -361,6 +362,10 @@ def test_the_page_of_the_schema_runs_no_script_of_its_own():
     text = response.content.decode()
     assert response.status_code == 200
     assert "PATCH /api/groups/{id}/" in text
+    assert 'Takes any fields of <a href="#RouteIn">RouteIn</a>' in text
+    assert '200: a page of <a href="#RouteOut">RouteOut</a>' in text
+    anchors = set(re.findall(r'id="([\w-]+)"', text))
+    assert set(re.findall(r'href="#([\w-]+)"', text)) - {"content-start"} <= anchors
     assert "unsafe" not in response["content-security-policy"]
     assert "<style" not in text
     assert all("src=" in part.split(">")[0] for part in text.split("<script")[1:])

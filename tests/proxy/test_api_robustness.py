@@ -96,7 +96,7 @@ def test_no_body_is_an_error_of_ours(places, method, url, takes):
     tags = st.none() | st.sampled_from(['"1"', "*", 'W/"1"', "x", '"', ""])
 
     @settings(
-        max_examples=60,
+        max_examples=30 if takes else 10,
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
