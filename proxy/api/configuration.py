@@ -54,7 +54,7 @@ class Upstreams(EditedRows):
     lookups = {"name": "name"}
     uses = ("leads to it", "lead to it")
 
-    def put(self, row: Upstream, given: dict[str, Any]) -> set[str]:
+    def fill(self, row: Upstream, given: dict[str, Any]) -> set[str]:
         key = given.pop("key", None)
         if key and given.get("key_variable"):
             raise refusal({"key": ["Give a key or the name of a variable, not both."]}, {})
@@ -62,7 +62,7 @@ class Upstreams(EditedRows):
             for name in unknown_secrets(given["headers"], row.headers):
                 raise refusal({"headers": [f"Nothing is stored for the header {name!r}."]}, {})
             given["headers"] = revealed(given["headers"], row.headers)
-        names = super().put(row, given)
+        names = super().fill(row, given)
         if key is not None:
             row.store_key(key)
             row._change_reason = "the key was changed"  # type: ignore[attr-defined]

@@ -123,7 +123,7 @@ class Rows(Endpoint):
         checked: dict[str, Any] = found.validated_data
         return checked
 
-    def put(self, row: Any, given: dict[str, Any]) -> set[str]:
+    def fill(self, row: Any, given: dict[str, Any]) -> set[str]:
         """Set what was given; the fields that were written."""
         for name, value in given.items():
             setattr(row, name, value)
@@ -133,7 +133,7 @@ class Rows(Endpoint):
         return set(given)
 
     def save(self, row: Any, given: dict[str, Any]) -> None:
-        names = self.put(row, given)
+        names = self.fill(row, given)
         try:
             row.full_clean()
             row.save(update_fields=None if row._state.adding else names)

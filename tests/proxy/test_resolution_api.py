@@ -1,6 +1,7 @@
 """What the API says of the configuration as a whole, and how soon it is so."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -74,25 +75,30 @@ def test_the_version_says_who_changed_the_configuration_last(operator):
     assert after["changed_at"] > before["changed_at"]
 
 
-def test_an_override_made_with_a_token_is_live_within_two_seconds(gateway: Gateway, upstream):
+def api_of(gateway: Gateway, name: str) -> httpx.Client:
+    """A client of the API, for an operator of that name."""
     made = gateway.manage(
         "shell",
         "--no-imports",
         "-c",
         "from django.contrib.auth.models import Group, User\n"
-        "user = User.objects.create_user('token-olga', is_staff=True)\n"
+        f"user = User.objects.create_user({name!r}, is_staff=True)\n"
         "user.groups.add(Group.objects.get(name='operators'))",
     )
     assert made.returncode == 0, made.stderr
-    token = gateway.manage("token", "create", "token-olga").stdout.strip()
-    api = httpx.Client(
+    token = gateway.manage("token", "create", name).stdout.strip()
+    return httpx.Client(
         base_url=f"{gateway.url}/api",
         headers={"authorization": f"Bearer {token}"},
         trust_env=False,
+        timeout=30,
     )
+
+
+def test_an_override_made_with_a_token_is_live_within_two_seconds(gateway: Gateway, upstream):
     upstream.script("api-house/model", reply(stream({"content": TEXT})))
     body = ask("api-house/model", tools=TOOLS, stream=True)
-    with gateway.client() as client, api:
+    with gateway.client() as client, api_of(gateway, "token-olga") as api:
         assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text
         response = api.post("/overrides/", json={"pattern": "api-house/*", "format": "kimi"})
         made_at, row = time.monotonic(), response.json()
@@ -104,3 +110,21 @@ def test_an_override_made_with_a_token_is_live_within_two_seconds(gateway: Gatew
         assert (record["changed_by"], record["version"]) == ("token-olga", row["version"])
         assert api.get("/resolve/", params={"model": "api-house/x"}).json()["format"] == "kimi"
         assert api.delete(f"/overrides/{row['id']}/").status_code == 204
+
+
+def test_of_changes_at_once_to_one_version_one_is_made(upstream, tmp_path):
+    gateway = Gateway(
+        tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url, ATHENA_WORKERS="2"
+    ).start()
+    try:
+        with api_of(gateway, "olga") as api, ThreadPoolExecutor(8) as pool:
+            for _ in range(5):
+                tag = api.get("/settings/").headers["etag"]
+
+                def change(number, tag=tag):
+                    body, headers = {"ping_after": number + 1}, {"if-match": tag}
+                    return api.patch("/settings/", json=body, headers=headers).status_code
+
+                assert sorted(pool.map(change, range(8))) == [200, *[412] * 7]
+    finally:
+        gateway.stop()
