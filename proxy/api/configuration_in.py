@@ -11,7 +11,9 @@ from django.contrib.auth import get_user_model
 from django.db import models
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail
 
+from proxy.api.errors import UNKNOWN
 from proxy.models import (
     ClientKey,
     FormatOverride,
@@ -66,7 +68,8 @@ class Patterns(serializers.ListField):
 class Strict(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, dict) and (unknown := sorted(data.keys() - self.fields.keys())):
-            raise serializers.ValidationError({unknown[0]: ["There is no such field to set."]})
+            sentence = ErrorDetail("There is no such field to set.", UNKNOWN)
+            raise serializers.ValidationError({unknown[0]: [sentence]})
         return super().to_internal_value(data)
 
 

@@ -6,13 +6,15 @@ from typing import Any
 
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.core.exceptions import ValidationError as Invalid
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 _WHOLE = frozenset({"", "detail", "non_field_errors", NON_FIELD_ERRORS})
 _SECRET = frozenset({"key"})
 """Fields whose value is never repeated."""
+UNKNOWN = "unknown"
+"""The code of a field that there is not; its value is not repeated, as it may be anything."""
 _MOST_CHARS = 80
 
 
@@ -38,7 +40,7 @@ class NotPossible(APIException):
 
 
 class Taken(ValidationError):
-    """What was sent is another object's already."""
+    """What is asked for is another object's already, or does not go with what there is."""
 
     status_code = 409
 
@@ -73,6 +75,8 @@ def refusal_of_row(error: Invalid, sent: Any) -> ValidationError:
 def _named(name: str, words: Any, sent: Any) -> Any:
     value = sent.get(name) if isinstance(sent, dict) else None
     if name in _SECRET or not isinstance(value, str | int | float) or not isinstance(words, list):
+        return words
+    if any(isinstance(word, ErrorDetail) and word.code == UNKNOWN for word in words):
         return words
     text = str(value)[:_MOST_CHARS]
     if any(text in str(word) for word in words):

@@ -132,6 +132,7 @@ def test_the_secrets_of_an_upstream_go_in_and_never_come_out(operator):
     )
     said.append(send(operator, "PATCH", url, {"headers": {"Host": HEADER_CANARY}}).content.decode())
     said.append(send(operator, "PATCH", url, {"key": [CANARY]}).content.decode())
+    said.append(send(operator, "PATCH", url, {"api_key": CANARY}).content.decode())
     for path in (url, f"{url}history/", "/api/upstreams/", "/api/resolve/?model=x"):
         said.append(operator.get(path).content.decode())
     assert "not both" in said[2]
