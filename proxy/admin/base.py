@@ -21,7 +21,7 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
-from proxy.changes import differences, newest, records, reverted, version_of
+from proxy.changes import differences, newest, records, revert, version_of
 from proxy.models import ConfigurationVersion
 from proxy.pages.changes import entries_of
 from proxy.tentative import effects_of
@@ -153,14 +153,21 @@ class ConfigurationAdmin(admin.ModelAdmin):
                 record = records(self.model).filter(id=unquote(object_id), version=version).first()
                 if record is None:
                     raise Http404
-                restored = reverted(record)
-                restored.save()
+                restored = revert(record)
                 self.log_change(request, restored, f"Back to version {version}.")
         except ValidationError as error:
             messages.error(request, f"It cannot be as it was: {' '.join(error.messages)}")
             return redirect("configuration:changes")
         messages.success(request, f"{restored} is as it was at version {version}.")
         return redirect(reverse(f"admin:proxy_{self.opts.model_name}_history", args=[restored.pk]))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        ConfigurationVersion.lock()
+        super().save_model(request, obj, form, change)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        ConfigurationVersion.lock()
+        super().delete_model(request, obj)
 
     def _preview(self, request: HttpRequest, object_id: str | None, row: Any) -> HttpResponse:
         """What saving the form would do, as a part of a page."""
@@ -195,6 +202,7 @@ class SwitchedAdmin(ConfigurationAdmin):
     def disable(self, request: HttpRequest, queryset: Any) -> None:
         self._switch(request, queryset, active=False)
 
+    @transaction.atomic
     def _switch(self, request: HttpRequest, rows: Any, *, active: bool) -> None:
         for row in rows.exclude(active=active):
             row.active = active

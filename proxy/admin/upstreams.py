@@ -34,6 +34,8 @@ class UpstreamForm(ConfigurationForm):
     def clean_headers(self) -> Any:
         """A secret that is shown as stored stays the one that it is."""
         given = self.cleaned_data["headers"]
+        if not isinstance(given, dict):
+            return given
         if unknown := unknown_secrets(given, self._headers):
             raise forms.ValidationError(f"Nothing is stored for {', '.join(unknown)}: give it.")
         return revealed(given, self._headers)

@@ -65,7 +65,6 @@ class Upstreams(EditedRows):
         names = super().fill(row, given)
         if key is not None:
             row.store_key(key)
-            row._change_reason = "the key was changed"  # type: ignore[attr-defined]
         elif row.key_variable:
             row.sealed_key = ""
         return {*names, "sealed_key", "key_variable"}

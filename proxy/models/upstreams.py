@@ -110,7 +110,7 @@ class Upstream(models.Model):
     def store_key(self, key: str) -> None:
         """Seal a key for this upstream; the row must still be saved."""
         self.sealed_key, self.key_variable = (seal(key), "") if key else ("", self.key_variable)
-        self._change_reason = "its key was stored"  # the record itself has nothing of it
+        self._change_reason = "the key was changed"  # the record itself has nothing of it
 
     def read_key(self) -> str:
         """The key, empty if there is none; raises SecretUnreadable."""
