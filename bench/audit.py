@@ -1,4 +1,5 @@
-"""What the audit's queries cost at a million rows, and how the database answers them.
+"""What the queries of the audit and the dashboard cost at a million rows, and how the database
+answers them.
 
     python -m bench.audit [--rows 1000000] [--database-url postgres://…] [--plans]
 
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -42,7 +44,9 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
     from bench.exchanges import MODELS
     from proxy.listing import filtered, page_of
     from proxy.models import Exchange, FailureGroup
+    from proxy.overview import RANGES
     from proxy.pages.audit import shown_groups
+    from proxy.pages.dashboard import board
     from proxy.pages.usage import recent_rows, sums
     from proxy.retention import old_rows
 
@@ -81,6 +85,9 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
         "code": listed(code="call_truncated"),
         "leaked kimi": listed(leaked="kimi"),
         "leaked any": listed(leaked="any"),
+        "rescued any": listed(rescued="any"),
+        "served by": listed(served_by="Parasail"),
+        "served by nobody else": listed(upstream="moonshot", served_by="none"),
         "last hour": listed(since="1h"),
         "last week": listed(since="7d"),
         "a day, 40 days ago": listed(since=week, until=until),
@@ -95,6 +102,10 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
             Exchange.objects.filter(group=group.group_id, id__gt=group.pk).order_by("id").first()
         ),
         "list of groups": lambda: shown_groups(undone[:12], now),
+        "rescued, rare model": listed(rescued="any", model=MODELS[-1]),
+        "rescued, served by, last week": listed(rescued="any", served_by="Parasail", since="7d"),
+        "leaked, served by, last 90 days": listed(leaked="any", served_by="Novita", since="90d"),
+        **{f"dashboard, {name}": partial(board, name, now) for name in RANGES},
         "API, no filter": answered(),
         "API, failed": answered(outcome="failed"),
         "API, leaked any": answered(leaked="any"),
@@ -117,7 +128,7 @@ def measure(rows: int, *, shows_plans: bool) -> None:
     from django.core.management import call_command
     from django.db import connection
 
-    from bench.exchanges import seed
+    from bench.exchanges import add_up, seed
     from proxy.models import Exchange
 
     call_command("migrate", verbosity=0, interactive=False)
@@ -126,7 +137,12 @@ def measure(rows: int, *, shows_plans: bool) -> None:
     now, began = datetime.now(UTC), time.perf_counter()
     seed(rows, now)
     spent = time.perf_counter() - began
-    print(f"\n{connection.vendor}: {rows} rows in {spent:.0f} s, {_size()}\n")
+    began = time.perf_counter()
+    add_up()
+    added = time.perf_counter() - began
+    print(
+        f"\n{connection.vendor}: {rows} rows in {spent:.0f} s, {_size()}; sums in {added:.0f} s\n"
+    )
     plans = []
     for name, case in cases(rows, now).items():
         recorder, times = Recorder(), []

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from random import Random
 from typing import Any
 
+from django.apps import apps
 from django.db import connection
 
 from proxy.failures import family
@@ -28,6 +30,7 @@ _KEPT = 200
 """Of so many exchanges, one has a transcript."""
 _ANSWER = b"x" * 5000
 _UPSTREAMS = ("openrouter", "vllm", "anthropic", "moonshot")
+_SERVERS = ("Parasail", "Fireworks", "Together", "DeepInfra", "Novita", "Moonshot AI")
 _OUTCOMES = {
     Outcome.OK: 9500,
     Outcome.CLIENT_ERROR: 170,
@@ -76,6 +79,11 @@ def seed(count: int, now: datetime) -> None:
         (Transcript(exchange_id=pk, request="{}", raw=_ANSWER, sent=_ANSWER) for pk in kept),
         batch_size=500,
     )
+
+
+def add_up() -> None:
+    """Make the sums, as an upgrade does."""
+    import_module("proxy.migrations.0005_traffic").fill(apps, None)
     if connection.vendor == "postgresql":  # does so by itself, later; SQLite never does
         with connection.cursor() as cursor:
             cursor.execute("VACUUM ANALYZE")
@@ -124,6 +132,7 @@ def _rows(
         name = family(model)
         form = next(f for vendor, f in _VENDORS.items() if model.startswith(vendor))
         code = random.choice(_CODES.get(outcome, ("",)))
+        upstream = _UPSTREAMS[max(0, number % 11 - 7)]
         is_rescued = form != "standard" and outcome is Outcome.OK and number % 3 == 0
         fields = {
             "request_id": f"req_{number:024x}",
@@ -134,9 +143,9 @@ def _rows(
             "dialect": "anthropic",
             "model": model,
             "route": "default",
-            "upstream": _UPSTREAMS[min(number % 11, 3)],
+            "upstream": upstream,
             "upstream_model": model,
-            "served_by": "Parasail",
+            "served_by": random.choice(_SERVERS) if upstream == "openrouter" else "",
             "format": form,
             "format_reason": "detection",
             "is_streaming": number % 10 > 0,
@@ -157,9 +166,9 @@ def _rows(
             "cache_read_tokens": 18_000,
             "cache_creation_tokens": None,
             "input_estimate": 21_000,
-            "first_byte_ms": 812.5,
+            "first_byte_ms": round(random.lognormvariate(6.7, 0.6), 3),
             "duration_ms": 4200.25,
-            "gateway_ms": 1.9,
+            "gateway_ms": round(random.lognormvariate(0.7, 0.4), 3),
             "bytes_in": 62_000,
             "bytes_upstream": 41_000,
             "bytes_out": 52_000,

@@ -125,13 +125,12 @@ def overview(range_: Range, now: datetime) -> Overview:
     rows = TrafficSum.objects.filter(span=span, facet=Facet.ALL, start__gte=start)
     for moment, *numbers in rows.values_list("start", *SUMS):
         sums.setdefault(place(moment), []).append(Sums(*numbers))
-    whole: dict[str, Counter[int]] = {measure: Counter() for measure in Measure.values}
     first_bytes: dict[int, Counter[int]] = {}
     times = TrafficTime.objects.filter(span=span, start__gte=start)
-    for moment, measure, bucket, count in times.values_list("start", "measure", "bucket", "count"):
-        whole[measure][bucket] += count
-        if measure == Measure.FIRST_BYTE:
-            first_bytes.setdefault(place(moment), Counter())[bucket] += count
+    by_step = times.filter(measure=Measure.FIRST_BYTE).values_list("start", "bucket", "count")
+    for moment, bucket, count in by_step:
+        first_bytes.setdefault(place(moment), Counter())[bucket] += count
+    gateway = times.filter(measure=Measure.GATEWAY).values_list("bucket").annotate(Sum("count"))
     steps = [
         Step(
             begin,
@@ -145,8 +144,8 @@ def overview(range_: Range, now: datetime) -> Overview:
         start,
         steps,
         Sums.of(step.sums for step in steps),
-        Times.of(whole[Measure.FIRST_BYTE]),
-        Times.of(whole[Measure.GATEWAY]),
+        Times.of(sum(first_bytes.values(), Counter())),
+        Times.of(dict(gateway)),
     )
 
 

@@ -136,7 +136,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "indexes": [models.Index(fields=["start"], name="proxy_traff_start_997a0c_idx")],
-                "constraints": [models.UniqueConstraint(fields=("span", "start", "measure", "bucket"), name="traffic_time_is_one_row")],
+                "constraints": [models.UniqueConstraint(fields=("span", "measure", "start", "bucket"), name="traffic_time_is_one_row")],
             },
         ),
         migrations.AddIndex(

@@ -74,7 +74,7 @@ class TrafficTime(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["span", "start", "measure", "bucket"], name="traffic_time_is_one_row"
+                fields=["span", "measure", "start", "bucket"], name="traffic_time_is_one_row"
             )
         ]
         indexes = [models.Index(fields=["start"])]  # retention

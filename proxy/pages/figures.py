@@ -5,6 +5,7 @@ What is not known is a dash, and so is a share of nothing.
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -25,7 +26,7 @@ def rows_url(since: datetime, until: datetime | None = None, /, **filters: str) 
     query = {**filters, "since": _moment(since)}
     if until is not None:
         query["until"] = _moment(until)
-    return f"{reverse('audit:list')}?{urlencode(query)}"
+    return f"{_list_url()}?{urlencode(query)}"
 
 
 def counted(count: int, href: str, words: str = "") -> Figure:
@@ -83,5 +84,10 @@ def short(count: float) -> str:
     return f"{count:,.0f}"
 
 
+@cache
+def _list_url() -> str:
+    return reverse("audit:list")
+
+
 def _moment(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M}"
+    return moment.isoformat(timespec="minutes").removesuffix("+00:00")
