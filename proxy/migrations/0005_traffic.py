@@ -1,6 +1,6 @@
 """Sums of the exchanges, filled from those that are there; and the processes that report.
 
-A million exchanges take about half a minute. What an older process writes while this one is being
+A million exchanges take a minute or two. What an older process writes while this one is being
 installed is in the list of exchanges and not in the sums.
 """
 

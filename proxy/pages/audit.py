@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from formats import FORMATS
 from proxy.errors import ErrorCode
-from proxy.listing import ANY, FAILED, FILTERS, LEAKS, RANGES, BadFilter, filtered, page_of
+from proxy.listing import ANY, FAILED, FILTERS, LEAKS, NONE, RANGES, BadFilter, filtered, page_of
 from proxy.models import (
     ClientKey,
     Exchange,
@@ -99,9 +99,9 @@ def _filters(query: QueryDict) -> list[dict[str, Any]]:
         "outcome": outcomes,
         "leaked": [(ANY, "any format"), *((name, name) for name in LEAKS)],
         "rescued": [(ANY, "with a rescued call")],
-        "format": [(name, name) for name in sorted(FORMATS)],
+        "format": [(name, name) for name in (*sorted(FORMATS), NONE)],
         "code": [(code.value, code.value) for code in ErrorCode],
-        "upstream": [(name, name) for name in upstreams],
+        "upstream": [(name, name) for name in (*upstreams, NONE)],
         "key": keys,
         "model": [],
         "served_by": [],
