@@ -4,6 +4,7 @@ Rows and the names in mappings are sorted, fields that have their default are le
 is only said to be there.
 """
 
+import sys
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -19,6 +20,9 @@ from proxy.models import ClientKey, ConfigurationVersion, ModelRoute, Upstream
 Row: TypeAlias = dict[str, Any]
 """What a document says of a row, every field of it."""
 Document: TypeAlias = dict[str, list[Row]]
+
+_EXACT = 2**53
+"""What JSON's numbers can be counted up to."""
 
 _HEADER = """\
 # Athena's configuration, without secrets: `key: $NAME` means the key in that environment variable,
@@ -139,7 +143,14 @@ def _plain(value: Any) -> Any:
 
 
 def _sorted(value: Any) -> Any:
-    """JSON with its names in order, which PostgreSQL does not keep."""
-    if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+    """JSON in one spelling: PostgreSQL has another order and other digits."""
+    match value:
+        case dict():
+            return {name: _sorted(value[name]) for name in sorted(value)}
+        case list():
+            return [_sorted(item) for item in value]
+        case int() if _EXACT < abs(value) <= sys.float_info.max:
+            return float(value)
+        case float():
+            return value or 0.0  # there it has no negative zero
+    return value

@@ -684,6 +684,16 @@ def test_what_is_written_is_read_as_it_was(value):
     assert json.dumps(node.plain(), sort_keys=True) == json.dumps({"x": value}, sort_keys=True)
 
 
+@pytest.mark.parametrize("number", [1.5e18, 10**17 + 1, -0.0, 2.0, 1e-9, 1e300, 1.7e308, 7, True])
+def test_a_number_stays_the_same_however_the_database_writes_it(number):
+    row = Upstream(name="n", service="openrouter", base_url="https://n.example")
+    row.provider_preferences = {"x": number}
+    row.save()
+    before, number = text(), present_version()
+    take_now(before)
+    assert (text(), present_version()) == (before, number)
+
+
 def house(**fields):
     return {
         "athena": 1,
