@@ -16,7 +16,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from formats import FORMATS
-from proxy.document import secrets
+from proxy.document import credentials
 from proxy.document.problems import Problem, Refused
 from proxy.document.read import Draft, Entry, shown
 from proxy.document.tables import (
@@ -31,7 +31,7 @@ from proxy.document.tables import (
 from proxy.document.write import row_of
 from proxy.models import GatewaySettings, ModelRoute, Upstream
 
-# Set by `secrets`.
+# Set by `credentials`.
 _SETTLED = frozenset({"headers", "key", "prefix", "revoked"})
 # What a column is called in the document, where that is not its own name.
 _NAMES = {"key_variable": "key", "revoked_at": "revoked"}
@@ -113,7 +113,7 @@ class _Application:
                 setattr(row, name, entry.values[name])
             elif not self._refer(entry, row, name, references[name]):
                 unchecked.add(name)
-        for name, message in secrets.settle(row, entry, self._remarks, self._now):
+        for name, message in credentials.settle(row, entry, self._remarks, self._now):
             self._blame(entry, name, message)
         try:
             row.full_clean(exclude=unchecked)
@@ -148,7 +148,8 @@ class _Application:
             default = routes.get(entry.values["default_route"])
             if default is not None and not default.active:
                 self._blame(entry, "default_route", f"{shown(default.pattern)} is not active")
-        if GATEWAY.section not in self._draft.sections and row.default_route:
+        sections = self._draft.sections
+        if row.default_route and ROUTES.section in sections and GATEWAY.section not in sections:
             pattern = row.default_route.pattern
             if pattern not in routes or not routes[pattern].active:
                 what = "is not active" if pattern in routes else "is not there"
@@ -186,7 +187,7 @@ class _Application:
             if entry.wrong & {"label", "prefix", "key"}:
                 continue
             try:
-                row = secrets.find_key(entry, self._remarks)
+                row = credentials.find_key(entry, self._remarks)
             except ValidationError as error:
                 self._blame_each(entry, error)
                 continue

@@ -1,8 +1,10 @@
 """The configuration as a document: out and in again, all or nothing, and never a secret."""
 
 import json
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import yaml
@@ -440,6 +442,13 @@ def test_a_section_that_is_absent_is_left_alone_and_one_that_is_there_is_all(ric
     }
 
 
+def test_what_is_wrong_elsewhere_does_not_stop_a_section():
+    ModelRoute.objects.update(active=False)
+    Upstream.objects.update(provider_preferences=7)
+    take_now({"athena": 1, "overrides": [{"pattern": "x", "format": "kimi"}]})
+    assert FormatOverride.objects.exists()
+
+
 def test_a_route_moves_to_another_upstream_while_the_old_one_goes():
     document = loaded()
     document["upstreams"] = [{"name": "fresh", "base_url": "https://fresh.example/v1"}]
@@ -826,3 +835,19 @@ def test_a_document_has_no_anchors():
     for row in document["upstreams"]:
         row["provider_preferences"] = {"x": shared, "y": shared}
     assert compose(render(document))[1] == []
+
+
+def test_the_guide_has_every_field_and_an_example_that_works(monkeypatch):
+    guide = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    for table in TABLES:
+        listed = re.search(rf"^\| `{table.section}` \| (.*) \|$", guide, re.MULTILINE)
+        assert re.findall(r"`(\w+)`", listed[1]) == [field.name for field in table.fields]
+    User.objects.create(username="ada")
+    client_key("ada's laptop", "sk-athena-4f-and-so-on")
+    monkeypatch.setenv("CI_GATEWAY_KEY", CLIENT)
+    monkeypatch.setenv("HOUSE_API_KEY", CANARY)
+    example = re.search(r"^```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)[1]
+    assert take_now(example).remarks == [
+        "The upstream 'openrouter' has no stored key here: enter it."
+    ]
+    assert rehearse(example, now=NOW).changes == []
