@@ -23,7 +23,7 @@ _encode = json.JSONEncoder(default=str).encode  # escapes all that is not ASCII
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Keep these out of every line from now on, whatever they look like."""
+    """Keep these out of every line, whatever they look like."""
     _redactors[0] = Redactor(secrets)
 
 

@@ -23,6 +23,8 @@ SENTENCES: Mapping[ErrorCode, str] = {
     ErrorCode.INTERNAL_ERROR: "The gateway itself has a defect here.",
     ErrorCode.INVALID_KEY: "The client's key is unknown, expired or revoked.",
     ErrorCode.INVALID_REQUEST: "The client's request is malformed.",
+    ErrorCode.KEY_BUSY: "The client's key had as many requests open as it may have.",
+    ErrorCode.KEY_RATE_LIMIT: "The client's key had made as many requests as a minute may have.",
     ErrorCode.KEYS_UNAVAILABLE: "The key could not be checked: the database was away.",
     ErrorCode.METHOD_NOT_ALLOWED: "The client used a method that does not exist here.",
     ErrorCode.MODEL_NOT_ALLOWED: "The client's key may not use this model.",
