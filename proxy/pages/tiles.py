@@ -45,7 +45,7 @@ def tiles_of(seen: Overview) -> list[Tile]:
             counted(sums.calls_rescued, rescued),
             [
                 counted(sums.rescued, rescued, "answers"),
-                counted(sums.calls, every, "calls of any kind"),
+                counted(sums.calls, every, "calls delivered"),
             ],
         ),
         Tile(
