@@ -6,7 +6,7 @@ named in the log: one of them must not stop all.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -29,6 +29,7 @@ from proxy.validators import (
 from proxy.vault import SecretUnreadable
 
 _Row = TypeVar("_Row", bound=Model)
+_Ranked = TypeVar("_Ranked", models.ModelRoute, models.FormatOverride)
 _T = TypeVar("_T")
 
 logger = logging.getLogger("athena.snapshot")
@@ -148,13 +149,16 @@ def load() -> Snapshot:
     upstreams = dict(_understood(active, lambda row: (row.pk, read_upstream(row))))
     routes = models.ModelRoute.objects.filter(active=True, upstream__active=True)
     routes = routes.select_related("upstream")
-    rows = _understood(routes, lambda row: _route(row, upstreams, gateway.sample_calls))
+    rows = _understood(
+        _by_precedence(routes), lambda row: _route(row, upstreams, gateway.sample_calls)
+    )
+    overrides = models.FormatOverride.objects.filter(active=True)
     return Snapshot(
         version=version,
         keys=dict(_understood(models.ClientKey.objects.filter(revoked_at=None), _key)),
         routes=tuple(rows),
         default_route=next((row for row in rows if row.id == gateway.default_route_id), None),
-        overrides=tuple(_understood(models.FormatOverride.objects.filter(active=True), _override)),
+        overrides=tuple(_understood(_by_precedence(overrides), _override)),
         formats=dict(_understood(models.FormatSettings.objects.all(), _format)),
         max_body_bytes=gateway.max_body_bytes,
         open_after=gateway.open_after,
@@ -169,14 +173,19 @@ def load() -> Snapshot:
     )
 
 
-def _understood(rows: QuerySet[_Row], read: Callable[[_Row], _T]) -> list[_T]:
+def _by_precedence(rows: QuerySet[_Ranked]) -> list[_Ranked]:
+    """The lowest priority first. Databases differ in how they sort texts; this must not."""
+    return sorted(rows, key=lambda row: (row.priority, row.pattern))
+
+
+def _understood(rows: Iterable[_Row], read: Callable[[_Row], _T]) -> list[_T]:
     """What `read` makes of the rows, without those that it cannot understand."""
     found: list[_T] = []
     for row in rows:
         try:
             found.append(read(row))
         except Exception:
-            logger.exception("%s %s cannot be understood", rows.model.__name__, row.pk)
+            logger.exception("%s %s cannot be understood", type(row).__name__, row.pk)
     return found
 
 

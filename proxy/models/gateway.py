@@ -10,6 +10,7 @@ from proxy.models.history import recorded
 from proxy.models.routes import ModelRoute
 
 _SHARE: list[Any] = [MinValueValidator(0), MaxValueValidator(1)]
+_DAYS: list[Any] = [MinValueValidator(1), MaxValueValidator(3650)]
 _SECONDS: list[Any] = [MinValueValidator(0.1), MaxValueValidator(600)]
 
 
@@ -64,10 +65,10 @@ class GatewaySettings(models.Model):
         help_text="Of each part of a transcript; of a longer one, head and tail are kept.",
     )
     transcript_days = models.PositiveIntegerField(
-        default=7, validators=[MinValueValidator(1)], help_text="Then transcripts are deleted."
+        default=7, validators=_DAYS, help_text="Then transcripts are deleted."
     )
     exchange_days = models.PositiveIntegerField(
-        default=90, validators=[MinValueValidator(1)], help_text="Then exchanges are deleted."
+        default=90, validators=_DAYS, help_text="Then exchanges are deleted."
     )
 
     history = recorded()

@@ -843,7 +843,7 @@ def test_the_guide_has_every_field_and_an_example_that_works(monkeypatch):
         listed = re.search(rf"^\| `{table.section}` \| (.*) \|$", guide, re.MULTILINE)
         assert re.findall(r"`(\w+)`", listed[1]) == [field.name for field in table.fields]
     User.objects.create(username="ada")
-    client_key("ada's laptop", "sk-athena-4f-and-so-on")
+    client_key("ada's laptop", "sk-athena-4fQz1b-and-so-on-until-it-is-long-enough")
     monkeypatch.setenv("CI_GATEWAY_KEY", CLIENT)
     monkeypatch.setenv("HOUSE_API_KEY", CANARY)
     example = re.search(r"^```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)[1]

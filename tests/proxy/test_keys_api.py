@@ -8,7 +8,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from proxy.models import ClientKey
-from proxy.models.keys import digest_of
+from proxy.models.keys import digest_of, prefix_of
 from proxy.roles import OPERATORS
 from tests.proxy.stored import configure
 from tests.proxy.test_api import client_of, person, send
@@ -40,7 +40,11 @@ def test_a_key_is_made_and_shown_once(operator):
     User.objects.create(username="ada")
     made = make_key(operator, owner="ada", allowed_models=["qwen/*"], requests_per_minute=60)
     plain, row = made.pop("key"), ClientKey.objects.get(pk=made["id"])
-    assert (row.digest, made["prefix"], made["state"]) == (digest_of(plain), plain[:12], "active")
+    assert (row.digest, made["prefix"], made["state"]) == (
+        digest_of(plain),
+        prefix_of(plain),
+        "active",
+    )
     assert (made["owner"], made["allowed_models"], made["requests_per_minute"]) == (
         "ada",
         ["qwen/*"],

@@ -244,3 +244,16 @@ def test_an_empty_database_is_said_to_be_one():
     ConfigurationVersion.objects.all().delete()
     with pytest.raises(NotBootstrapped):
         load()
+
+
+@pytest.mark.django_db
+def test_of_one_priority_the_order_of_characters_decides_on_every_database(settings, tmp_path):
+    from proxy.models import FormatOverride
+    from proxy.snapshot import load
+    from tests.proxy.stored import configure
+
+    settings.DATA_DIR = tmp_path
+    configure()
+    for pattern in ("a-*", "a*", "B*", "b*", "a_*"):
+        FormatOverride.objects.create(pattern=pattern.replace("_", "."), format="kimi")
+    assert [row.pattern for row in load().overrides] == ["B*", "a*", "a-*", "a.*", "b*"]

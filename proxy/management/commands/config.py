@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 from django.utils import timezone
 
 from proxy.checkup import findings
@@ -38,6 +39,12 @@ class Command(BaseCommand):
         check.add_argument("file", nargs="?", help="a document; else the present configuration")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._do(options)
+        except DatabaseError as error:
+            raise CommandError(f"the database cannot be used: {error}") from error
+
+    def _do(self, options: dict[str, Any]) -> None:
         match options["verb"]:
             case "export":
                 self._export(options["output"])

@@ -110,8 +110,8 @@ class Command(BaseCommand):
         if row.revoked_at is not None:
             self.stdout.write("It was revoked already.")
             return
-        row.revoked_at = timezone.now()
-        _save(row, "key revoke")
+        row._change_reason = "key revoke"  # type: ignore[attr-defined]
+        row.revoke(timezone.now())
         self.stdout.write(visible(f"Revoked: {row}."))
 
 
@@ -124,15 +124,12 @@ def _save(row: Any, reason: str) -> None:
 
 def _described(row: ClientKey) -> dict[str, Any]:
     """What may be told of a key."""
-    state = "revoked" if row.revoked_at else "active"
-    if state == "active" and row.expires_at is not None and row.expires_at <= timezone.now():
-        state = "expired"
     return {
         "id": row.pk,
         "prefix": row.prefix,
         "label": row.label,
         "owner": row.owner.get_username() if row.owner else None,
-        "state": state,
+        "state": row.state(timezone.now()).value,
         "allowed_models": row.allowed_models,
         "requests_per_minute": row.requests_per_minute,
         "max_streams": row.max_streams,
