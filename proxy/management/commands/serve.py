@@ -25,6 +25,10 @@ from proxy.snapshot import Snapshot, load
 _GRACE = 10
 """Seconds that the server waits longer than the application: it ends streams without a word."""
 
+_WORKER_PATIENCE = 30
+"""Seconds that a worker may not answer its parent: on a busy machine it needs some to start, and
+would be killed and started again for ever."""
+
 
 class Command(BaseCommand):
     help = "Start the gateway."
@@ -62,6 +66,7 @@ class Command(BaseCommand):
             log_config=None,  # that of the settings has its loggers, too
             server_header=False,
             timeout_keep_alive=75,
+            timeout_worker_healthcheck=_WORKER_PATIENCE,
             timeout_graceful_shutdown=int(drain) + _GRACE,
         )
         self.stdout.write("Athena has stopped.")
