@@ -24,7 +24,8 @@ _gateway = GatewayHandler(
 )
 # What Claude Code asks besides must not get Django's pages, nor its sessions: 404 will do.
 _PROBES = ("/api/hello", "/api/event_logging/", "/api/oauth/")
-_GATEWAY_PATHS = ("/v1/", "/demo/", "/healthz", "/readyz", "/metrics", *_PROBES)
+_BARE = ("/chat/completions", "/models")
+_GATEWAY_PATHS = ("/v1/", "/demo/", "/healthz", "/readyz", "/metrics", *_BARE, *_PROBES)
 
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[Mapping[str, Any]], Awaitable[None]]

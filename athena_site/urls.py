@@ -74,6 +74,10 @@ urlpatterns = [
     path("v1/v1/messages/count_tokens", only("POST", count_tokens)),
     path("v1/v1/models", only("GET", models)),
     path("v1/v1/models/<path:name>", only("GET", model)),
+    # And those whose base URL lacks it.
+    path("chat/completions", only("POST", converse)),
+    path("models", only("GET", models)),
+    path("models/<path:name>", only("GET", model)),
     path("v1/<path:path>", not_found),
     path("demo/v1/chat/completions", only("POST", demo.chat_completions)),
     path("demo/v1/models", only("GET", demo.models)),

@@ -84,7 +84,8 @@ def differences(old: Change | None, new: Change) -> list[FieldChange]:
                 for record, value in zip((old, new), values, strict=True)
             ]
             found.append(FieldChange(field.name, str(field.verbose_name), shown[0], shown[1]))
-    return [change for change in found if change.old != ABSENT or change.new != ABSENT]
+    # Of a time, less is shown than is kept.
+    return [change for change in found if change.old != change.new]
 
 
 def reverted(record: Change) -> Model:

@@ -60,6 +60,7 @@ class ErrorCode(StrEnum):
     UPSTREAM_ENCODING = "upstream_encoding"
     UPSTREAM_ERROR = "upstream_error"
     UPSTREAM_IDLE = "upstream_idle"
+    UPSTREAM_IS_GATEWAY = "upstream_is_gateway"
     UPSTREAM_MISCONFIGURED = "upstream_misconfigured"
     UPSTREAM_NOT_FOUND = "upstream_not_found"
     UPSTREAM_OVERLOADED = "upstream_overloaded"

@@ -60,7 +60,8 @@ def explain(snapshot: Snapshot, requested: str) -> Explanation:
 def _way(snapshot: Snapshot, route: Route, name: str) -> Iterator[Fact]:
     row = ModelRoute.objects.filter(pk=route.id).first()
     if any(matching_routes(snapshot, name)):
-        yield Fact("route", route.pattern, "the first whose pattern matches the name", row)
+        rank = f", at priority {row.priority}" if row else ""
+        yield Fact("route", route.pattern, f"the first whose pattern matches{rank}", row)
     else:
         yield Fact("route", route.pattern, "the default route, as no pattern matches", row)
     upstream = Upstream.objects.filter(name=route.upstream.name).first()

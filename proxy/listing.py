@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_datetime
 
-from proxy.models import FAILURES, Exchange
+from proxy.models import FAILURES, Exchange, Outcome
 
 PAGE = 50
 _LONGEST = timedelta(hours=1)
@@ -64,6 +64,8 @@ def filtered(query: Mapping[str, str], now: datetime) -> "QuerySet[Exchange]":
             raise BadFilter(f"{name}: {value[:40]!r} is no {name}")
         if name == "outcome" and value == FAILED:
             rows = rows.filter(outcome__in=FAILURES)
+        elif name == "outcome" and value not in Outcome.values:
+            raise BadFilter(f"outcome: {value[:40]!r} is none of {', '.join(Outcome.values)}")
         elif name == "leaked" and value == ANY:
             rows = rows.filter(leaked_format__in=LEAKS)
         elif name in _MAY_BE_EMPTY and value == NONE:

@@ -17,7 +17,7 @@ import httpx
 import msgspec
 from django.conf import settings
 
-from formats import DIALECTS, FormatsError, ReplyOptions
+from formats import DIALECTS, FormatsError, ReplyOptions, read_failure
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
 from proxy.models import Reasoning, Service
@@ -32,6 +32,7 @@ _LIST_SECONDS = 10.0
 _CALL_SECONDS = 60.0
 _LIST_BYTES = 8 * 1024 * 1024
 _MOST_MODELS = 5000
+_SHOWN_CHARS = 200
 _ASKED = "probe"  # the name of the model, on this side
 _TOOL = {
     "name": "report_health",
@@ -110,9 +111,11 @@ def probe(upstream: Upstream, snapshot: Snapshot, *, model: str = "") -> Iterato
 
 def models_of(upstream: Upstream) -> list[str]:
     """The upstream's own names of its models, in its order; raises Trouble."""
+    _check_settings(upstream)
     response = _get(upstream, "/models")
     if response.status_code != 200:
-        raise Trouble(f"it answers {response.status_code} to the list of models.")
+        hint = " Is the version, such as /v1, missing?" if response.status_code == 404 else ""
+        raise Trouble(f"it answers {response.status_code} to the list of models.{hint}")
     try:
         listed = msgspec.json.decode(response.content, type=dict[str, Any])["data"]
         names = [entry["id"] for entry in listed if isinstance(entry["id"], str)]
@@ -179,9 +182,15 @@ def _check_key(upstream: Upstream) -> str:
     response = _get(upstream, path)
     status = response.status_code
     if status in (401, 402, 403):
-        raise Trouble(f"it refuses the key ({status}). Enter another.")
+        said = read_failure(status, response.content, tokens=0, window=None)
+        raise Trouble(f"it refuses the key ({status}): {said}")
+    if 300 <= status < 400:
+        place = response.headers.get("location", "elsewhere")[:_SHOWN_CHARS]
+        raise Trouble(f"it redirects to {place}, which is not followed: enter that address.")
     if status >= 500:
         raise Trouble(f"it is not well itself: {status}.")
+    if status != 200:
+        return f"not known yet: it answers {status}, and the tool call will tell"
     return "accepted" if upstream.secrets() else "none is sent, and none is asked for"
 
 
@@ -205,8 +214,9 @@ def _get(upstream: Upstream, path: str) -> httpx.Response:
     except httpx.TimeoutException as error:
         raise Trouble("it did not answer in time.") from error
     except httpx.TransportError as error:
-        raise Trouble(f"the connection was lost: {error}.") from error
-    return httpx.Response(response.status_code, content=bytes(body))
+        raise Trouble(f"the connection was lost: {str(error).rstrip('.')}.") from error
+    place = {n: v for n, v in response.headers.items() if n == "location"}
+    return httpx.Response(response.status_code, headers=place, content=bytes(body))
 
 
 async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:

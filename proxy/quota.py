@@ -35,8 +35,7 @@ class Quota:
         held = self._open.setdefault(key.id, set())
         if key.max_streams is not None and len(held) >= key.max_streams:
             raise _refusal(
-                f"{len(held)} requests of this key are being answered, and it may have "
-                f"{key.max_streams} at once",
+                f"this key may have {key.max_streams} answered at once, and {len(held)} are",
                 ErrorCode.KEY_BUSY,
                 _TRY_AGAIN,
             )

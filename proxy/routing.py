@@ -142,7 +142,9 @@ def listed_models(snapshot: Snapshot) -> list[str]:
     """The names that a client may be offered, in the order of the routes."""
     names: dict[str, None] = {}
     for row in snapshot.routes:
-        if row.listed_as or not set(row.pattern) & set("*?["):
+        # The default route is for all other names; its own is no model's.
+        is_name = row is not snapshot.default_route and not set(row.pattern) & set("*?[")
+        if row.listed_as or is_name:
             names[row.listed_as or row.pattern] = None
         if row.upstream_model:
             names[row.upstream_model] = None

@@ -19,6 +19,7 @@ from django.db.models import Model, QuerySet
 from formats import FORMATS, Markers, Override
 from proxy import models
 from proxy.headers import carries_secret
+from proxy.loop import VIA, own_name
 from proxy.validators import (
     marker_pairs,
     validate_base_url,
@@ -246,6 +247,7 @@ def _standard_headers(dialect: str, key: str) -> list[tuple[str, str]]:
         ("accept", "text/event-stream, application/json"),
         ("accept-encoding", "identity"),  # an event must be readable as soon as it arrives
         ("user-agent", USER_AGENT),
+        (VIA, own_name()),
     ]
     if dialect == "anthropic":
         headers.append(("anthropic-version", _ANTHROPIC_VERSION))

@@ -19,7 +19,6 @@ from proxy.snapshot import Snapshot, load
 
 _RECENT = timedelta(days=7)
 _MOST_NAMES = 200
-_WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +47,12 @@ class Effect:
 
     @property
     def changes_format(self) -> bool:
-        return self.before.format != self.after.format
+        formats = {self.before.format, self.after.format}
+        return len(formats) == 2 and "" not in formats
 
     @property
-    def changes_route(self) -> bool:
-        return (self.before.upstream, self.before.model, self.before.pattern) != (
-            self.after.upstream,
-            self.after.model,
-            self.after.pattern,
-        )
+    def is_refused(self) -> bool:
+        return not self.after.upstream
 
 
 @contextmanager
@@ -98,11 +94,14 @@ def known_models(now: datetime) -> list[str]:
     names: dict[str, None] = dict.fromkeys(listed_models(load()))
     routes = ModelRoute.objects.values_list("pattern", "upstream_model", "listed_as")
     for texts in (*routes, *FormatOverride.objects.values_list("pattern")):
-        names.update({text: None for text in texts if text and not set(text) & _WILDCARDS})
+        # A pattern stands for the names that it matches, and is one of them itself.
+        names.update({text: None for text in texts if "[" not in text})
     asked = (
         TrafficSum.objects.filter(span=Span.DAY, facet=Facet.MODEL, start__gte=now - _RECENT)
         .values_list("value", flat=True)
-        .annotate(times=Sum("requests"))
+        # A slip of somebody's pen is no model.
+        .annotate(times=Sum("requests") - Sum("failures") - Sum("client_errors"))
+        .filter(times__gt=0)
         .order_by("-times")
     )
     names.update(dict.fromkeys(asked[:_MOST_NAMES]))

@@ -71,7 +71,8 @@ def _facets(row: Exchange) -> Iterator[tuple[str, str]]:
 
 def _times(row: Exchange) -> Iterator[tuple[str, float]]:
     yield Measure.GATEWAY, row.gateway_ms
-    if row.first_byte_ms is not None:
+    # What was refused has a first byte, too, and says nothing of how fast answers begin.
+    if row.first_byte_ms is not None and row.outcome == Outcome.OK:
         yield Measure.FIRST_BYTE, row.first_byte_ms
 
 

@@ -22,6 +22,7 @@ from proxy.capture import Capture
 from proxy.errors import ErrorCode, GatewayError
 from proxy.handler import EventStream, GatewayRequest
 from proxy.keys import authenticate, check_model
+from proxy.loop import VIA, check_sender
 from proxy.relay import Relay
 from proxy.runtime import runtime
 from proxy.snapshot import Key, Snapshot
@@ -39,6 +40,7 @@ async def converse(request: GatewayRequest) -> HttpResponseBase:
     snapshot, key = _admit(request)
     exchange = request.exchange
     _remember(request, snapshot, key)
+    check_sender(request.headers.get(VIA))
     runtime.quota.admit(exchange, key)
     conversation = _parse(request, key)
     exchange.is_streaming = conversation.stream

@@ -14,7 +14,7 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import ForeignKey, Model, ProtectedError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -22,7 +22,8 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
 from proxy.changes import differences, newest, records, revert, version_of
-from proxy.models import ConfigurationVersion
+from proxy.models import ConfigurationVersion, ModelRoute
+from proxy.models.gateway import check_default
 from proxy.pages.changes import entries_of
 from proxy.tentative import effects_of
 
@@ -54,7 +55,9 @@ class ConfigurationForm(forms.ModelForm):
             for change in differences(known, last)
         )
         # The same form, sent once more, is the confirmation.
-        self.data = {**self.data, self.add_prefix("seen"): str(last.version)}
+        assert isinstance(self.data, QueryDict)  # noqa: S101  what a browser sent
+        self.data = self.data.copy()
+        self.data[self.add_prefix("seen")] = str(last.version)
         who = last.history_user or "A command"
         raise ValidationError(
             f"{who} changed this at {last.history_date:%H:%M:%S} UTC, while you were editing it: "
@@ -119,6 +122,11 @@ class ConfigurationAdmin(admin.ModelAdmin):
                 context["effects"] = effects_of(lambda: _delete(type(row), row.pk), timezone.now())
         return super().delete_view(request, object_id, context)
 
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        deleted, counts, lacking, protected = super().get_deleted_objects(objs, request)
+        # What protects a row is not deleted with it: no permission is lacking for that.
+        return deleted, counts, set() if protected else lacking, protected
+
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -158,7 +166,7 @@ class ConfigurationAdmin(admin.ModelAdmin):
         except ValidationError as error:
             messages.error(request, f"It cannot be as it was: {' '.join(error.messages)}")
             return redirect("configuration:changes")
-        messages.success(request, f"{restored} is as it was at version {version}.")
+        messages.success(request, f"“{restored}” is as it was at version {version}.")
         return redirect(reverse(f"admin:proxy_{self.opts.model_name}_history", args=[restored.pk]))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -179,7 +187,10 @@ class ConfigurationAdmin(admin.ModelAdmin):
             raise PermissionDenied
         form = self.get_form(request, row, change=is_change)(request.POST, instance=row)
         if not form.is_valid():
-            return render(request, "configuration/_effects.html", {"is_invalid": True})
+            wrong = [form.fields[name].label for name in form.errors if name in form.fields]
+            return render(
+                request, "configuration/_effects.html", {"is_invalid": True, "wrong": wrong}
+            )
 
         def save() -> None:
             made = self.save_form(request, form, change=is_change)
@@ -195,20 +206,52 @@ class SwitchedAdmin(ConfigurationAdmin):
     actions = ("enable", "disable")
 
     @admin.action(description="Enable the selected rows", permissions=["change"])
-    def enable(self, request: HttpRequest, queryset: Any) -> None:
-        self._switch(request, queryset, active=True)
+    def enable(self, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+        return self._ask_and_switch(request, queryset, active=True)
 
     @admin.action(description="Disable the selected rows", permissions=["change"])
-    def disable(self, request: HttpRequest, queryset: Any) -> None:
-        self._switch(request, queryset, active=False)
+    def disable(self, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+        return self._ask_and_switch(request, queryset, active=False)
 
-    @transaction.atomic
-    def _switch(self, request: HttpRequest, rows: Any, *, active: bool) -> None:
-        for row in rows.exclude(active=active):
-            row.active = active
-            # One by one: an update in bulk would leave no record, and be no version.
-            self.save_model(request, row, form=None, change=True)
-            self.log_change(request, row, "Enabled." if active else "Disabled.")
+    def _ask_and_switch(
+        self, request: HttpRequest, rows: Any, *, active: bool
+    ) -> HttpResponse | None:
+        """Show what it would do; do it when that was seen."""
+        chosen, word = list(rows.exclude(active=active)), "enable" if active else "disable"
+        if not chosen:
+            messages.info(request, f"Nothing to {word}: the selected rows are so already.")
+            return None
+
+        def switch() -> None:
+            for row in rows.exclude(active=active):  # each as it is in this transaction
+                row.active = active
+                row.full_clean()
+                if isinstance(row, ModelRoute):
+                    check_default(row)
+                # One by one: an update in bulk would leave no record, and be no version.
+                self.save_model(request, row, form=None, change=True)
+                self.log_change(request, row, f"{word.capitalize()}d.")
+
+        try:
+            if "confirmed" in request.POST:
+                with transaction.atomic():
+                    switch()
+                said = f"{len(chosen)} {_noun(self.opts, len(chosen))} {word}d."
+                messages.success(request, f"{said} Changes has the way back.")
+                return None
+            effects = effects_of(switch, timezone.now())
+        except ValidationError as error:
+            messages.error(request, f"They cannot be {word}d: {' '.join(error.messages)}")
+            return None
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{word.capitalize()} {len(chosen)} {_noun(self.opts, len(chosen))}?",
+            "opts": self.opts,
+            "rows": chosen,
+            "action": word,
+            "effects": effects,
+        }
+        return render(request, "configuration/switch.html", context)
 
 
 class OwnedAdmin(SwitchedAdmin):
@@ -221,6 +264,10 @@ class OwnedAdmin(SwitchedAdmin):
     @admin.display(description="set by")
     def origin(self, row: Any) -> str:
         return "environment" if row.from_environment else "operator"
+
+
+def _noun(opts: Any, count: int) -> str:
+    return str(opts.verbose_name if count == 1 else opts.verbose_name_plural)
 
 
 def _delete(model: type[Model], key: Any) -> None:

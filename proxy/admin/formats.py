@@ -18,7 +18,8 @@ class FormatOverrideAdmin(SwitchedAdmin):
             None,
             {
                 "description": "How the text of these models is read, whatever their names tell. "
-                "Of the overrides that match, the one with the lowest priority wins.",
+                "Of the overrides that match, the one with the lowest priority wins; of equal "
+                "ones, the first by its characters.",
                 "fields": ("pattern", "format", "priority", "active", "note"),
             },
         ),

@@ -1,5 +1,6 @@
 """Pages of client keys. A key is shown once, to whoever makes it; it is revoked, never deleted."""
 
+import re
 import secrets
 from typing import Any
 
@@ -28,7 +29,7 @@ class PatternsField(forms.CharField):
         return "\n".join(map(str, value)) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
-        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+        return [part for part in re.split(r"[\s,]+", str(value or "")) if part]
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool((initial or []) != self.to_python(data))
@@ -49,6 +50,12 @@ class ClientKeyForm(ConfigurationForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.initial["making"] = secrets.token_urlsafe(12)
+
+    def clean_expires_at(self) -> Any:
+        moment = self.cleaned_data["expires_at"]
+        if "expires_at" in self.changed_data and moment and moment <= timezone.now():
+            raise forms.ValidationError("That moment is over. To end a key at once, revoke it.")
+        return moment
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -92,13 +99,7 @@ class ClientKeyAdmin(ConfigurationAdmin):
                 "fields": ("label", "owner", "expires_at"),
             },
         ),
-        (
-            "Limits",
-            {
-                "description": "Counted by each process of the gateway for itself.",
-                "fields": ("allowed_models", "requests_per_minute", "max_streams"),
-            },
-        ),
+        ("Limits", {"fields": ("allowed_models", "requests_per_minute", "max_streams")}),
         ("Audit", {"fields": ("capture_content",)}),
         ("The key", {"fields": readonly_fields}),
     )

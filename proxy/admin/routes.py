@@ -3,27 +3,58 @@
 from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import ValidationError
 from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import reverse
 
-from proxy.admin.base import OwnedAdmin
+from proxy.admin.base import ConfigurationForm, OwnedAdmin
 from proxy.models import GatewaySettings, ModelRoute
+from proxy.models.gateway import check_default
+
+
+class ModelRouteForm(ConfigurationForm):
+    class Meta:
+        model = ModelRoute
+        fields = "__all__"
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]
+        try:
+            check_default(self.instance)
+        except ValidationError as error:
+            self._update_errors(error)  # type: ignore[attr-defined]
 
 
 @admin.register(ModelRoute)
 class ModelRouteAdmin(OwnedAdmin):
-    list_display = ("pattern", "upstream", "upstream_model", "priority", "active", "origin")
+    list_display = (
+        "pattern",
+        "upstream",
+        "upstream_model",
+        "fallback",
+        "priority",
+        "active",
+        "origin",
+    )
     list_filter = ("upstream", "active")
-    list_select_related = ("upstream",)
+    list_select_related = ("upstream", "fallback")
     search_fields = ("pattern", "upstream_model", "listed_as")
+    form = ModelRouteForm
     fieldsets = (
         (
             None,
             {
                 "description": "Which model names go where. Of the routes that match a name, the "
-                "one with the lowest priority wins.",
-                "fields": ("pattern", "upstream", "upstream_model", "priority", "active"),
+                "one with the lowest priority wins; of equal ones, the first by its characters.",
+                "fields": (
+                    "pattern",
+                    "upstream",
+                    "upstream_model",
+                    "fallback",
+                    "priority",
+                    "active",
+                ),
             },
         ),
         (
@@ -37,9 +68,9 @@ class ModelRouteAdmin(OwnedAdmin):
         (
             "Clients",
             {
-                "description": "How it is offered in /v1/models, and what is tried when it fails.",
+                "description": "How it is offered in /v1/models.",
                 "classes": ("collapse",),
-                "fields": ("listed_as", "fallback"),
+                "fields": ("listed_as",),
             },
         ),
         (

@@ -3,14 +3,24 @@
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
 
 from proxy.admin.base import ConfigurationForm, OwnedAdmin
 from proxy.headers import concealed, revealed, unknown_secrets
 from proxy.models import Upstream
 from proxy.presets import PRESETS
+from proxy.snapshot import read_upstream
+
+
+class VariableField(forms.CharField):
+    """A variable's name, with or without the dollar that shells want."""
+
+    def to_python(self, value: Any) -> Any:
+        return (super().to_python(value) or "").removeprefix("$")
 
 
 class UpstreamForm(ConfigurationForm):
@@ -18,13 +28,16 @@ class UpstreamForm(ConfigurationForm):
         label="API key",
         required=False,
         strip=True,
-        widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "new-password"}),
+        widget=forms.PasswordInput(
+            render_value=False, attrs={"autocomplete": "new-password", "class": "vTextField"}
+        ),
         help_text="Stored encrypted and never shown again. Empty keeps the present one.",
     )
 
     class Meta:
         model = Upstream
         fields = "__all__"
+        field_classes = {"key_variable": VariableField}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -110,6 +123,16 @@ class UpstreamAdmin(OwnedAdmin):
         chosen = request.GET.get("preset", "")
         context = {"presets": PRESETS, "preset": PRESETS.get(chosen), **(extra_context or {})}
         return super().add_view(request, form_url, context)
+
+    def save_model(self, request: HttpRequest, obj: Upstream, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if "_preview" in request.POST or form is None:
+            return
+        if trouble := read_upstream(obj).trouble:
+            messages.warning(request, f"It is saved, but cannot be used: {trouble}.")
+        test = reverse("configuration:test", args=[obj.pk])
+        link = '<a href="{}">Test the connection</a> before a route leads there.'
+        messages.info(request, format_html(link, test))
 
     def dependants(self, row: Upstream) -> list[Model]:
         return [*row.routes.all()]

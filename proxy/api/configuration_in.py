@@ -5,10 +5,12 @@ so that a slip of the pen is not taken for a change. The rest is the rows' own t
 """
 
 import math
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.db import models
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
@@ -221,6 +223,11 @@ class KeyIn(RowIn):
             "capture_content",
             "expires_at",
         )
+
+    def validate_expires_at(self, moment: datetime | None) -> datetime | None:
+        if moment is not None and moment <= timezone.now():
+            raise serializers.ValidationError("That moment is over. To end a key, revoke it.")
+        return moment
 
 
 class RotateIn(Strict):

@@ -27,6 +27,7 @@ from proxy.api.pages import InOrder, NewestRecordFirst
 from proxy.api.views import Endpoint
 from proxy.changes import KINDS, before, differences, records, revert, with_version
 from proxy.models import ConfigurationVersion, ModelRoute, Upstream
+from proxy.models.gateway import check_default
 from proxy.models.history import Change
 
 _MOST_NAMES = 10
@@ -136,6 +137,8 @@ class Rows(Endpoint):
         names = self.fill(row, given)
         try:
             row.full_clean()
+            if isinstance(row, ModelRoute):
+                check_default(row)
             row.save(update_fields=None if row._state.adding else names)
         except Invalid as error:
             raise refusal_of_row(error, self.request.data) from error

@@ -51,7 +51,8 @@ def fill(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     for measure, field in MEASURES.items():
         # As `proxy.buckets` has it.
         took = Greatest(F(field), 2.0**-10, output_field=FloatField())
-        counted = by_hour.filter(**{f"{field}__isnull": False}).annotate(
+        answered = by_hour.filter(outcome="ok") if measure == "first_byte" else by_hour
+        counted = answered.filter(**{f"{field}__isnull": False}).annotate(
             bucket=Floor(Ln(took) / math.log(2) * 8)
         )
         counts = counted.values("start", "bucket").annotate(count=Count("pk"))

@@ -54,6 +54,8 @@ class DocumentForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
+        if cleaned.get("file") and cleaned.get("text", "").strip():
+            self.add_error(None, "Paste a document or choose a file, not both.")
         cleaned["text"] = cleaned.get("file") or cleaned.get("text", "")
         if not cleaned["text"].strip() and not self.errors:
             self.add_error(None, "Paste a document, or choose a file.")

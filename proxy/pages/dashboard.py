@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from proxy.listing import ANY, FAILED, NONE
-from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings
+from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings, Outcome
 from proxy.overview import RANGES, Part, Step, Sums, overview, parts_of
 from proxy.pages.access import may, page
 from proxy.pages.chart import Point, bars, lines
@@ -91,19 +91,20 @@ def _times(step: Step) -> Point:
     times = step.first_byte
     p50, p95 = took(times.p50, "", "p50").text, took(times.p95, "", "p95").text
     title = f"{_when(step)} UTC: {p50}, {p95}"
-    return Point(title, rows_url(step.start, step.end), (times.p95, times.p50))
+    answered = rows_url(step.start, step.end, outcome=Outcome.OK.value)
+    return Point(title, answered, (times.p95, times.p50))
 
 
 def _row_of_step(step: Step) -> Row:
     sums, times, here = step.sums, step.first_byte, (step.start, step.end)
-    every = rows_url(*here)
+    answered = rows_url(*here, outcome=Outcome.OK.value)
     figures = {
-        "requests": counted(sums.requests, every),
+        "requests": counted(sums.requests, rows_url(*here)),
         "failed": counted(sums.failures, rows_url(*here, outcome=FAILED)),
         "rescued calls": counted(sums.calls_rescued, rows_url(*here, rescued=ANY)),
-        "first byte p50": took(times.p50, every),
-        "p95": took(times.p95, every),
-        "p99": took(times.p99, every),
+        "first byte p50": took(times.p50, answered),
+        "p95": took(times.p95, answered),
+        "p99": took(times.p99, answered),
     }
     return Row(_when(step), "", figures)
 

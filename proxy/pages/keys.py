@@ -1,6 +1,7 @@
 """What is done to a client key beyond its form: shown once when it is made, rotated, revoked."""
 
 from datetime import timedelta
+from fnmatch import fnmatchcase
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
@@ -10,6 +11,8 @@ from django.utils import timezone
 
 from proxy.models import ClientKey
 from proxy.pages.access import page, shown
+from proxy.routing import listed_models
+from proxy.snapshot import load
 
 _EXAMPLE_MODEL = "claude-sonnet-4-5"
 OVERLAPS = {
@@ -74,11 +77,13 @@ def revoke_key(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method != "POST":
         return shown(request, "configuration/revoke.html", f"Revoke {key.label}", key=key)
     key.revoke(timezone.now())
-    messages.success(request, f"{key} is revoked: every process refuses it within two seconds.")
+    messages.success(request, f"“{key}” is revoked: every process refuses it within two seconds.")
     return redirect("admin:proxy_clientkey_change", key.pk)
 
 
 def _example_model(key: ClientKey) -> str:
     """A name that the key may use, for the lines to copy."""
-    plain = [name for name in key.allowed_models if not set(name) & set("*?[")]
-    return plain[0] if plain else _EXAMPLE_MODEL
+    names = [_EXAMPLE_MODEL, *listed_models(load()), *key.allowed_models]
+    patterns = [pattern.lower() for pattern in key.allowed_models] or ["*"]
+    allowed = (n for n in names if any(fnmatchcase(n.lower(), p) for p in patterns))
+    return str(next(allowed, _EXAMPLE_MODEL))

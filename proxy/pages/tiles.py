@@ -23,6 +23,7 @@ def tiles_of(seen: Overview) -> list[Tile]:
     """Of a range of time."""
     sums, since = seen.sums, seen.start
     every, failed = rows_url(since), rows_url(since, outcome=FAILED)
+    answered = rows_url(since, outcome=Outcome.OK.value)
     leaked, rescued = rows_url(since, leaked=ANY), rows_url(since, rescued=ANY)
     refused = rows_url(since, outcome=Outcome.CLIENT_ERROR.value)
     left = rows_url(since, outcome=Outcome.CLIENT_DISCONNECT.value)
@@ -58,7 +59,7 @@ def tiles_of(seen: Overview) -> list[Tile]:
             told(sums.tokens_in, every),
             [told(sums.tokens_out, every, "out"), told(sums.tokens_cached, every, "from cache")],
         ),
-        _time_tile("Time to first byte", seen.first_byte, every),
+        _time_tile("Time to first byte", seen.first_byte, answered),
         _time_tile("Gateway time", seen.gateway, every),
     ]
 

@@ -27,7 +27,9 @@ def test_upstream(request: HttpRequest, pk: int) -> HttpResponse:
     steps = None
     if request.method == "POST":
         if not cache.add(f"probe-{user_of(request).pk}", True, _PAUSE):
-            messages.warning(request, "A moment, please: the last test has only just been made.")
+            messages.warning(
+                request, f"A moment, please: {_PAUSE} seconds must lie between two tests."
+            )
         elif upstream := _read(request, row):
             steps = [*probe(upstream, load(), model=model)]
     names = row.routes.exclude(upstream_model="").values_list("upstream_model", flat=True)

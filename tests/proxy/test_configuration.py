@@ -212,3 +212,14 @@ def test_a_key_that_no_header_can_carry_is_named(upstream, tmp_path, key, status
     else:
         assert response.headers["x-athena-error"] == "upstream_misconfigured"
         assert "quoted" not in response.text + gateway.log
+
+
+def test_a_route_that_leads_back_to_the_gateway_is_told_so(gateway, client):
+    gateway.edit(
+        f"u = Upstream(name='itself', base_url='{gateway.url}/v1'); u.store_key({KEY!r}); u.save()\n"
+        "ModelRoute.objects.create(pattern='circle-*', upstream=u)"
+    )
+    response = client.post("/v1/messages", json=ask("circle-1"))
+    assert response.status_code == 502
+    assert "this gateway itself" in response.json()["error"]["message"]
+    assert len(gateway.rows("SELECT id FROM proxy_exchange WHERE model = 'circle-1'")) <= 2

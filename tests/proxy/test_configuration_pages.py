@@ -61,11 +61,22 @@ def text(response):
 def asked_for(model):
     """A model that somebody asked for today."""
     day = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    sums = dict.fromkeys(
-        ("requests", "failures", "client_errors", "disconnects", "calls", "calls_rescued"), 1
+    names = (
+        "failures",
+        "client_errors",
+        "disconnects",
+        "calls",
+        "calls_rescued",
+        "rescued",
+        "leaked",
     )
     TrafficSum.objects.create(
-        span=Span.DAY, facet=Facet.MODEL, start=day, value=model, rescued=0, leaked=0, **sums
+        span=Span.DAY,
+        facet=Facet.MODEL,
+        start=day,
+        value=model,
+        requests=1,
+        **dict.fromkeys(names, 0),
     )
 
 
@@ -109,7 +120,40 @@ def test_a_preview_of_a_route_says_where_models_would_go(olga):
 
 def test_a_preview_of_what_is_not_valid_says_so(olga):
     shown = text(olga.post("/admin/proxy/formatoverride/add/", {"pattern": "(", "_preview": "1"}))
-    assert "not valid" in shown
+    assert "not valid: Format, Priority, Pattern" in shown
+
+
+def test_a_pattern_is_previewed_by_itself_before_anybody_asks_for_its_names(olga):
+    demo = Upstream.objects.get(name="demo")
+    form = {"pattern": "local-*", "upstream": demo.pk, "priority": "100", "reasoning": "auto",
+            "active": "on", "_preview": "1"}  # fmt: skip
+    shown = text(olga.post("/admin/proxy/modelroute/add/", form))
+    assert "demo: local-* as standard" in shown
+
+
+def test_what_would_be_refused_is_said_to_be(olga):
+    demo = Upstream.objects.get(name="demo")
+    form = {**UPSTREAM, "name": "demo", "service": "other", "base_url": demo.base_url}
+    del form["active"]
+    url = f"/admin/proxy/upstream/{demo.pk}/change/"
+    shown = text(olga.post(url, {**form, "_preview": "1"}))
+    assert "refused: no route leads anywhere" in shown
+    assert "changes format" not in shown
+
+
+def test_the_default_route_cannot_be_switched_off(olga):
+    row = ModelRoute.objects.get(pattern="default")
+    form = {"pattern": "default", "upstream": row.upstream_id, "upstream_model": row.upstream_model,
+            "priority": "100", "reasoning": "auto"}  # fmt: skip
+    page = text(olga.post(f"/admin/proxy/modelroute/{row.pk}/change/", form))
+    assert "It is the default route" in page
+    chosen = {"action": "disable", "_selected_action": [row.pk], "confirmed": "yes"}
+    assert "It is the default route" in text(
+        olga.post("/admin/proxy/modelroute/", chosen, follow=True)
+    )
+    assert ModelRoute.objects.get(pattern="default").active
+    page = text(olga.get(f"/admin/proxy/modelroute/{row.pk}/delete/"))
+    assert "protected related objects" in page
 
 
 def test_a_preview_is_for_those_who_may_save():
@@ -148,6 +192,8 @@ def test_a_row_that_somebody_else_changed_is_not_overwritten_unawares(olga):
     assert "format from kimi to qwen" in page
     row.refresh_from_db()
     assert (row.format, row.note) == ("qwen", "")
+    for field in ('name="pattern" value="house/*"', 'name="note" value="mine"'):
+        assert field in page  # what was typed is still there
 
     assert olga.post(url, {**mine, "seen": seen(page)}).status_code == 302
     row.refresh_from_db()
@@ -206,10 +252,15 @@ def test_rows_are_switched_off_and_on_each_as_a_version(olga):
     rows = [FormatOverride.objects.create(pattern=f"{n}/*", format="kimi") for n in "ab"]
     before, keys = version(), [row.pk for row in rows]
     url = "/admin/proxy/formatoverride/"
-    olga.post(url, {"action": "disable", "_selected_action": keys})
+    asked_for("a/one")
+    page = text(olga.post(url, {"action": "disable", "_selected_action": keys}))
+    assert "Disable 2 format overrides?" in page
+    assert "a/one" in page
+    assert version() == before
+    olga.post(url, {"action": "disable", "_selected_action": keys, "confirmed": "yes"})
     assert FormatOverride.objects.filter(active=False).count() == 2
     assert version() == before + 2
-    olga.post(url, {"action": "enable", "_selected_action": keys})
+    olga.post(url, {"action": "enable", "_selected_action": keys, "confirmed": "yes"})
     assert FormatOverride.objects.filter(active=True).count() == 2
 
 
@@ -223,7 +274,7 @@ def test_rules_say_what_applies_and_where_it_comes_from(olga):
     page = text(olga.get("/admin/rules/?model=claude-sonnet-4-5[1m]"))
     for words in (
         "claude-*sonnet*",
-        "the first whose pattern matches the name",
+        "the first whose pattern matches, at priority 100",
         "moonshotai/kimi-k2.5",
         "the override of moonshotai/*",
         "at most 4,096",
@@ -311,6 +362,19 @@ def test_a_key_is_shown_once_with_lines_for_every_client(olga):
     assert ClientKey.objects.filter(label="ada").count() == 1
 
 
+def test_a_key_whose_end_is_over_is_refused(olga):
+    given = {"label": "ada", "expires_at_0": "2020-01-01", "expires_at_1": "00:00:00"}
+    assert "That moment is over" in text(olga.post("/admin/proxy/clientkey/add/", given))
+    given = {"label": "ada", "allowed_models": "claude-*, kimi-k2"}
+    page = text(olga.post("/admin/proxy/clientkey/add/", given))
+    assert ClientKey.objects.get(label="ada").allowed_models == ["claude-*", "kimi-k2"]
+    assert "claude-sonnet-4-5" in page
+    page = text(
+        olga.post("/admin/proxy/clientkey/add/", {"label": "b", "allowed_models": "qwen/*"})
+    )
+    assert "qwen/qwen3-coder" in page  # a model that it may use
+
+
 def test_a_key_is_rotated_with_an_overlap(olga):
     key = ClientKey(label="ada", requests_per_minute=7)
     key.adopt("sk-athena-to-be-rotated")
@@ -391,3 +455,15 @@ def test_a_header_with_a_secret_is_not_shown_again(olga, row):
     assert "Nothing is stored for X-Other-Token" in page
     history = text(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
     assert "canary-of-a-header" not in history
+
+
+def test_after_saving_an_upstream_the_next_step_and_its_trouble_are_told(olga):
+    form = {**UPSTREAM, "key_variable": "$NO_SUCH_VARIABLE_HERE"}
+    page = text(olga.post("/admin/proxy/upstream/add/", form, follow=True))
+    assert "NO_SUCH_VARIABLE_HERE is not set" in page
+    row = Upstream.objects.get(name="mine")
+    assert row.key_variable == "NO_SUCH_VARIABLE_HERE"
+    assert f'<a href="/admin/proxy/upstream/{row.pk}/test/">Test the connection</a>' in page
+    assert "NO_SUCH_VARIABLE_HERE is not set" in text(
+        olga.get(f"/admin/proxy/upstream/{row.pk}/models/")
+    )

@@ -159,3 +159,23 @@ def test_a_list_that_cannot_be_read_is_said_to_be(row, upstream, body):
     upstream.script("/v1/models", whole(body))
     with pytest.raises(Trouble, match="cannot be read"):
         models_of(read_upstream(row))
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "state", "words"),
+    [
+        (404, (), "ok", "not known yet: it answers 404"),
+        (
+            301,
+            ("location: https://elsewhere.example/v1/models",),
+            "wrong",
+            "https://elsewhere.example",
+        ),
+    ],
+)
+def test_what_says_nothing_of_the_key_is_not_taken_for_a_yes(
+    row, upstream, status, headers, state, words
+):
+    upstream.script("/v1/models", whole({"error": "no"}, status=status, headers=headers))
+    told = steps(row)["key"]
+    assert (told.state, words in told.detail) == (state, True)

@@ -152,7 +152,7 @@ def test_open_answers_stay_counted_when_the_limit_is_edited(gateway, upstream, m
         assert response.status_code == 200
         gateway.edit(edit.format(1))
         refused = client.post("/v1/messages", json=body)
-        assert "3 requests of this key are being answered" in error_of(refused)[2]
+        assert "answered at once, and 3 are" in error_of(refused)[2]
         streams.close()
         upstream.script(model, says("Hi"))
         wait_for(lambda: client.post("/v1/messages", json=body).status_code == 200)

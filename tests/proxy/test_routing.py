@@ -174,7 +174,6 @@ def test_the_listing_has_what_a_client_can_ask_for(openrouter):
     assert listed_models(load()) == [
         "claude-big",
         "v/a",
-        "default",
         "moonshotai/kimi-k2.5",
         "plain",
     ]

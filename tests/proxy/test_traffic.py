@@ -80,7 +80,7 @@ def expected():
             ):
                 rows.setdefault((span, facet, start, value), []).append(row)
             times[span, Measure.GATEWAY, start, bucket_of(row.gateway_ms)] += 1
-            if row.first_byte_ms is not None:
+            if row.first_byte_ms is not None and row.outcome == "ok":
                 times[span, Measure.FIRST_BYTE, start, bucket_of(row.first_byte_ms)] += 1
     sums = {
         key: (
