@@ -49,6 +49,8 @@ class ToolCall(Struct, frozen=True):
     name: str
     arguments: bytes
     """JSON text of an object."""
+    is_custom: bool = False
+    """Of an answer's call: whether the client's tool takes text, the string `input`."""
 
 
 class ToolResult(Struct, frozen=True):
@@ -79,6 +81,8 @@ class Tool(Struct, frozen=True):
     schema: bytes
     """JSON text of the JSON Schema of its arguments."""
     strict: bool | None = None
+    is_custom: bool = False
+    """Whether a function with the one string `input` stands in for a tool that takes text."""
 
 
 class ToolChoice(Struct, frozen=True):
@@ -127,7 +131,7 @@ class Conversation(Struct, frozen=True):
     """An OpenAI client gets its usage chunk only when it asked for one."""
     dialect: str = ""
     source: dict[str, Raw] = {}
-    """The client's own top-level fields, for an upstream of the same dialect."""
+    """The client's own top-level fields, for an upstream of the same dialect, and by its names."""
     notices: tuple[Notice, ...] = ()
     """What parsing found that an upstream of another dialect cannot be told."""
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from formats.errors import FailureKind
 from formats.events import (
     CallFault,
@@ -50,6 +52,16 @@ class Identity:
     model: str | None = None
     #: The call ids of the request's history.
     taken_ids: Collection[str] = frozenset()
+    #: Whether what the upstream says goes first, where it says something.
+    is_upstreams: bool = False
+
+    def of(self, start: MessageStart) -> MessageStart:
+        """The start of a message, under this identity."""
+        if self.is_upstreams:
+            message_id, model = start.id or self.message_id, start.model or self.model
+        else:
+            message_id, model = self.message_id or start.id, self.model or start.model
+        return replace(start, id=message_id or "", model=model or "")
 
 
 class Delivery:
@@ -111,10 +123,8 @@ class Delivery:
                     self._fault = self._fault or fault
             case ReasoningSignature() | ReasoningRedacted():
                 self._has_content = True
-            case MessageStart(id=message_id, model=model, usage=usage):
-                event = MessageStart(
-                    self._identity.message_id or message_id, self._identity.model or model, usage
-                )
+            case MessageStart():
+                event = self._identity.of(event)
             case MessageEnd():
                 event = self._judge(out, event)
         self._append(out, event)
@@ -140,7 +150,7 @@ class Delivery:
         self._ids.add(call_id)
         optional = self._toolbox.never_null(name)
         self._nulls = NullFilter(optional) if optional else None
-        self._append(out, ToolCallStart(call_id, name))
+        self._append(out, ToolCallStart(call_id, name, self._toolbox.is_custom(name)))
 
     def _mint(self) -> str:
         self._minted += 1

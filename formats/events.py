@@ -68,6 +68,8 @@ class MessageStart(Struct, frozen=True, gc=False):
     id: str
     model: str
     usage: Usage = UNKNOWN_USAGE
+    created: int | None = None
+    """When, in seconds since the epoch, where the upstream says so."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -93,6 +95,8 @@ class ReasoningRedacted(Struct, frozen=True, gc=False):
 class ToolCallStart(Struct, frozen=True, gc=False):
     id: str
     name: str
+    is_custom: bool = False
+    """Whether the client's tool takes text: the string `input` of the arguments."""
 
 
 class ToolCallDelta(Struct, frozen=True, gc=False):
@@ -154,6 +158,7 @@ class NoticeCode(StrEnum):
     RESCUED = "rescued"
     SERVER_TOOL_DROPPED = "server_tool_dropped"
     SHADOW_CALL_REMOVED = "shadow_call_removed"
+    SHAPE_TRANSLATED = "shape_translated"
     SURPLUS_CALL_DROPPED = "surplus_call_dropped"
     UNKNOWN_EVENT = "unknown_event"
 

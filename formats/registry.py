@@ -6,7 +6,7 @@ passes in.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias
@@ -53,6 +53,9 @@ class Dialect:
     encode_error: Callable[..., bytes]
     ping: bytes
     """What keeps a silent stream alive."""
+    keeps_identity: bool
+    """Whether a client sees the id and model of an upstream that speaks as it does. Not Claude
+    Code: it needs ids of its own, and the name that it asked for."""
 
 
 Markers: TypeAlias = tuple[tuple[str, str], ...]
@@ -112,6 +115,8 @@ def build_pipeline(
 ) -> Pipeline:
     """What turns the bytes of one upstream's answer into the bytes of one client's."""
     tools = toolbox or Toolbox()
+    if client == upstream and DIALECTS[client].keeps_identity:
+        identity = replace(identity, is_upstreams=True)
     native = spelled_format(format_name, markers)
     return Pipeline(
         DIALECTS[upstream].decoder(limits),
@@ -130,6 +135,7 @@ DIALECTS: dict[str, Dialect] = {
         encode_reply=formats.anthropic.encoder.encode_reply,
         encode_error=formats.anthropic.encoder.encode_error,
         ping=formats.anthropic.encoder.PING,
+        keeps_identity=False,
     ),
     "openai": Dialect(
         parse=formats.openai.request.parse,
@@ -139,6 +145,7 @@ DIALECTS: dict[str, Dialect] = {
         encode_reply=formats.openai.encoder.encode_reply,
         encode_error=formats.openai.encoder.encode_error,
         ping=formats.openai.encoder.PING,
+        keeps_identity=True,
     ),
 }
 

@@ -35,6 +35,8 @@ class Reply(Struct):
     stop_reason: StopReason = StopReason.END_TURN
     stop_sequence: str | None = None
     usage: Usage = UNKNOWN_USAGE
+    created: int | None = None
+    """When, where the upstream says so."""
     failure: MessageFailed | None = None
     """Set when the answer must not be shown as one."""
     faults: list[CallFault] = []
@@ -45,7 +47,7 @@ class ReplyOptions(Struct, frozen=True):
     """What a client's answer needs and no upstream tells."""
 
     created: int = 0
-    """Seconds since the epoch, for OpenAI's chunks."""
+    """Seconds since the epoch, for OpenAI's chunks, where the upstream does not say."""
     include_usage: bool = True
     """Whether an OpenAI client asked for the chunk with the usage."""
     input_estimate: int = 1
@@ -100,13 +102,14 @@ class Collector:
         match event:
             case MessageStart():
                 reply.id, reply.model, reply.usage = event.id, event.model, event.usage
+                reply.created = event.created
             case ReasoningRedacted(data=data):
                 reply.parts.append(RedactedReasoning(data))
             case ToolCallStart():
                 self._call, self._json = event, []
             case ToolCallEnd() if self._call:
-                arguments = "".join(self._json) or "{}"
-                reply.parts.append(ToolCall(self._call.id, self._call.name, to_bytes(arguments)))
+                call, arguments = self._call, to_bytes("".join(self._json) or "{}")
+                reply.parts.append(ToolCall(call.id, call.name, arguments, call.is_custom))
                 self._call = None
             case ToolCallFailed(fault=fault):
                 reply.faults.append(fault)

@@ -28,7 +28,9 @@ class Toolbox:
         self, tools: Iterable[Tool] = (), *, aliases: Mapping[str, str] | None = None
     ) -> None:
         """`aliases`: a name that the upstream was told → the name that the client declared."""
+        tools = tuple(tools)
         self._schemas = {tool.name: tool.schema for tool in tools}
+        self._custom = frozenset(tool.name for tool in tools if tool.is_custom)
         self._aliases = aliases or {}
         self._folded: dict[str, str | None] = {}
         for name in self._schemas:  # None marks names that differ by case alone
@@ -37,6 +39,10 @@ class Toolbox:
 
     def __contains__(self, name: str) -> bool:
         return name in self._schemas or name in self._aliases
+
+    def is_custom(self, name: str) -> bool:
+        """Whether the client's tool of this name takes text."""
+        return name in self._custom
 
     def resolve(self, name: str) -> str:
         """The declared tool that `name` means, or the name itself without known clutter."""

@@ -37,11 +37,11 @@ from formats.conversation import (
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.request import parse_json, require_object
+from formats.sources import document_of, image_of
 
 _contents = msgspec.json.Decoder(str | list[Raw] | None)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _types = msgspec.json.Decoder(str)
-_texts = msgspec.json.Decoder(list[TextBlock])
 
 _NULL = Raw(b"null")
 _BLOCKS: dict[str, type[Struct]] = {
@@ -163,7 +163,9 @@ class BlockParser:
                 found = "\n".join(text.text for text in block.content)
                 return Document(text=found, title=block.title)
             case MediaBlock():
-                return _image(block) if kind == "image" else _document(block, path)
+                if kind == "image":
+                    return image_of(block.source)
+                return document_of(block.source, block.title, path)
         return None
 
     def _result(self, content: Raw, path: str) -> Iterator[Text | Image | Document]:
@@ -186,30 +188,3 @@ class BlockParser:
 
 
 _SPEAKERS = {"tool_use": Role.ASSISTANT, "tool_result": Role.USER}
-
-
-def _image(block: MediaBlock) -> Image | None:
-    source = block.source
-    if source.url is not None:
-        return Image(url=source.url)
-    if source.data is not None:
-        return Image(media_type=source.media_type or "image/png", data=source.data)
-    return None  # a file that only Anthropic has
-
-
-def _document(block: MediaBlock, path: str) -> Document | None:
-    source = block.source
-    if source.type == "text":
-        return Document(text=source.data or "", title=block.title)
-    if source.type == "content":
-        content = given(source.content) or b"null"
-        if content.startswith(b"["):
-            texts = parse_json(_texts, content, path=f"{path}.source.content")
-            return Document(text="\n".join(text.text for text in texts), title=block.title)
-        return Document(text=parse_json(_types, content, path=path), title=block.title)
-    if source.url is not None:
-        return Document(url=source.url, title=block.title)
-    if source.data is not None:
-        media_type = source.media_type or "application/pdf"
-        return Document(media_type=media_type, data=source.data, title=block.title)
-    return None

@@ -201,9 +201,10 @@ def encode_error(
     message: str,
     *,
     request_id: str | None = None,
+    param: str | None = None,
     details: Mapping[str, object] | None = None,
 ) -> bytes:
-    """The body of an error, in a stream or alone."""
+    """The body of an error, in a stream or alone; `param` is OpenAI's."""
     shown = FailureKind.UPSTREAM if kind is FailureKind.INTERNAL else kind
     error: dict[str, object] = {"type": shown, "message": raw_string(message)}
     if details:

@@ -62,6 +62,8 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
     else:
         check_tools(conversation, target)
         fields = _fields(conversation, target, notices)
+        server_tools = conversation.server_tools
+        notices += [Notice(NoticeCode.SERVER_TOOL_DROPPED, tool.type) for tool in server_tools]
         notices += conversation.notices
     check_messages(fields["messages"])  # type: ignore[arg-type]
     fields["model"] = target.model or conversation.model

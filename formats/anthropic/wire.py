@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Raw, Struct
 
 from formats.codec import ABSENT
+from formats.sources import Source
 
 
 class TextBlock(Struct):
@@ -30,14 +31,6 @@ class ToolResultBlock(Struct):
     tool_use_id: str
     content: Raw = ABSENT
     is_error: bool | None = None
-
-
-class Source(Struct):
-    type: str
-    media_type: str | None = None
-    data: str | None = None
-    url: str | None = None
-    content: Raw = ABSENT
 
 
 class MediaBlock(Struct):

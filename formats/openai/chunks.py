@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from formats.events import Usage
+from formats.events import MessageStart, Usage
 
 
 class Function(Struct):
@@ -105,6 +105,7 @@ class Choice(Struct):
 class Chunk(Struct):
     id: str | int | None = None
     object: str | None = None
+    created: Any = None
     model: str | None = None
     provider: Any = None
     """Who served it, where OpenRouter tells."""
@@ -114,6 +115,12 @@ class Chunk(Struct):
     message: Any = None
     code: Any = None
     detail: Any = None
+
+    def start(self) -> MessageStart:
+        """What the first chunk says of the message."""
+        return MessageStart(
+            str(self.id or ""), self.model or "", created=_count(self.created) or None
+        )
 
 
 def _count(tokens: Any) -> int | None:

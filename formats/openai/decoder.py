@@ -24,7 +24,6 @@ from formats.events import (
     UNKNOWN_USAGE,
     Event,
     MessageEnd,
-    MessageStart,
     Notice,
     NoticeCode,
     ReasoningDelta,
@@ -139,7 +138,7 @@ class OpenAIDecoder:
             raise _failure(chunk.error or ErrorBody(message=message, code=chunk.code))
         if not self._started:
             self._started = True
-            self._out.append(MessageStart(str(chunk.id or ""), chunk.model or ""))
+            self._out.append(chunk.start())
             self.served_by = str(chunk.provider) if chunk.provider else None
         if self._extends_run(chunk):
             return

@@ -1,12 +1,15 @@
 """Events → Chat Completions: chunks, or one whole completion.
 
 A call's first delta has its id, type and name; it is sent with the first byte of the arguments, or
-at the end of a call that has none. Calls are counted apart from everything else.
+at the end of a call that has none. Calls are counted apart from everything else. Nothing is sent
+that OpenAI's API does not define, but for reasoning, of which it has none: text is DeepSeek's
+`reasoning_content`, and what Anthropic sealed is in OpenRouter's `reasoning_details`.
 """
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec import Raw
 
 from formats.codec import encode_string, raw_string
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
@@ -28,6 +31,7 @@ from formats.events import (
     ToolCallStart,
     Usage,
 )
+from formats.openai.custom import InputReader
 from formats.reply import Reply, ReplyOptions
 
 _encode = msgspec.json.encode
@@ -51,6 +55,7 @@ class OpenAIEncoder:
         self._head = b""  # of every chunk: its id, time and model
         self._call: ToolCallStart | None = None  # one whose first delta has not been sent
         self._index = -1  # of the newest call
+        self._input: InputReader | None = None  # of a call of a custom tool
         self._details = -1  # the SDK merges details by their index
 
     def feed(self, events: Iterable[Event]) -> bytes:
@@ -62,6 +67,8 @@ class OpenAIEncoder:
                 return self._delta(b'{"content":%b}' % encode_string(text))
             case ToolCallDelta(json=json):
                 opening = self._open_call()
+                if self._input:
+                    return opening + self._input_delta(self._input.feed(json))
                 return opening + self._delta(
                     b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}'
                     % (self._index, encode_string(json))
@@ -76,25 +83,24 @@ class OpenAIEncoder:
                 return self._start(event)
             case ToolCallStart():
                 self._call = event
+                self._input = InputReader() if event.is_custom else None
             case ToolCallEnd() if self._call:
-                return self._encode(ToolCallDelta("{}"))
+                return self._open_call() if self._input else self._encode(ToolCallDelta("{}"))
             case ToolCallFailed():
                 self._call = None
             case MessageEnd():
                 return self._end(event)
             case MessageFailed(kind=kind, message=message):
-                return (
-                    b'data: {"error":%b,"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}'
-                    b"\n\n" % _error(kind, message)
-                )
+                return b'data: {"error":%b}\n\n' % _error(kind, message)
             case ToolCallEnd() | Notice():
                 pass
         return b""
 
     def _start(self, event: MessageStart) -> bytes:
+        created = event.created or self._options.created
         self._head = (
             b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":['
-            % (encode_string(event.id), self._options.created, encode_string(event.model))
+            % (encode_string(event.id), created, encode_string(event.model))
         )
         return self._delta(b'{"role":"assistant","content":""}')
 
@@ -103,10 +109,18 @@ class OpenAIEncoder:
             return b""
         call, self._call = self._call, None
         self._index += 1
+        kind, text = (b"custom", b"input") if call.is_custom else (b"function", b"arguments")
         return self._delta(
-            b'{"tool_calls":[{"index":%d,"id":%b,"type":"function","function":'
-            b'{"name":%b,"arguments":""}}]}'
-            % (self._index, encode_string(call.id), encode_string(call.name))
+            b'{"tool_calls":[{"index":%d,"id":%b,"type":"%b","%b":{"name":%b,"%b":""}}]}'
+            % (self._index, encode_string(call.id), kind, kind, encode_string(call.name), text)
+        )
+
+    def _input_delta(self, text: str) -> bytes:
+        if not text:
+            return b""
+        return self._delta(
+            b'{"tool_calls":[{"index":%d,"custom":{"input":%b}}]}'
+            % (self._index, encode_string(text))
         )
 
     def _detail(self, kind: bytes, field: bytes, value: str) -> bytes:
@@ -146,9 +160,12 @@ def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
                 )
             case RedactedReasoning(data=data):
                 details.append({"type": "reasoning.encrypted", "data": data})
-            case ToolCall(id=call_id, name=name, arguments=arguments):
-                function = {"name": name, "arguments": arguments.decode()}
-                calls.append({"id": call_id, "type": "function", "function": function})
+            case ToolCall(is_custom=True):
+                custom = {"name": part.name, "input": _input(part)}
+                calls.append({"id": part.id, "type": "custom", "custom": custom})
+            case ToolCall():
+                function = {"name": part.name, "arguments": part.arguments.decode()}
+                calls.append({"id": part.id, "type": "function", "function": function})
     if text or not calls:
         message["content"] = raw_string(text)
     if reasoning:
@@ -161,7 +178,7 @@ def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
         {
             "id": reply.id,
             "object": "chat.completion",
-            "created": options.created,
+            "created": reply.created or options.created,
             "model": reply.model,
             "choices": [
                 {
@@ -181,19 +198,28 @@ def encode_error(
     message: str,
     *,
     request_id: str | None = None,
+    param: str | None = None,
     details: Mapping[str, object] | None = None,
 ) -> bytes:
-    """The body of an answer that failed before its first byte; `details` are Anthropic's."""
-    body = b'{"error":' + _error(kind, message)
+    """The body of an answer that failed before its first byte; `details` are Anthropic's.
+
+    `param` is the place in the request that is at fault.
+    """
+    body = b'{"error":' + _error(kind, message, param)
     return body + (b"}" if request_id is None else b',"request_id":%b}' % encode_string(request_id))
 
 
-def _error(kind: FailureKind, message: str) -> bytes:
-    return b'{"message":%b,"type":"%b","param":null,"code":"%b"}' % (
+def _error(kind: FailureKind, message: str, param: str | None = None) -> bytes:
+    return b'{"message":%b,"type":"%b","param":%b,"code":"%b"}' % (
         encode_string(message),
         kind.encode(),
+        encode_string(param) if param else b"null",
         kind.encode(),
     )
+
+
+def _input(call: ToolCall) -> Raw:
+    return raw_string(InputReader().feed(call.arguments.decode()))
 
 
 def _usage(usage: Usage) -> dict[str, object]:

@@ -1,8 +1,10 @@
-"""Messages of Chat Completions → messages of a conversation."""
+"""Messages of Chat Completions → messages of a conversation.
 
-import base64
-from collections.abc import Iterator
-from contextlib import suppress
+Calls and results may be where OpenAI has them, beside the content, or inside it as Anthropic's
+blocks; a message may have both.
+"""
+
+from collections.abc import Collection, Iterator
 
 import msgspec
 from msgspec import Raw
@@ -10,8 +12,6 @@ from msgspec import Raw
 from formats.arguments import Arguments, Status
 from formats.codec import encode_string
 from formats.conversation import (
-    Document,
-    Image,
     Message,
     Part,
     Reasoning,
@@ -23,62 +23,94 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.openai.wire import WireFunction, WireMessage, WirePart, WireUrl
+from formats.openai.custom import arguments_of
+from formats.openai.parts import parse_content, parse_result, translated
+from formats.openai.wire import WireCall, WireFunction, WireMessage
 from formats.request import require
 
 _ROLES = {"developer": Role.SYSTEM, "system": Role.SYSTEM, "user": Role.USER}
 _UNPARSED = b'{"unparsed_arguments":'
 
 
-def parse_message(message: WireMessage, path: str, notices: dict[Notice, None]) -> Message:
-    parts = list(_parse_content(message.content, path, notices))
-    match message.role:
-        case "system" | "developer" | "user":
-            return Message(_ROLES[message.role], tuple(parts), path)
-        case "tool" | "function":
-            call_id = message.name if message.tool_call_id is None else message.tool_call_id
-            content = tuple(part for part in parts if isinstance(part, Text | Image | Document))
-            result = ToolResult(require(call_id, f"{path}.tool_call_id"), content)
-            return Message(Role.USER, (result,), path)
-        case "assistant":
-            if message.refusal:
-                parts.append(Text(message.refusal))
-            parts = [
-                *_parse_reasoning_parts(message),
-                *parts,
-                *_parse_calls(message, path, notices),
-            ]
-            return Message(Role.ASSISTANT, tuple(parts), path)
-    raise ClientError(f"unknown role {message.role[:40]!r}", path=f"{path}.role")
+class MessageParser:
+    """Reads the messages of one request, whose custom tools it must know."""
+
+    def __init__(self, notices: dict[Notice, None], custom: Collection[str] = ()) -> None:
+        self.notices = notices
+        self._custom = custom
+
+    def parse(self, message: WireMessage, path: str) -> Message:
+        """The message; raises ClientError."""
+        if message.role == "developer":
+            translated(self.notices, "developer role")  # which OpenAI alone knows
+        match message.role:
+            case "system" | "developer" | "user":
+                return Message(_ROLES[message.role], self._said(message, ToolCall, path), path)
+            case "tool" | "function":
+                return Message(Role.USER, self._results(message, path), path)
+            case "assistant":
+                refusal = [Text(message.refusal)] if message.refusal else []
+                said = self._said(message, ToolResult, path)
+                calls = self._calls(message, path)
+                return Message(
+                    Role.ASSISTANT, (*_reasoning(message), *said, *refusal, *calls), path
+                )
+        raise ClientError(f"unknown role {message.role[:40]!r}", path=f"{path}.role")
+
+    def call(self, call_id: str, function: WireFunction, path: str) -> ToolCall:
+        """An earlier call of a function."""
+        name = require(function.name, f"{path}.name")
+        text = _arguments(function.arguments)
+        if text.startswith(_UNPARSED) and isinstance(function.arguments, str):
+            if name in self._custom:  # as some gateways show a custom tool's call to Cursor
+                translated(self.notices, "custom tool call")
+                text = arguments_of(function.arguments)
+            else:
+                detail = f"the arguments of {call_id}"
+                self.notices[Notice(NoticeCode.HISTORY_SANITISED, detail)] = None
+        return ToolCall(call_id, name, text)
+
+    def custom_call(self, call_id: str, name: str | None, text: str | None, path: str) -> ToolCall:
+        """An earlier call of a custom tool."""
+        translated(self.notices, "custom tool call")
+        return ToolCall(call_id, require(name, f"{path}.name"), arguments_of(text or ""))
+
+    def _said(self, message: WireMessage, others: type[Part], path: str) -> tuple[Part, ...]:
+        """The parts of a message; `others` is a part of the other side's."""
+        parts = tuple(parse_content(message.content, f"{path}.content", self.notices))
+        if any(isinstance(part, others) for part in parts):
+            kind = "tool_use" if others is ToolCall else "tool_result"
+            raise ClientError(
+                f"{kind} is not allowed in a {message.role} message", path=f"{path}.content"
+            )
+        return parts
+
+    def _results(self, message: WireMessage, path: str) -> tuple[Part, ...]:
+        call_id = message.name if message.tool_call_id is None else message.tool_call_id
+        if call_id is None:
+            blocks = self._said(message, ToolCall, path)
+            if blocks and all(isinstance(part, ToolResult) for part in blocks):
+                return blocks
+        content = parse_result(message.content, f"{path}.content", self.notices)
+        return (ToolResult(require(call_id, f"{path}.tool_call_id"), tuple(content)),)
+
+    def _calls(self, message: WireMessage, path: str) -> Iterator[ToolCall]:
+        for index, call in enumerate(message.tool_calls or ()):
+            yield self._call(call, f"{path}.tool_calls.{index}")
+        if message.function_call is not None:
+            # The legacy result names the function, not the call.
+            name = require(message.function_call.name, f"{path}.function_call.name")
+            yield self.call(name, message.function_call, f"{path}.function_call")
+
+    def _call(self, call: WireCall, path: str) -> ToolCall:
+        call_id = require(call.id, f"{path}.id")
+        if call.custom is not None:
+            custom = call.custom
+            return self.custom_call(call_id, custom.name, custom.input, f"{path}.custom")
+        return self.call(call_id, require(call.function, f"{path}.function"), f"{path}.function")
 
 
-def _parse_content(
-    content: str | list[WirePart] | None, path: str, notices: dict[Notice, None]
-) -> Iterator[Part]:
-    if isinstance(content, str):
-        if content:
-            yield Text(content)
-        return
-    for index, part in enumerate(content or ()):
-        place = f"{path}.content.{index}"
-        match part.type:
-            case "text" | "input_text" | "output_text":
-                if text := require(part.text, f"{place}.text"):
-                    yield Text(text)
-            case "refusal":
-                if part.refusal:
-                    yield Text(part.refusal)
-            case "image_url" | "input_image":
-                if part.image_url is None:
-                    raise ClientError("is required", path=f"{place}.image_url")
-                yield _image(part.image_url)
-            case "file" if part.file and part.file.file_data:
-                yield _document(part.file.file_data, part.file.filename)
-            case _:
-                notices[Notice(NoticeCode.CONTENT_UNSUPPORTED, f"{part.type} part")] = None
-
-
-def _parse_reasoning_parts(message: WireMessage) -> Iterator[Part]:
+def _reasoning(message: WireMessage) -> Iterator[Part]:
     """The assistant's earlier reasoning; details are the form that keeps seals."""
     sealed = [d for d in message.reasoning_details or () if d.is_anthropic()]
     if any(detail.signature or detail.data for detail in sealed):
@@ -89,52 +121,6 @@ def _parse_reasoning_parts(message: WireMessage) -> Iterator[Part]:
                 yield Reasoning(detail.text or "", detail.signature)
     elif reasoning := message.reasoning_content or message.reasoning:
         yield Reasoning(reasoning)
-
-
-def _document(source: str, title: str | None) -> Document:
-    if source.startswith(("http://", "https://")):
-        return Document(url=source, title=title)
-    media_type, data = "application/pdf", source
-    if source.startswith("data:"):
-        media_type, data = _data_url(source, media_type)
-    if media_type.startswith("text/"):
-        with suppress(ValueError):  # what is no base64 goes on as it is
-            return Document(text=base64.b64decode(data).decode(), title=title)
-    return Document(media_type=media_type, data=data, title=title)
-
-
-def _image(source: WireUrl | str) -> Image:
-    url = source if isinstance(source, str) else source.url
-    if not url.startswith("data:"):
-        return Image(url=url)
-    media_type, data = _data_url(url, "image/png")
-    return Image(media_type=media_type, data=data)
-
-
-def _data_url(url: str, default: str) -> tuple[str, str]:
-    head, _, data = url.partition(",")
-    return head.removeprefix("data:").partition(";")[0] or default, data
-
-
-def _parse_calls(
-    message: WireMessage, path: str, notices: dict[Notice, None]
-) -> Iterator[ToolCall]:
-    def arguments(function: WireFunction, call_id: str) -> bytes:
-        text = _arguments(function.arguments)
-        if text.startswith(_UNPARSED):
-            notices[Notice(NoticeCode.HISTORY_SANITISED, f"the arguments of {call_id}")] = None
-        return text
-
-    for index, call in enumerate(message.tool_calls or ()):
-        place = f"{path}.tool_calls.{index}"
-        function = require(call.function, f"{place}.function")
-        name = require(function.name, f"{place}.function.name")
-        call_id = require(call.id, f"{place}.id")
-        yield ToolCall(call_id, name, arguments(function, call_id))
-    if message.function_call is not None:
-        name = require(message.function_call.name, f"{path}.function_call.name")
-        # The legacy result names the function, not the call.
-        yield ToolCall(name, name, arguments(message.function_call, name))
 
 
 def _arguments(arguments: str | dict[str, Raw] | None) -> bytes:

@@ -39,6 +39,8 @@ _OURS = frozenset({"model", "stream", "stream_options"})
 _MADE = frozenset(
     {"messages", "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"}
 )
+# What parsing found, and an upstream of the client's own dialect would refuse.
+_CHANGES = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
 _FORMAT = "anthropic-claude-v1"
 
 _encode = msgspec.json.encode
@@ -67,6 +69,7 @@ class _Renderer:
             made = self._same_dialect(made, max_tokens)
         else:
             made |= self._sampling(max_tokens) | self._reasoning()
+            self._drop_server_tools()
             self._notices += conversation.notices
         fields = {"model": self._target.model or conversation.model, **made, "stream": stream}
         fields |= self._target.fields
@@ -78,21 +81,28 @@ class _Renderer:
         """The client's own fields; its messages and tools too, where nothing had to be changed."""
         source = self._conversation.source
         fields: dict[str, object] = {k: v for k, v in source.items() if k not in _OURS}
-        if not self._conversation.tools:  # an empty list, or a choice without one, is refused
+        tools = self._conversation.tools or self._conversation.server_tools
+        if not tools:  # an empty list, or a choice without one, is refused
             fields = {k: v for k, v in fields.items() if k not in _MADE or k == "messages"}
         if max_tokens != self._conversation.sampling.max_tokens:
             for name in ("max_tokens", "max_completion_tokens"):
                 if name in fields:
                     fields[name] = max_tokens
         found = self._conversation.notices
-        changed = [*self._notices, *(n for n in found if n.code is NoticeCode.HISTORY_SANITISED)]
+        changed = [*self._notices, *(n for n in found if n.code in _CHANGES)]
         if changed or self._target.native_ids or self._target.reasoning_field:
-            self._notices += [notice for notice in found if notice.detail not in source]
+            self._drop_server_tools()
+            kept = {Notice(NoticeCode.FIELD_DROPPED, name) for name in source}
+            self._notices += [notice for notice in found if notice not in kept]
             fields = made | {k: v for k, v in fields.items() if k not in _MADE}
         return fields
 
     def _drop(self, code: NoticeCode, *details: str) -> None:
         self._notices += [Notice(code, detail) for detail in details]
+
+    def _drop_server_tools(self) -> None:
+        tools = self._conversation.server_tools
+        self._drop(NoticeCode.SERVER_TOOL_DROPPED, *(tool.type for tool in tools))
 
     def _drop_once(self, code: NoticeCode, detail: str) -> None:
         if Notice(code, detail) not in self._notices:
@@ -101,7 +111,6 @@ class _Renderer:
     def _tools(self) -> dict[str, object]:
         conversation = self._conversation
         choice = conversation.tool_choice
-        self._drop(NoticeCode.SERVER_TOOL_DROPPED, *(t.type for t in conversation.server_tools))
         if not conversation.tools:
             return {}
         fields: dict[str, object] = {"tools": [self._tool(tool) for tool in conversation.tools]}

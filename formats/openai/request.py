@@ -1,53 +1,63 @@
 """Chat Completions requests → conversation.
 
-Clients mix shapes: legacy functions, flat tools, Anthropic's `input_schema`. All of them mean the
-same, so all are read.
+Clients mix shapes: Cursor sends Responses' `input`, Anthropic's blocks and tools of every API to
+the one endpoint. All of them mean the same, so all are read, and each is named in a notice: then
+an upstream of this dialect gets the request made anew. Unknown fields never fail a request.
 """
-
-from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw
 
-from formats.codec import given
+from formats.codec import ABSENT, given
 from formats.conversation import (
     Conversation,
+    Message,
     ReasoningMode,
+    Role,
     Sampling,
     Text,
-    Tool,
-    ToolChoice,
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.openai.messages import parse_message
-from formats.openai.wire import WireFunction, WireRequest, WireToolChoice
-from formats.request import parse_json, require, require_object, require_schema, require_utf8
+from formats.openai.fields import chat_fields, is_responses
+from formats.openai.items import parse_input
+from formats.openai.messages import MessageParser
+from formats.openai.parts import parse_content
+from formats.openai.tools import parse_tool_choice, parse_tools
+from formats.openai.wire import Content, WireFunction, WireMessage, WireRequest, WireTool
+from formats.request import parse_json, require_object, require_utf8
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _requests = msgspec.json.Decoder(WireRequest)
-_KNOWN = frozenset(WireRequest.__struct_fields__)
-_CHOICES = {"auto": "auto", "required": "any", "any": "any", "none": "none"}
+_messages = msgspec.json.Decoder(list[WireMessage])
+_contents = msgspec.json.Decoder(Content)
+_tools = msgspec.json.Decoder(list[WireTool] | None)
+_functions = msgspec.json.Decoder(list[WireFunction] | None)
+
+# Decoded apart: they are nearly all of a request's bytes.
+_LARGE = frozenset({"messages", "tools", "functions"})
+_KNOWN = frozenset({*WireRequest.__struct_fields__, *_LARGE})
+_NULL = Raw(b"null")
 
 
 def parse(body: bytes) -> Conversation:
     """The conversation that a request asks to go on with; raises ClientError."""
     require_utf8(body)
-    source = parse_json(_fields, body)
-    wire = parse_json(_requests, body)
-    if not wire.messages:
-        raise ClientError("at least one message is required", path="messages")
-    notices = {
-        Notice(NoticeCode.FIELD_DROPPED, name): None for name in sorted(source.keys() - _KNOWN)
-    }
-    leading = 0
-    while leading < len(wire.messages) and wire.messages[leading].role in ("system", "developer"):
-        leading += 1
-    parsed = [
-        parse_message(message, f"messages.{index}", notices)
-        for index, message in enumerate(wire.messages)
-    ]
-    system = [part for message in parsed[:leading] for part in message.parts]
+    notices: dict[Notice, None] = {}
+    fields = parse_json(_fields, body)
+    source = chat_fields(fields, notices)
+    small = {name: value for name, value in source.items() if name not in _LARGE}
+    wire = parse_json(_requests, msgspec.json.encode(small))
+    for name in sorted(source.keys() - _KNOWN):
+        notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
+    tools, server_tools = parse_tools(
+        parse_json(_functions, source.get("functions", _NULL), path="functions") or (),
+        parse_json(_tools, source.get("tools", _NULL), path="tools") or (),
+        notices,
+    )
+    tool_choice, tools = parse_tool_choice(wire, tools, notices)
+    parser = MessageParser(notices, {tool.name for tool in tools if tool.is_custom})
+    system, messages = _parse_messages(fields, parser)
     format_ = wire.response_format.json_schema if wire.response_format else None
     schema = given(format_.schema) if format_ else None
     if wire.response_format and wire.response_format.type == "json_object":
@@ -55,10 +65,11 @@ def parse(body: bytes) -> Conversation:
     options = wire.stream_options
     return Conversation(
         model=wire.model,
-        messages=tuple(parsed[leading:]),
-        system=tuple(part for part in system if isinstance(part, Text)),
-        tools=tuple(_parse_tools(wire)),
-        tool_choice=_parse_tool_choice(wire),
+        messages=tuple(messages),
+        system=tuple(system),
+        tools=tuple(tools),
+        server_tools=tuple(server_tools),
+        tool_choice=tool_choice,
         sampling=Sampling(
             max_tokens=wire.max_completion_tokens or wire.max_tokens,
             temperature=wire.temperature,
@@ -77,42 +88,45 @@ def parse(body: bytes) -> Conversation:
     )
 
 
-def _parse_tools(wire: WireRequest) -> Iterator[Tool]:
-    for index, function in enumerate(wire.functions or ()):
-        yield _tool(function, given(function.parameters), f"functions.{index}")
-    for index, tool in enumerate(wire.tools or ()):
-        path = f"tools.{index}"
-        if tool.function is not None:
-            yield _tool(tool.function, given(tool.function.parameters), f"{path}.function")
-        else:
-            yield _tool(tool, given(tool.parameters) or given(tool.input_schema), path)
+def _parse_messages(
+    fields: dict[str, Raw], parser: MessageParser
+) -> tuple[list[Text], list[Message]]:
+    """The system prompt, and the messages behind it."""
+    system: list[Text] = []
+    for name in ("instructions", "system"):  # Responses' field, and Anthropic's
+        content = parse_json(_contents, fields.get(name, _NULL), path=name)
+        parts = parse_content(content, name, parser.notices)
+        system += [part for part in parts if isinstance(part, Text)]
+    if is_responses(fields):
+        messages = parse_input(fields["input"], parser)
+    else:
+        messages = _parse_chat(fields.get("messages", ABSENT), parser)
+    if not messages:
+        raise ClientError("at least one message is required", path="messages")
+    leading = 0
+    while leading < len(messages) and messages[leading].role is Role.SYSTEM:
+        leading += 1
+    for message in messages[:leading]:
+        system += [part for part in message.parts if isinstance(part, Text)]
+    return system, messages[leading:]
 
 
-def _tool(function: WireFunction, schema: bytes | None, path: str) -> Tool:
-    name = require(function.name, f"{path}.name")
-    if not name:
-        raise ClientError("must not be empty", path=f"{path}.name")
-    schema = require_schema(schema or b"{}", path=f"{path}.parameters")
-    return Tool(name, function.description, schema, function.strict)
-
-
-def _parse_tool_choice(wire: WireRequest) -> ToolChoice:
-    parallel = wire.parallel_tool_calls is not False
-    choice = wire.tool_choice
-    if choice is None:
-        return ToolChoice(parallel=parallel)
-    if isinstance(choice, WireToolChoice):
-        name = choice.function.name if choice.function else choice.name
-        if name is not None:
-            return ToolChoice("tool", name, parallel)
-        choice = choice.type or ""
-    if choice not in _CHOICES:
-        raise ClientError(f"unknown choice {choice[:40]!r}", path="tool_choice")
-    return ToolChoice(_CHOICES[choice], parallel=parallel)  # type: ignore[arg-type]
+def _parse_chat(messages: Raw, parser: MessageParser) -> list[Message]:
+    if given(messages) is None:
+        raise ClientError("is required", path="messages")
+    found = parse_json(_messages, messages, path="messages")
+    return [parser.parse(message, f"messages.{index}") for index, message in enumerate(found)]
 
 
 def _parse_reasoning(wire: WireRequest) -> ReasoningMode:
     if wire.reasoning is not None:
         effort = wire.reasoning.effort or wire.reasoning_effort
         return ReasoningMode(wire.reasoning.enabled, wire.reasoning.max_tokens, effort)
+    match wire.thinking:
+        case {"type": "disabled"}:
+            return ReasoningMode(enabled=False)
+        case {"type": str(), "budget_tokens": int(budget)}:
+            return ReasoningMode(True, budget, wire.reasoning_effort)
+        case {"type": str()}:
+            return ReasoningMode(True, effort=wire.reasoning_effort)
     return ReasoningMode(effort=wire.reasoning_effort)

@@ -1,27 +1,17 @@
-"""The request of Chat Completions, with the shapes that clients of other dialects mix into it."""
+"""The request of Chat Completions, with the shapes that clients of other APIs mix into it.
+
+Content and items are kept as JSON text here: `parts` and `items` read each by its type, so that a
+type that is not known fails nothing.
+"""
+
+from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
 
 from formats.codec import ABSENT
 from formats.openai.chunks import ReasoningDetail
 
-
-class WireUrl(Struct):
-    url: str
-
-
-class WireFile(Struct):
-    file_data: str | None = None
-    file_id: str | None = None
-    filename: str | None = None
-
-
-class WirePart(Struct):
-    type: str
-    text: str | None = None
-    refusal: str | None = None
-    image_url: WireUrl | str | None = None
-    file: WireFile | None = None
+Content: TypeAlias = str | list[Raw] | None
 
 
 class WireFunction(Struct):
@@ -32,14 +22,24 @@ class WireFunction(Struct):
     arguments: str | dict[str, Raw] | None = None
 
 
+class WireCustom(Struct):
+    """A custom tool, or a call of one."""
+
+    name: str | None = None
+    description: str | None = None
+    format: Raw = ABSENT
+    input: str | None = None
+
+
 class WireCall(Struct):
     id: str | None = None
     function: WireFunction | None = None
+    custom: WireCustom | None = None
 
 
 class WireMessage(Struct):
     role: str
-    content: str | list[WirePart] | None = None
+    content: Content = None
     refusal: str | None = None
     tool_calls: list[WireCall] | None = None
     function_call: WireFunction | None = None
@@ -51,15 +51,41 @@ class WireMessage(Struct):
 
 
 class WireTool(WireFunction):
+    """In any of its spellings; Responses has the fields of a function, and those of a custom tool,
+    beside the type."""
+
     type: str | None = None
     function: WireFunction | None = None
     input_schema: Raw = ABSENT
+    custom: WireCustom | None = None
+    format: Raw = ABSENT
 
 
-class WireToolChoice(Struct):
+class WireGrammar(Struct):
+    """The format of a custom tool; Chat Completions has the grammar in a field of its own."""
+
+    syntax: str = ""
+    definition: str = ""
+    grammar: "WireGrammar | None" = None
+
+
+class WireNamed(Struct):
     type: str | None = None
     name: str | None = None
     function: WireFunction | None = None
+    custom: WireCustom | None = None
+
+
+class WireAllowed(Struct):
+    mode: str | None = None
+    tools: list[WireNamed] | None = None
+
+
+class WireToolChoice(WireNamed):
+    mode: str | None = None
+    tools: list[WireNamed] | None = None
+    allowed_tools: WireAllowed | None = None
+    disable_parallel_tool_use: bool | None = None
 
 
 class StreamOptions(Struct):
@@ -82,11 +108,11 @@ class WireReasoning(Struct):
 
 
 class WireRequest(Struct):
+    """All but the large fields: messages and tools."""
+
     model: str
-    messages: list[WireMessage]
-    tools: list[WireTool] | None = None
-    functions: list[WireFunction] | None = None
     tool_choice: str | WireToolChoice | None = None
+    function_call: str | WireNamed | None = None
     parallel_tool_calls: bool | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -100,3 +126,5 @@ class WireRequest(Struct):
     response_format: ResponseFormat | None = None
     reasoning_effort: str | None = None
     reasoning: WireReasoning | None = None
+    thinking: Any = None
+    """Anthropic's, and Moonshot's, DeepSeek's and Z.AI's."""

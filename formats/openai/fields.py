@@ -1,0 +1,94 @@
+"""A request's top-level fields, under the names that Chat Completions has for them.
+
+Responses and Anthropic call some of them otherwise. What names something that only OpenAI's server
+has stored is refused: to leave it out would be another conversation.
+"""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from formats.codec import ABSENT, given
+from formats.errors import ClientError
+from formats.events import Notice, NoticeCode
+from formats.openai.parts import translated
+from formats.request import parse_json
+
+_RENAMED = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
+_SYSTEM = ("instructions", "system")
+_STORED = ("previous_response_id", "conversation", "prompt")
+_RESPONSES_ONLY = frozenset(
+    {
+        *_STORED,
+        "access_programs",
+        "background",
+        "context_management",
+        "image",
+        "include",
+        "max_tool_calls",
+        "truncation",
+    }
+)
+
+
+class _Text(Struct):
+    format: Raw = ABSENT
+    verbosity: Raw = ABSENT
+
+
+class _Reasoning(Struct):
+    effort: Raw = ABSENT
+
+
+_texts = msgspec.json.Decoder(_Text)
+_formats = msgspec.json.Decoder(dict[str, Raw])
+_reasonings = msgspec.json.Decoder(_Reasoning)
+
+
+def chat_fields(fields: dict[str, Raw], notices: dict[Notice, None]) -> dict[str, Raw]:
+    """The fields without those that are messages under another name; raises ClientError."""
+    source = dict(fields)
+    if is_responses(fields):
+        translated(notices, "input")
+        del source["input"]
+        _rename_responses(source, notices)
+    for name, ours in _RENAMED.items():
+        if name in source:
+            source.setdefault(ours, source.pop(name))
+            translated(notices, name)
+    for name in _SYSTEM:
+        if given(source.pop(name, ABSENT)):
+            translated(notices, name)
+    return source
+
+
+def is_responses(fields: dict[str, Raw]) -> bool:
+    """Whether a request has Responses' `input` in the place of messages."""
+    return "input" in fields and given(fields.get("messages", ABSENT)) is None
+
+
+def _rename_responses(source: dict[str, Raw], notices: dict[Notice, None]) -> None:
+    for name in _STORED:
+        if given(source.get(name, ABSENT)):
+            raise ClientError("nothing is stored here: send the whole conversation", path=name)
+    for name in sorted(_RESPONSES_ONLY & source.keys()):
+        if given(source.pop(name)):
+            notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
+    if text := given(source.pop("text", ABSENT)):
+        wire = parse_json(_texts, Raw(text), path="text")
+        if verbosity := given(wire.verbosity):
+            source.setdefault("verbosity", Raw(verbosity))
+        if format_ := given(wire.format):
+            source.setdefault("response_format", _response_format(Raw(format_)))
+    if reasoning := given(source.pop("reasoning", ABSENT)):
+        effort = given(parse_json(_reasonings, Raw(reasoning), path="reasoning").effort)
+        if effort:
+            source.setdefault("reasoning_effort", Raw(effort))
+
+
+def _response_format(format_: Raw) -> Raw:
+    """Responses has the schema's fields beside the type."""
+    schema = parse_json(_formats, format_, path="text.format")
+    kind = schema.pop("type", ABSENT)
+    if kind != Raw(b'"json_schema"'):
+        return format_
+    return Raw(msgspec.json.encode({"type": kind, "json_schema": schema}))

@@ -1,0 +1,126 @@
+"""Responses' `input` → messages of a conversation.
+
+    {"type":"reasoning",…} {"type":"message",…} {"type":"function_call",…} → one assistant message
+    {"type":"function_call_output",…}                                      → one result
+
+What an assistant did before the next item of somebody else's is one message, as it was one answer.
+Items that only OpenAI's own server can look up are refused: without them the conversation is
+another one.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Raw, Struct
+
+from formats.conversation import Message, Part, Reasoning, Role, Text, ToolResult
+from formats.errors import ClientError
+from formats.events import Notice, NoticeCode
+from formats.openai.messages import MessageParser
+from formats.openai.parts import parse_result
+from formats.openai.wire import Content, WireFunction, WireMessage
+from formats.request import parse_json
+
+
+class _Kind(Struct):
+    type: str | None = None
+    role: str | None = None
+
+
+class _FunctionCall(Struct):
+    call_id: str
+    name: str
+    arguments: str | dict[str, Raw] | None = None
+
+
+class _CustomCall(Struct):
+    call_id: str
+    name: str
+    input: str | None = None
+
+
+class _Output(Struct):
+    call_id: str
+    output: Content = None
+
+
+class _Thought(Struct):
+    text: str = ""
+
+
+class _Reasoning(Struct):
+    summary: list[_Thought] | None = None
+    content: list[_Thought] | None = None
+    encrypted_content: str | None = None
+
+
+_inputs = msgspec.json.Decoder(str | list[Raw])
+_kinds = msgspec.json.Decoder(_Kind)
+_messages = msgspec.json.Decoder(WireMessage)
+_function_calls = msgspec.json.Decoder(_FunctionCall)
+_custom_calls = msgspec.json.Decoder(_CustomCall)
+_outputs = msgspec.json.Decoder(_Output)
+_reasonings = msgspec.json.Decoder(_Reasoning)
+
+
+def parse_input(value: Raw, parser: MessageParser) -> list[Message]:
+    """The messages that `input` amounts to; raises ClientError."""
+    items = parse_json(_inputs, value, path="input")
+    if isinstance(items, str):
+        return [Message(Role.USER, (Text(items),), "input")] if items else []
+    return [*_joined(_parse_items(items, parser))]
+
+
+def _parse_items(items: Iterable[Raw], parser: MessageParser) -> Iterator[Message]:
+    for index, raw in enumerate(items):
+        path = f"input.{index}"
+        kind = parse_json(_kinds, raw, path=path)
+        match kind.type:
+            case None | "message":
+                yield parser.parse(parse_json(_messages, raw, path=path), path)
+            case "function_call":
+                call = parse_json(_function_calls, raw, path=path)
+                function = WireFunction(call.name, arguments=call.arguments)
+                yield _did(parser.call(call.call_id, function, path), path)
+            case "custom_tool_call":
+                made = parse_json(_custom_calls, raw, path=path)
+                yield _did(parser.custom_call(made.call_id, made.name, made.input, path), path)
+            case "function_call_output" | "custom_tool_call_output":
+                output = parse_json(_outputs, raw, path=path)
+                content = parse_result(output.output, f"{path}.output", parser.notices)
+                yield Message(Role.USER, (ToolResult(output.call_id, tuple(content)),), path)
+            case "reasoning":
+                yield from _parse_reasoning(parse_json(_reasonings, raw, path=path), path, parser)
+            case "item_reference":
+                raise ClientError("items are not stored: send the item itself", path=path)
+            case other:
+                notice = Notice(NoticeCode.CONTENT_UNSUPPORTED, f"{other[:40]} item")
+                parser.notices[notice] = None
+
+
+def _parse_reasoning(item: _Reasoning, path: str, parser: MessageParser) -> Iterator[Message]:
+    thoughts = item.content or item.summary or ()
+    if text := "\n\n".join(thought.text for thought in thoughts if thought.text):
+        yield _did(Reasoning(text), path)
+    elif item.encrypted_content:
+        parser.notices[Notice(NoticeCode.REASONING_DROPPED, "sealed by OpenAI")] = None
+
+
+def _did(part: Part, path: str) -> Message:
+    return Message(Role.ASSISTANT, (part,), path)
+
+
+def _joined(messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages, with those of one answer made one."""
+    answer: Message | None = None
+    for message in messages:
+        if message.role is Role.ASSISTANT:
+            parts = (*answer.parts, *message.parts) if answer else message.parts
+            answer = Message(Role.ASSISTANT, parts, answer.path if answer else message.path)
+            continue
+        if answer:
+            yield answer
+            answer = None
+        yield message
+    if answer:
+        yield answer

@@ -1,0 +1,222 @@
+"""The content of a message → parts: Chat Completions' own, Responses' and Anthropic's.
+
+    {"type":"image_url",…}   {"type":"input_image",…}   {"type":"image","source":{…}}
+
+A part of a type that is not known is named in the notices and left out.
+"""
+
+import base64
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from formats.codec import ABSENT, given
+from formats.conversation import (
+    Document,
+    Image,
+    Part,
+    Reasoning,
+    RedactedReasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from formats.events import Notice, NoticeCode
+from formats.openai.wire import Content
+from formats.request import parse_json, require_object
+from formats.sources import Source, document_of, image_of
+
+
+class _Url(Struct):
+    url: str
+
+
+class _File(Struct):
+    file_data: str | None = None
+    file_url: str | None = None
+    filename: str | None = None
+
+
+class _Text(Struct, tag="text"):
+    text: str
+
+
+class _Refusal(Struct, tag="refusal"):
+    refusal: str
+
+
+class _Image(Struct, tag="image_url"):
+    image_url: _Url | str
+
+
+class _FilePart(Struct, tag="file"):
+    file: _File
+
+
+class _InputText(_Text, tag="input_text"):
+    pass
+
+
+class _OutputText(_Text, tag="output_text"):
+    pass
+
+
+class _InputImage(Struct, tag="input_image"):
+    image_url: _Url | str | None = None
+
+
+class _InputFile(_File, tag="input_file"):
+    pass
+
+
+class _ImageBlock(Struct, tag="image"):
+    source: Source
+
+
+class _DocumentBlock(Struct, tag="document"):
+    source: Source
+    title: str | None = None
+
+
+class _Thinking(Struct, tag="thinking"):
+    thinking: str | None = None
+    signature: str | None = None
+
+
+class _Redacted(Struct, tag="redacted_thinking"):
+    data: str
+
+
+class _ToolUse(Struct, tag="tool_use"):
+    id: str
+    name: str
+    input: Raw = ABSENT
+
+
+class _ToolResult(Struct, tag="tool_result"):
+    tool_use_id: str
+    content: Content = None
+    is_error: bool | None = None
+
+
+class _Kind(Struct):
+    type: str
+
+
+_OWN = (_Text, _Refusal, _Image, _FilePart)
+_OTHERS = (
+    _InputText,
+    _OutputText,
+    _InputImage,
+    _InputFile,
+    _ImageBlock,
+    _DocumentBlock,
+    _Thinking,
+    _Redacted,
+    _ToolUse,
+    _ToolResult,
+)
+_AnyPart: Any = reduce(or_, (*_OWN, *_OTHERS))
+_parts: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(_AnyPart)
+_kinds = msgspec.json.Decoder(_Kind)
+_KNOWN = frozenset(kind.__struct_config__.tag for kind in (*_OWN, *_OTHERS))
+
+
+def translated(notices: dict[Notice, None], shape: str) -> None:
+    """Take note of another API's shape: an upstream of this dialect must not get it as it is."""
+    notices[Notice(NoticeCode.SHAPE_TRANSLATED, shape)] = None
+
+
+def parse_content(content: Content, path: str, notices: dict[Notice, None]) -> Iterator[Part]:
+    """The parts of a content; raises ClientError."""
+    if isinstance(content, str):
+        if content:
+            yield Text(content)
+        return
+    if content == []:
+        translated(notices, "content: []")  # which OpenAI refuses, and Cursor sends beside calls
+    for index, raw in enumerate(content or ()):
+        place = f"{path}.{index}"
+        part = _parse_part(raw, place, notices)
+        if part is None:
+            kind = parse_json(_kinds, raw, path=place).type
+            notices[Notice(NoticeCode.CONTENT_UNSUPPORTED, f"{kind[:40]} part")] = None
+        elif part != Text(""):
+            yield part
+
+
+def parse_result(
+    content: Content, path: str, notices: dict[Notice, None]
+) -> Iterator[Text | Image | Document]:
+    """The parts of a tool's result, which may be text, images and documents."""
+    for part in parse_content(content, path, notices):
+        if isinstance(part, Text | Image | Document):
+            yield part
+        else:
+            kind = type(part).__name__.lower()
+            notices[Notice(NoticeCode.CONTENT_UNSUPPORTED, f"{kind} in a result")] = None
+
+
+def _parse_part(raw: Raw, path: str, notices: dict[Notice, None]) -> Part | None:
+    try:
+        part = _parts.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        if parse_json(_kinds, raw, path=path).type not in _KNOWN:
+            return None
+        part = parse_json(_parts, raw, path=path)
+    if isinstance(part, _OTHERS):
+        translated(notices, f"{part.__struct_config__.tag} part")
+    match part:
+        case _Text(text=text) | _Refusal(refusal=text):
+            return Text(text)
+        case _Image(image_url=url) | _InputImage(image_url=_Url() | str() as url):
+            if isinstance(url, str):
+                translated(notices, "image_url as a string")
+            return _image(url if isinstance(url, str) else url.url)
+        case _FilePart(file=file) | (_InputFile() as file):
+            source = file.file_data or file.file_url
+            return _document(source, file.filename) if source else None
+        case _ImageBlock(source=source):
+            return image_of(source)
+        case _DocumentBlock(source=source, title=title):
+            return document_of(source, title, path)
+        case _Thinking(thinking=thinking, signature=signature):
+            return Reasoning(thinking or "", signature or None)
+        case _Redacted(data=data):
+            return RedactedReasoning(data)
+        case _ToolUse():
+            arguments = require_object(given(part.input) or b"{}", path=f"{path}.input")
+            return ToolCall(part.id, part.name, arguments)
+        case _ToolResult():
+            result = parse_result(part.content, f"{path}.content", notices)
+            return ToolResult(part.tool_use_id, tuple(result), bool(part.is_error))
+    return None
+
+
+def _document(source: str, title: str | None) -> Document:
+    if source.startswith(("http://", "https://")):
+        return Document(url=source, title=title)
+    media_type, data = "application/pdf", source
+    if source.startswith("data:"):
+        media_type, data = _data_url(source, media_type)
+    if media_type.startswith("text/"):
+        with suppress(ValueError):  # what is no base64 goes on as it is
+            return Document(text=base64.b64decode(data).decode(), title=title)
+    return Document(media_type=media_type, data=data, title=title)
+
+
+def _image(url: str) -> Image:
+    if not url.startswith("data:"):
+        return Image(url=url)
+    media_type, data = _data_url(url, "image/png")
+    return Image(media_type=media_type, data=data)
+
+
+def _data_url(url: str, default: str) -> tuple[str, str]:
+    head, _, data = url.partition(",")
+    return head.removeprefix("data:").partition(";")[0] or default, data

@@ -1,0 +1,132 @@
+"""The tools of a request and the choice among them, in every spelling.
+
+    {"type":"function","function":{"name":…,"parameters":{…}}}   Chat Completions
+    {"type":"function","name":…,"parameters":{…}}                Responses
+    {"name":…,"input_schema":{…}}                                Anthropic
+    {"type":"custom","custom":{…}}, {"type":"custom","name":…}   custom tools of both of OpenAI's
+
+What has no name that a model could call is a tool of the vendor's own server.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from formats.codec import given
+from formats.conversation import ServerTool, Tool, ToolChoice
+from formats.errors import ClientError
+from formats.events import Notice
+from formats.openai.custom import stand_in
+from formats.openai.parts import translated
+from formats.openai.wire import (
+    WireCustom,
+    WireFunction,
+    WireGrammar,
+    WireNamed,
+    WireRequest,
+    WireTool,
+    WireToolChoice,
+)
+from formats.request import parse_json, require, require_schema
+
+_grammars = msgspec.json.Decoder(WireGrammar)
+_CHOICES = {"auto": "auto", "required": "any", "any": "any", "none": "none"}
+_FUNCTIONS = frozenset({None, "function"})
+
+
+def parse_tools(
+    functions: Iterable[WireFunction], tools: Iterable[WireTool], notices: dict[Notice, None]
+) -> tuple[list[Tool], list[ServerTool]]:
+    """What a model may call, and what only a vendor's server could run; raises ClientError."""
+    own: list[Tool] = []
+    server: list[ServerTool] = []
+    for index, function in enumerate(functions):
+        own.append(_tool(function, given(function.parameters), f"functions.{index}.parameters"))
+    for index, tool in enumerate(tools):
+        found = _parse_tool(tool, f"tools.{index}", notices)
+        if isinstance(found, Tool):
+            own.append(found)
+        else:
+            server.append(found)
+    return own, server
+
+
+def _parse_tool(tool: WireTool, path: str, notices: dict[Notice, None]) -> Tool | ServerTool:
+    if tool.function is not None:
+        place = f"{path}.function.parameters"
+        return _tool(tool.function, given(tool.function.parameters), place)
+    schema, parameters = given(tool.input_schema), given(tool.parameters)
+    if tool.custom is not None:
+        translated(notices, "custom tool")
+        return _custom(tool.custom, f"{path}.custom")
+    if schema:
+        translated(notices, "input_schema of a tool")
+        return _tool(tool, schema, f"{path}.input_schema")
+    if parameters or tool.type in _FUNCTIONS:
+        translated(notices, "function of a tool")
+        return _tool(tool, parameters, f"{path}.parameters")
+    if tool.type == "custom":
+        translated(notices, "custom tool")
+        return _custom(WireCustom(tool.name, tool.description, tool.format), path)
+    return ServerTool(tool.type or "", tool.name or tool.type or "")
+
+
+def _tool(function: WireFunction, schema: bytes | None, path: str) -> Tool:
+    name = _name(function.name, path.rpartition(".")[0])
+    schema = require_schema(schema or b"{}", path=path)
+    return Tool(name, function.description, schema, function.strict)
+
+
+def _custom(custom: WireCustom, path: str) -> Tool:
+    name = _name(custom.name, path)
+    grammar = WireGrammar()
+    if text := given(custom.format):
+        grammar = parse_json(_grammars, msgspec.Raw(text), path=f"{path}.format")
+    grammar = grammar.grammar or grammar
+    return stand_in(name, custom.description, grammar.syntax, grammar.definition)
+
+
+def _name(name: str | None, path: str) -> str:
+    if not require(name, f"{path}.name"):
+        raise ClientError("must not be empty", path=f"{path}.name")
+    return name or ""
+
+
+def parse_tool_choice(
+    wire: WireRequest, tools: list[Tool], notices: dict[Notice, None]
+) -> tuple[ToolChoice, list[Tool]]:
+    """The choice, and the tools that it leaves to choose from; raises ClientError."""
+    choice = wire.tool_choice if wire.tool_choice is not None else wire.function_call
+    parallel = wire.parallel_tool_calls is not False
+    if choice is None:
+        return ToolChoice(parallel=parallel), tools
+    if isinstance(choice, str):
+        if choice == "any":
+            translated(notices, "tool_choice")
+        return _mode(choice, parallel), tools
+    if isinstance(choice, WireToolChoice):
+        if choice.type != "function" or choice.function is None:
+            translated(notices, "tool_choice")
+        parallel = parallel and not choice.disable_parallel_tool_use
+        if choice.type == "allowed_tools":
+            allowed = choice.allowed_tools or choice
+            names = {_named(tool) for tool in allowed.tools or ()}
+            left = [tool for tool in tools if tool.name in names]
+            return _mode(allowed.mode or "auto", parallel), left
+    name = _named(choice)
+    if name is not None:
+        return ToolChoice("tool", name, parallel), tools
+    if choice.type in ("tool", "function", "custom", None):
+        raise ClientError("is required", path="tool_choice.name")
+    return _mode(choice.type, parallel), tools
+
+
+def _named(choice: WireNamed) -> str | None:
+    inner = choice.function or choice.custom
+    return inner.name if inner else choice.name
+
+
+def _mode(mode: str, parallel: bool) -> ToolChoice:
+    if mode not in _CHOICES:
+        raise ClientError(f"unknown choice {mode[:40]!r}", path="tool_choice")
+    return ToolChoice(_CHOICES[mode], parallel=parallel)  # type: ignore[arg-type]

@@ -1,0 +1,88 @@
+"""Reads what an OpenAI client gets, as strictly as the strictest of them."""
+
+import json
+from typing import Any
+
+from openai.types.chat import ChatCompletionChunk
+from pydantic import BaseModel
+
+# Of what is not OpenAI's, all that may be there: its API has no reasoning, and its package's type of
+# a streamed call no custom tools, although its whole completions have both ends of them.
+EXTRAS = {"reasoning_content", "reasoning_details", "custom"}
+DONE = b"data: [DONE]\n\n"
+
+
+class Answer:
+    """An answer that was read chunk by chunk."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.reasoning = ""
+        self.calls: list[dict[str, str]] = []
+        self.finish: str | None = None
+        self.usage: dict[str, Any] | None = None
+        self.head: tuple[str, str, int] = ("", "", 0)
+
+
+def payloads(body: bytes) -> list[dict[str, Any]]:
+    """The JSON of a stream that ends as it should."""
+    assert body.endswith(DONE)
+    assert body.count(DONE) == 1
+    lines = body.removesuffix(DONE).decode().split("\n\n")
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line]
+
+
+def read(body: bytes) -> Answer:
+    """The answer; fails at whatever a strict client would refuse."""
+    answer = Answer()
+    found = payloads(body)
+    chunks = [validated(payload) for payload in found]
+    assert len({(chunk.id, chunk.model, chunk.created) for chunk in chunks}) == 1
+    answer.head = (chunks[0].id, chunks[0].model, chunks[0].created)
+    for position, (payload, chunk) in enumerate(zip(found, chunks, strict=True)):
+        if not chunk.choices:
+            assert position == len(chunks) - 1
+            answer.usage = payload["usage"]
+            continue
+        assert "usage" not in payload
+        [choice] = payload["choices"]
+        assert answer.finish is None
+        answer.finish = choice["finish_reason"]
+        _read_delta(choice["delta"], answer)
+    assert found[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert answer.finish
+    return answer
+
+
+def validated(payload: dict[str, Any]) -> ChatCompletionChunk:
+    """A chunk of the official package's type, and nothing beside it."""
+    text = json.dumps(payload).replace('"type": "custom"', '"type": "function"')
+    chunk = ChatCompletionChunk.model_validate(json.loads(text), strict=True)
+    check_extras(chunk)
+    return chunk
+
+
+def check_extras(model: BaseModel) -> None:
+    assert set(model.model_extra or {}) <= EXTRAS
+    for name in model.model_fields_set:
+        value = getattr(model, name)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, BaseModel):
+                check_extras(item)
+
+
+def _read_delta(delta: dict[str, Any], answer: Answer) -> None:
+    assert isinstance(delta.get("content", ""), str)
+    answer.text += delta.get("content", "")
+    answer.reasoning += delta.get("reasoning_content", "")
+    for entry in delta.get("tool_calls", ()):
+        index = entry["index"]
+        if index == len(answer.calls):
+            function = entry[entry["type"]]
+            call = {"id": entry["id"], "type": entry["type"], "name": function["name"], "text": ""}
+            answer.calls.append(call)
+        call = answer.calls[index]
+        assert index == len(answer.calls) - 1
+        assert ("id" in entry) == ("type" in entry) == (not call["text"] and "id" in entry)
+        field = "arguments" if call["type"] == "function" else "input"
+        call["text"] += entry[call["type"]][field]
