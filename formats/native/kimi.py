@@ -7,7 +7,7 @@
 
 The header is `functions.NAME:N`, where N counts the calls of the whole conversation. Models echo
 what a history taught them, so the header also comes without its prefix, without its counter, as a
-bare counter, or with the punctuation lost.
+bare counter, as the id of another vendor's call, or with the punctuation lost.
 """
 
 import re
@@ -29,6 +29,7 @@ from formats.toolbox import Toolbox
 _COUNTED = re.compile(r"(.+):\d+", re.DOTALL)
 _USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
 _PUNCTUATION = re.compile(r"\s*([.:])\s*")
+_OTHERS_ID = re.compile(r"(?:call|toolu)_.+")
 _SQUASHED = re.compile(r"functions[._]?(.+?)_?\d+")
 
 
@@ -48,6 +49,8 @@ def read_header(header: str, toolbox: Toolbox) -> Name:
         return name or Unnamed.BAD
     # A client that allows no dot or colon in an id turned `functions.f:3` into `functions_f_3`.
     squashed = _SQUASHED.fullmatch(header)
+    if _OTHERS_ID.fullmatch(header):
+        return Unnamed.COUNTER
     return squashed[1] if squashed and squashed[1] in toolbox else Unnamed.BAD
 
 

@@ -49,7 +49,7 @@ class Unnamed(Enum):
     """What a header may say instead of a name."""
 
     BAD = "nothing usable"
-    COUNTER = "only a counter: the arguments must tell"
+    COUNTER = "only a counter or an id: the arguments must tell"
     BEHIND = "the name follows the separator"
 
 
