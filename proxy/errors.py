@@ -91,6 +91,7 @@ class GatewayError(Exception):
         source: Source | None = None,
         retry_after: int | None = None,
         may_retry: bool = True,
+        param: str | None = None,
         details: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -102,6 +103,8 @@ class GatewayError(Exception):
         self.retry_after = retry_after
         #: False tells clients that the same request will fail again.
         self.may_retry = may_retry
+        #: The place in the request that is at fault.
+        self.param = param
         self.details = details
         self.headers = headers or {}
 
@@ -114,6 +117,7 @@ class GatewayError(Exception):
                     kind=error.kind,
                     code=ErrorCode.INVALID_REQUEST,
                     source="client",
+                    param=error.path or None,
                     details=error.details,
                 )
             case UpstreamError():

@@ -123,7 +123,15 @@ def read_again(
             taken_ids=reading["taken_ids"],
         ),
         toolbox=Toolbox(
-            [Tool(t["name"], None, msgspec.json.encode(t["schema"])) for t in tools],
+            [
+                Tool(
+                    tool["name"],
+                    None,
+                    msgspec.json.encode(tool["schema"]),
+                    is_custom=tool.get("is_custom", False),
+                )
+                for tool in tools
+            ],
             aliases=reading["aliases"],
         ),
         max_calls=reading["max_calls"],
@@ -253,6 +261,7 @@ def _tools(
         return [{"name": storable(t.name[:200]), "schema": {}} for t in tools[:1000]], size
     return [
         {"name": redactor.text(tool.name), "schema": _json(redactor.redact(tool.schema))}
+        | ({"is_custom": True} if tool.is_custom else {})
         for tool in tools
     ], 0
 

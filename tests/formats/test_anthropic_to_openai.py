@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from formats import NoticeCode, Pipeline, ReplyOptions, build_pipeline
+from formats import Notice, NoticeCode, Pipeline, ReplyOptions, build_pipeline
 from tests.formats.chat import Answer, payloads, read
 from tests.formats.test_oracle import ASKED, openai_client
 from tests.formats.wire import IDENTITY, byte_cuts, decode, relay
@@ -41,7 +41,7 @@ def use(index: int, name: str, *pieces: str) -> bytes:
 
 
 def message(*blocks: bytes, stop: str = "tool_use") -> bytes:
-    start = {
+    start: dict[str, Any] = {
         "id": "msg_01", "type": "message", "role": "assistant", "model": "claude-sonnet-4",
         "content": [], "stop_reason": None, "stop_sequence": None,
         "usage": {"input_tokens": 472, "output_tokens": 2, "cache_read_input_tokens": 100},
@@ -63,10 +63,10 @@ def relayed(*blocks: bytes, **options: Any) -> bytes:
 
 def notices(*blocks: bytes) -> list[str]:
     events = decode(message(*blocks), upstream="anthropic")
-    return [event.detail for event in events if getattr(event, "code", None) == CODE]
+    found = [event for event in events if isinstance(event, Notice)]
+    return [notice.detail for notice in found if notice.code is NoticeCode.UNKNOWN_EVENT]
 
 
-CODE = NoticeCode.UNKNOWN_EVENT
 WEATHER = ('{"location', '": "San Fra', 'ncisco, CA"}')
 
 

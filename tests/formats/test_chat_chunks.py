@@ -1,0 +1,101 @@
+"""What an OpenAI client gets, held against the types of the official package: no more, no less."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from openai.types.chat import ChatCompletion
+
+from formats import (
+    DIALECTS,
+    FORMATS,
+    Identity,
+    MessageFailed,
+    ReplyOptions,
+    build_pipeline,
+    collect,
+)
+from tests.formats.chat import check_extras, payloads, read
+from tests.formats.strategies import messages
+from tests.formats.wire import anthropic_stream, chunk, data, decode, relay, stream
+
+OURS = Identity(token="tok", message_id="chatcmpl-ours", model="asked-for")
+OPTIONS = ReplyOptions(created=1_750_000_000)
+THEIRS = {"id": "gen-1", "model": "vendor/model", "created": 1_772_239_251}
+
+
+@given(events=messages())
+@settings(max_examples=25, deadline=None)
+def test_every_chunk_of_any_answer_is_of_the_official_type(events):
+    if isinstance(events[-1], MessageFailed):
+        return
+    answer = read(DIALECTS["openai"].encoder(OPTIONS).feed(events))
+    assert answer.head == ("msg_1", "m", OPTIONS.created)
+
+
+@given(events=messages())
+@settings(max_examples=15, deadline=None)
+def test_a_whole_completion_is_of_the_official_type(events):
+    if isinstance(events[-1], MessageFailed):
+        return
+    payload = json.loads(DIALECTS["openai"].encode_reply(collect(events), OPTIONS))
+    completion = ChatCompletion.model_validate(payload, strict=True)
+    check_extras(completion)
+    assert completion.created == OPTIONS.created
+
+
+def test_usage_is_there_only_when_it_was_asked_for():
+    quiet = ReplyOptions(include_usage=False)
+    assert read(relay(stream({"content": "Hi"}), client="openai", options=quiet)).usage is None
+
+
+def test_what_an_upstream_adds_to_openais_fields_is_not_passed_on():
+    body = chunk({"content": "Hi", "annotations": []}, provider="P", system_fingerprint="x")
+    out = relay(body + stream(), client="openai")
+    assert read(out).text == "Hi"
+    assert not payloads(out)[1].keys() & {"provider", "system_fingerprint"}
+
+
+def test_an_error_in_the_stream_is_openais_error_alone():
+    out = relay(chunk({"content": "Hi"}) + data({"error": {"message": "no"}}), client="openai")
+    last = json.loads(out.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
+    assert last == {
+        "error": {"message": "no", "type": "api_error", "param": None, "code": "api_error"}
+    }
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_an_openai_upstreams_id_model_and_time_are_kept(format_name):
+    body = chunk({"content": "Hi"}, **THEIRS) + chunk({}, "stop", **THEIRS)
+    options = {"format_name": format_name, "identity": OURS}
+    out = relay(body, client="openai", options=OPTIONS, **options)
+    assert read(out).head == tuple(THEIRS.values())
+    pipeline = build_pipeline(client="openai", upstream="openai", **options)
+    reply = collect(pipeline.decode(body) + pipeline.decode_end())
+    whole = json.loads(DIALECTS["openai"].encode_reply(reply, OPTIONS))
+    assert {name: whole[name] for name in THEIRS} == THEIRS
+
+
+@pytest.mark.parametrize("created", [None, 0, "soon", -1])
+def test_what_an_openai_upstream_leaves_out_is_the_gateways(created):
+    body = chunk({"content": "Hi"}, "stop", id=None, model=None, created=created)
+    out = relay(body, client="openai", identity=OURS, options=OPTIONS)
+    assert read(out).head == ("chatcmpl-ours", "asked-for", OPTIONS.created)
+
+
+def test_a_translated_answer_has_the_name_that_was_asked_for():
+    body = anthropic_stream(decode(stream({"content": "Hi"})))
+    options = {"upstream": "anthropic", "identity": OURS, "options": OPTIONS}
+    assert read(relay(body, client="openai", **options)).head == (
+        "chatcmpl-ours", "asked-for", OPTIONS.created,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("upstream", DIALECTS)
+def test_an_anthropic_client_has_ids_of_its_own_and_the_name_that_it_asked_for(upstream):
+    body = chunk({"content": "Hi"}, "stop", **THEIRS)
+    if upstream == "anthropic":
+        body = anthropic_stream(decode(body))
+    out = relay(body, client="anthropic", upstream=upstream, identity=OURS)
+    start = json.loads(out.split(b"\n")[1].removeprefix(b"data: "))["message"]
+    assert (start["id"], start["model"]) == ("chatcmpl-ours", "asked-for")
