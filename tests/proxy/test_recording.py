@@ -13,6 +13,8 @@ import pytest
 from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Usage
 from proxy.replay import load_event
 from proxy.transcript import read_again
+from tests.formats import chat
+from tests.formats.test_custom_tools import NESTED, PATCH, structured
 from tests.formats.views import view
 from tests.formats.wire import anthropic_stream
 from tests.proxy.conversation import TOOLS, ask, chunk, data, reply, says, stream
@@ -641,6 +643,18 @@ def test_a_stored_answer_read_again_gives_the_same_events_and_bytes(
     assert first == second
     if dialect == "anthropic":
         assert again.sent == response.content
+
+
+def test_a_stored_call_of_a_custom_tool_is_one_when_it_is_read_again(keeper, upstream, model):
+    upstream.script(model, reply(structured(json.dumps({"input": PATCH}), [12])))
+    request = {"model": model, "messages": [{"role": "user", "content": "x"}], "stream": True}
+    with keeper.client() as client:
+        response = client.post("/v1/chat/completions", json=request | {"tools": [NESTED]})
+    kept = keeper.transcript(keeper.exchange(response))
+    again = read_again(kept["raw"], kept["reading"], kept["tools"])
+    [call] = chat.read(again.sent).calls
+    assert [call] == chat.read(response.content).calls
+    assert (call["type"], call["text"]) == ("custom", PATCH)
 
 
 def test_text_that_no_database_takes_is_stored_all_the_same(keeper, client, upstream, model):
