@@ -29,7 +29,7 @@ from formats.toolbox import Toolbox
 _COUNTED = re.compile(r"(.+):\d+", re.DOTALL)
 _USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
 _PUNCTUATION = re.compile(r"\s*([.:])\s*")
-_OTHERS_ID = re.compile(r"(?:call|toolu)_.+")
+_OTHERS_ID = re.compile(r"(?:call|toolu)_(?=.*\d).+")
 _SQUASHED = re.compile(r"functions[._]?(.+?)_?\d+")
 
 
@@ -49,9 +49,9 @@ def read_header(header: str, toolbox: Toolbox) -> Name:
         return name or Unnamed.BAD
     # A client that allows no dot or colon in an id turned `functions.f:3` into `functions_f_3`.
     squashed = _SQUASHED.fullmatch(header)
-    if _OTHERS_ID.fullmatch(header):
-        return Unnamed.COUNTER
-    return squashed[1] if squashed and squashed[1] in toolbox else Unnamed.BAD
+    if squashed and squashed[1] in toolbox:
+        return squashed[1]
+    return Unnamed.COUNTER if _OTHERS_ID.fullmatch(header) else Unnamed.BAD
 
 
 KIMI = NativeFormat(

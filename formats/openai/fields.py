@@ -52,8 +52,8 @@ def chat_fields(fields: dict[str, Raw], notices: dict[Notice, None]) -> dict[str
         del source["input"]
         _rename_responses(source, notices)
     for name, ours in _RENAMED.items():
-        if name in source:
-            source.setdefault(ours, source.pop(name))
+        if value := given(source.pop(name, ABSENT)):
+            source.setdefault(ours, Raw(value))
             translated(notices, name)
     for name in _SYSTEM:
         if given(source.pop(name, ABSENT)):

@@ -87,9 +87,10 @@ def _custom(custom: WireCustom, path: str) -> Tool:
 
 
 def _name(name: str | None, path: str) -> str:
-    if not require(name, f"{path}.name"):
+    found = require(name, f"{path}.name")
+    if not found:
         raise ClientError("must not be empty", path=f"{path}.name")
-    return name or ""
+    return found
 
 
 def parse_tool_choice(

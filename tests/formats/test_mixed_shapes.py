@@ -51,6 +51,14 @@ def made(conversation: Conversation, target: Target | None = None) -> Any:
     return json.loads(DIALECTS["openai"].render(conversation, target or Target()).body)
 
 
+def is_openais(messages: list[Any]) -> bool:
+    """Whether every content is one that Chat Completions has."""
+    contents = [message["content"] for message in messages if isinstance(message["content"], list)]
+    assert [] not in contents
+    kinds = {part["type"] for content in contents for part in content}
+    return kinds <= {"text", "image_url", "file"}
+
+
 def meaning(conversation: Conversation) -> Conversation:
     """What a request says, however it was written."""
     said: list[Message] = []
@@ -72,12 +80,7 @@ def test_any_mixture_means_the_same_as_its_plain_equivalent(data, said, system):
     assert meaning(found) == meaning(expected)
     # An upstream of OpenAI's own dialect gets nothing of the mixture either.
     assert made(found, KIMI) == made(expected, KIMI)
-    for message in made(found)["messages"]:
-        assert (
-            isinstance(message["content"], str)
-            or message["content"] is None
-            or all(part["type"] in ("text", "image_url") for part in message["content"])
-        )
+    assert is_openais(made(found)["messages"])
 
 
 @pytest.mark.parametrize("shape", TOOL_SHAPES)
@@ -193,6 +196,7 @@ BLOCKS: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize(("block", "part"), BLOCKS.values(), ids=BLOCKS)
 def test_a_users_parts_in_every_shape(block, part):
     assert parts(block) == (part,)
+    assert is_openais(made(parse(messages=[{"role": "user", "content": [block]}]))["messages"])
     assert parts({"type": "tool_result", "tool_use_id": "a", "content": [block]}) == (
         ToolResult("a", (part,)),
     )
@@ -206,6 +210,9 @@ def test_an_assistants_blocks():
         {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1.0}},
         {"type": "tool_use", "id": "b", "name": "f"},
     ]
+    for block in content:
+        turn = {"role": "assistant", "content": [{"type": "text", "text": "x"}, block]}
+        assert is_openais(made(parse(messages=[turn]))["messages"])
     assert parts(*content, role="assistant") == (
         Reasoning("hm", "s"),
         RedactedReasoning("d"),
@@ -327,6 +334,7 @@ def test_anthropics_thinking_is_understood_and_goes_on_to_upstreams_that_have_it
 
 
 def test_anthropics_stop_sequences():
+    assert made(parse(stop_sequences=None)).keys().isdisjoint({"stop", "stop_sequences"})
     conversation = parse(stop_sequences=["END"])
     assert conversation.sampling.stop == ("END",)
     assert made(conversation)["stop"] == ["END"]
