@@ -85,11 +85,13 @@ class Gateway:
 
     def edit(self, code: str) -> None:
         """Change rows as an operator would, and wait until the change is live."""
-        version = self._version()
-        done = self.manage("shell", "--no-imports", "-c", f"from proxy.models import *\n{code}")
+        told = "print(ConfigurationVersion.objects.get().number)"
+        done = self.manage(
+            "shell", "--no-imports", "-c", f"from proxy.models import *\n{code}\n{told}"
+        )
         assert done.returncode == 0, done.stderr
         deadline = time.monotonic() + 5
-        while self._version() == version:
+        while self._version() < int(done.stdout.split()[-1]):
             assert time.monotonic() < deadline, "the edit did not become live"
             time.sleep(0.05)
 
