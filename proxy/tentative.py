@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Sum
 
 from proxy.errors import GatewayError
-from proxy.models import Facet, FormatOverride, ModelRoute, Span, TrafficSum
+from proxy.models import ConfigurationVersion, Facet, FormatOverride, ModelRoute, Span, TrafficSum
 from proxy.routing import listed_models, resolve
 from proxy.snapshot import Snapshot, load
 
@@ -65,8 +65,9 @@ def tentatively() -> Iterator[None]:
 
 def effects_of(change: Callable[[], None], now: datetime) -> list[Effect]:
     """Which known models `change` would treat differently. It saves rows, and is taken back."""
-    before, names = load(), known_models(now)
     with tentatively():
+        ConfigurationVersion.lock()  # or what others save meanwhile would be taken for its effect
+        before, names = load(), known_models(now)
         change()
         after, names = load(), [*names, *known_models(now)]
     return effects(before, after, names)

@@ -25,7 +25,7 @@ from proxy.changes import differences, newest, records, revert, version_of
 from proxy.models import ConfigurationVersion, ModelRoute
 from proxy.models.gateway import check_default
 from proxy.pages.changes import entries_of
-from proxy.tentative import effects_of
+from proxy.tentative import effects_of, tentatively
 
 
 class ConfigurationForm(forms.ModelForm):
@@ -38,6 +38,8 @@ class ConfigurationForm(forms.ModelForm):
             self.initial["seen"] = version_of(self.instance)
 
     def clean(self) -> dict[str, Any]:
+        # Before anything is looked up: what is not there yet could come while it is checked.
+        ConfigurationVersion.lock()
         cleaned = super().clean() or {}
         seen = cleaned.get("seen")
         if self.instance.pk and seen is not None:
@@ -45,7 +47,6 @@ class ConfigurationForm(forms.ModelForm):
         return cleaned
 
     def _check_unchanged(self, seen: int) -> None:
-        ConfigurationVersion.lock()
         last = newest(self.instance)
         if last is None or last.version == seen:
             return
@@ -151,14 +152,17 @@ class ConfigurationAdmin(admin.ModelAdmin):
     @method_decorator(require_POST)
     def revert_view(self, request: HttpRequest, object_id: str, version: int) -> HttpResponse:
         """Make the row what it was at a version; one that was deleted is made again."""
-        row = self.get_object(request, unquote(object_id))
+        key = unquote(object_id)
+        row = self.get_object(request, key)
         may = self.has_change_permission(request, row) and (row or self.has_add_permission(request))
         if not may:
             raise PermissionDenied
         try:
             with transaction.atomic():
                 ConfigurationVersion.lock()
-                record = records(self.model).filter(id=unquote(object_id), version=version).first()
+                is_number = key.isascii() and key.isdigit()
+                found = records(self.model).filter(version=version)
+                record = found.filter(id=key).first() if is_number else None
                 if record is None:
                     raise Http404
                 restored = revert(record)
@@ -177,9 +181,15 @@ class ConfigurationAdmin(admin.ModelAdmin):
         ConfigurationVersion.lock()
         super().delete_model(request, obj)
 
+    @transaction.atomic
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        ConfigurationVersion.lock()
+        super().delete_queryset(request, queryset)
+
+    @tentatively()
     def _preview(self, request: HttpRequest, object_id: str | None, row: Any) -> HttpResponse:
         """What saving the form would do, as a part of a page."""
-        if object_id and row is None:
+        if not self.previews or (object_id and row is None):
             raise Http404
         is_change = row is not None
         may = self.has_change_permission(request, row) if is_change else None
@@ -223,6 +233,7 @@ class SwitchedAdmin(ConfigurationAdmin):
             return None
 
         def switch() -> None:
+            ConfigurationVersion.lock()  # before they are read: all of a row is saved
             for row in rows.exclude(active=active):  # each as it is in this transaction
                 row.active = active
                 row.full_clean()

@@ -6,13 +6,14 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 
 from proxy.admin.base import ConfigurationAdmin, ConfigurationForm
-from proxy.models import ClientKey, KeyState
+from proxy.models import ClientKey, ConfigurationVersion, KeyState
 from proxy.models.keys import new_key
 from proxy.pages.keys import show_key
 
@@ -117,8 +118,10 @@ class ClientKeyAdmin(ConfigurationAdmin):
     def state(self, key: ClientKey) -> str:
         return key.state(timezone.now()).label
 
-    @admin.action(description="Revoke the selected keys")
+    @admin.action(description="Revoke the selected keys", permissions=["change"])
+    @transaction.atomic
     def revoke(self, request: HttpRequest, queryset: Any) -> None:
+        ConfigurationVersion.lock()
         for key in queryset.filter(revoked_at=None):
             key.revoke(timezone.now())  # an update in bulk would not be a new version
             self.log_change(request, key, "Revoked.")
@@ -126,6 +129,7 @@ class ClientKeyAdmin(ConfigurationAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False  # the audit's rows would not know whose they were
 
+    @transaction.atomic
     def changeform_view(
         self,
         request: HttpRequest,
@@ -134,20 +138,30 @@ class ClientKeyAdmin(ConfigurationAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         making = request.POST.get("making", "")
-        if object_id is None and making and making in request.session.get(_MADE, []):
-            messages.warning(request, "That key was made already, and shown once.")
-            return redirect("admin:proxy_clientkey_changelist")
+        if object_id is None and making:
+            ConfigurationVersion.lock()  # here the same form waits, if it was sent twice at once
+            if making in _made(request):
+                messages.warning(request, "That key was made already, and shown once.")
+                return redirect("admin:proxy_clientkey_changelist")
         return super().changeform_view(request, object_id, form_url, extra_context)
 
     def save_model(self, request: HttpRequest, obj: ClientKey, form: Any, change: bool) -> None:
         if not change:
             obj.plain_key = new_key()
             obj.adopt(obj.plain_key)
-            made = [*request.session.get(_MADE, []), form.cleaned_data["making"]]
+            made = [*_made(request), form.cleaned_data["making"]]
             request.session[_MADE] = made[-_MOST_MADE:]
+            request.session.save()  # with the key, and not after it
         super().save_model(request, obj, form, change)
 
     def response_add(
         self, request: HttpRequest, obj: ClientKey, post_url_continue: str | None = None
     ) -> HttpResponse:
         return show_key(request, obj, obj.plain_key)
+
+
+def _made(request: HttpRequest) -> list[str]:
+    """The forms that keys were made of, read again: another process may have made one just now."""
+    store = type(request.session)(request.session.session_key)
+    found: list[str] = store.get(_MADE, [])
+    return found

@@ -4,8 +4,9 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import models
+from django.db import connection, models
 from django.db.models import F
+from django.db.transaction import TransactionManagementError
 
 from proxy.models.history import recorded
 from proxy.models.routes import ModelRoute
@@ -115,4 +116,6 @@ class ConfigurationVersion(models.Model):
     @classmethod
     def lock(cls) -> None:
         """Keep others from changing the configuration until the transaction ends."""
+        if not connection.in_atomic_block:  # SQLite would not mind, and PostgreSQL fail
+            raise TransactionManagementError("the configuration is locked in a transaction only")
         cls.objects.select_for_update().filter(pk=1).first()

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 from django.db import models, transaction
 
+from proxy.models.gateway import ConfigurationVersion
 from proxy.models.history import recorded
 from proxy.validators import validate_patterns
 
@@ -115,8 +116,10 @@ class ClientKey(models.Model):
         is_over = self.expires_at is not None and self.expires_at <= now
         return KeyState.EXPIRED if is_over else KeyState.ACTIVE
 
+    @transaction.atomic
     def revoke(self, now: datetime) -> None:
         """Refuse it from now on; the first time counts."""
+        self._lock()
         if self.revoked_at is None:
             self.revoked_at = now
             self.save(update_fields=["revoked_at"])
@@ -128,6 +131,7 @@ class ClientKey(models.Model):
         This one goes on for the overlap, if it would not have ended before. Of a key that was made
         for some time, the other is made for as long. Raises ValidationError.
         """
+        self._lock()
         if (state := self.state(now)) is not KeyState.ACTIVE:
             raise ValidationError(f"{self} is {state}: make another key instead.")
         if (other := ClientKey.objects.filter(replaces=self).first()) is not None:
@@ -146,6 +150,11 @@ class ClientKey(models.Model):
             self.expires_at = end
             self.save(update_fields=["expires_at"])
         return key, plain
+
+    def _lock(self) -> None:
+        """Keep others from the configuration, and see what they have done to the row."""
+        ConfigurationVersion.lock()
+        self.refresh_from_db()
 
 
 def new_key() -> str:

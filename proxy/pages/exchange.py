@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
@@ -14,7 +15,7 @@ from formats import FORMATS
 from proxy.anatomy import decode_answer, pieces_of
 from proxy.curl import curl_of
 from proxy.fixture import fixture_of
-from proxy.models import Exchange, Replay, Transcript
+from proxy.models import ConfigurationVersion, Exchange, Replay, Transcript
 from proxy.pages.access import may, page, shown, user_of
 from proxy.pages.columns import client_pieces, columns_of, difference
 from proxy.remedy import helps, override_for
@@ -123,6 +124,7 @@ def replay_exchange(request: HttpRequest, request_id: str) -> HttpResponse:
 
 
 @page("view_exchange", "add_formatoverride", methods=("POST",))
+@transaction.atomic
 def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
     """Make what a replay tried the configuration."""
     exchange = get_object_or_404(Exchange, request_id=request_id)
@@ -130,6 +132,7 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
     if tried is None or not helps(tried):
         messages.error(request, "Only a replay that fixed the exchange can be made an override.")
         return redirect(exchange)
+    ConfigurationVersion.lock()
     row = override_for(tried)
     is_new = row.pk is None
     if not is_new and not may(request, "change_formatoverride"):
