@@ -32,7 +32,7 @@ _LIST_SECONDS = 10.0
 _CALL_SECONDS = 60.0
 _LIST_BYTES = 8 * 1024 * 1024
 _MOST_MODELS = 5000
-_SHOWN_CHARS = 200
+_MOST_CHARS = 200
 _ASKED = "probe"  # the name of the model, on this side
 _TOOL = {
     "name": "report_health",
@@ -119,9 +119,10 @@ def models_of(upstream: Upstream) -> list[str]:
     try:
         listed = msgspec.json.decode(response.content, type=dict[str, Any])["data"]
         names = [entry["id"] for entry in listed if isinstance(entry["id"], str)]
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+    except (msgspec.DecodeError, KeyError, TypeError, RecursionError) as error:
         raise Trouble("its list of models cannot be read.") from error
-    return names[:_MOST_MODELS]
+    # A longer name is none that a route could have.
+    return [name for name in names if 0 < len(name) <= _MOST_CHARS][:_MOST_MODELS]
 
 
 def _check_settings(upstream: Upstream) -> str:
@@ -185,7 +186,7 @@ def _check_key(upstream: Upstream) -> str:
         said = read_failure(status, response.content, tokens=0, window=None)
         raise Trouble(f"it refuses the key ({status}): {said}")
     if 300 <= status < 400:
-        place = response.headers.get("location", "elsewhere")[:_SHOWN_CHARS]
+        place = response.headers.get("location", "elsewhere")[:_MOST_CHARS]
         raise Trouble(f"it redirects to {place}, which is not followed: enter that address.")
     if status >= 500:
         raise Trouble(f"it is not well itself: {status}.")
@@ -195,26 +196,34 @@ def _check_key(upstream: Upstream) -> str:
 
 
 def _get(upstream: Upstream, path: str) -> httpx.Response:
-    base = upstream.url.path.removesuffix("/chat/completions").removesuffix("/messages")
-    url = upstream.url.copy_with(path=base + path)
     try:
-        with (
-            httpx.Client(
-                timeout=_LIST_SECONDS,
-                verify=httpx.create_ssl_context(),
-                trust_env=settings.UPSTREAM_TRANSPORT == "httpx",
-            ) as client,
-            client.stream("GET", url, headers=list(upstream.headers)) as response,
-        ):
-            body = bytearray()
-            for part in response.iter_raw():
-                body += part
-                if len(body) > _LIST_BYTES:
-                    raise Trouble(f"its answer is larger than {_LIST_BYTES} bytes.")
-    except httpx.TimeoutException as error:
+        return asyncio.run(_fetch(upstream, path))
+    except (TimeoutError, httpx.TimeoutException) as error:
         raise Trouble("it did not answer in time.") from error
     except httpx.TransportError as error:
-        raise Trouble(f"the connection was lost: {str(error).rstrip('.')}.") from error
+        # It may quote what the other side said.
+        said = Redactor(upstream.secrets()).text(str(error))
+        raise Trouble(f"the connection was lost: {said.rstrip('.')}.") from error
+
+
+async def _fetch(upstream: Upstream, path: str) -> httpx.Response:
+    """The whole answer, in time: one that comes byte by byte must not hold a thread for long."""
+    base = upstream.url.path.removesuffix("/chat/completions").removesuffix("/messages")
+    url = upstream.url.copy_with(path=base + path)
+    body = bytearray()
+    async with (
+        asyncio.timeout(_LIST_SECONDS),
+        httpx.AsyncClient(
+            timeout=_LIST_SECONDS,
+            verify=httpx.create_ssl_context(),
+            trust_env=settings.UPSTREAM_TRANSPORT == "httpx",
+        ) as client,
+        client.stream("GET", url, headers=list(upstream.headers)) as response,
+    ):
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > _LIST_BYTES:
+                raise Trouble(f"its answer is larger than {_LIST_BYTES} bytes.")
     place = {n: v for n, v in response.headers.items() if n == "location"}
     return httpx.Response(response.status_code, headers=place, content=bytes(body))
 

@@ -3,7 +3,8 @@
 import ssl
 import subprocess
 import threading
-from contextlib import closing
+import time
+from contextlib import closing, contextmanager, suppress
 from socket import create_server
 
 import pytest
@@ -179,3 +180,56 @@ def test_what_says_nothing_of_the_key_is_not_taken_for_a_yes(
     upstream.script("/v1/models", whole({"error": "no"}, status=status, headers=headers))
     told = steps(row)["key"]
     assert (told.state, words in told.detail) == (state, True)
+
+
+@contextmanager
+def talking(*parts, pause=0.0):
+    """A server of its own mind: it says the parts, whatever it is asked."""
+    with closing(create_server(("127.0.0.1", 0))) as server:
+
+        def serve():
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(4096)
+                        for part in parts:
+                            connection.sendall(part)
+                            time.sleep(pause)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+
+
+@pytest.mark.parametrize("drips", ["head", "body"])
+def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
+    row, monkeypatch, drips
+):
+    monkeypatch.setattr("proxy.probe._LIST_SECONDS", 0.5)
+    head = b"HTTP/1.1 200 OK\r\n" + (b"content-length: 60\r\n\r\n" if drips == "body" else b"")
+    with talking(head, *[b"x"] * 60, pause=0.1) as url:
+        row.base_url = url
+        began = time.monotonic()
+        with pytest.raises(Trouble, match="in time"):
+            models_of(read_upstream(row))
+    assert time.monotonic() - began < 2
+
+
+def test_a_list_without_bottom_is_said_to_be_unreadable(row, upstream):
+    upstream.script("/v1/models", whole(b'{"data": ' + b"[" * 100_000))
+    with pytest.raises(Trouble, match="cannot be read"):
+        models_of(read_upstream(row))
+
+
+def test_a_name_that_no_route_could_have_is_left_out(row, upstream):
+    names = ["", "x" * 201, "x" * 200]
+    upstream.script("/v1/models", whole({"data": [{"id": name} for name in names]}))
+    assert models_of(read_upstream(row)) == ["x" * 200]
+
+
+def test_a_key_that_is_no_http_is_not_shown(row):
+    with talking(f"HTTP/1.1 two hundred {CANARY}\r\n\r\n".encode()) as url:
+        row.base_url = url
+        with pytest.raises(Trouble, match="connection was lost") as told:
+            models_of(read_upstream(row))
+    assert CANARY not in str(told.value)
