@@ -78,9 +78,10 @@ def matching_overrides(snapshot: Snapshot, model: str, *, requested: str) -> Ite
 
 def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
     """The route to try when `route` failed before its first byte."""
+    name = bare_name(requested)
     for row in snapshot.routes:
         if row.id == route.fallback_id:
-            return _route(snapshot, row, requested, row.upstream_model or requested)
+            return _route(snapshot, row, name, row.upstream_model or name)
     return None
 
 

@@ -66,6 +66,16 @@ def test_the_suffix_for_a_long_context_is_not_part_of_the_name(openrouter):
     assert route("vendor/model[1m]").model == "vendor/model"
 
 
+def test_a_fallback_is_not_sent_what_claude_code_appends_to_a_name(openrouter):
+    spare = ModelRoute.objects.create(pattern="spare", upstream=openrouter)
+    ModelRoute.objects.create(
+        pattern="claude-*", upstream=openrouter, upstream_model="a/x", fallback=spare
+    )
+    FormatOverride.objects.create(pattern="claude-x", format="kimi")
+    other = fallback(load(), route("claude-x[1m]"), "claude-x[1m]")
+    assert (other.model, other.format.format) == ("claude-x", "kimi")
+
+
 def test_without_a_default_route_an_unknown_name_is_not_found(gateway_row):
     gateway_row.default_route = None
     gateway_row.save()
