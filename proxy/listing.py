@@ -72,6 +72,8 @@ def filtered(query: Mapping[str, str], now: datetime) -> "QuerySet[Exchange]":
             rows = rows.filter(**{field: ""})
         elif name in ("key", "group"):
             rows = rows.filter(**{field: _number(name, value)})
+        elif name in _MAY_BE_EMPTY and _is_quoted(value):
+            rows = rows.filter(**{field: value[1:-1]})
         else:
             rows = rows.filter(**{field: value})
     if rescued := query.get("rescued", "").strip():
@@ -79,6 +81,14 @@ def filtered(query: Mapping[str, str], now: datetime) -> "QuerySet[Exchange]":
             raise BadFilter(f"rescued: {rescued[:40]!r} is not {ANY}")
         rows = rows.filter(rescued_calls__gt=0)
     return rows.filter(within(query, now))
+
+
+def exactly(value: str) -> str:
+    """The filter for a value that may be anything, a client's name for a model."""
+    if not value:
+        return NONE
+    is_plain = value == value.strip() and value != NONE and not _is_quoted(value)
+    return value if is_plain else f'"{value}"'
 
 
 def page_of(rows: "QuerySet[Exchange]", query: Mapping[str, str]) -> Page:
@@ -132,6 +142,11 @@ def _moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | No
     if moment is None:
         raise BadFilter(f"{name}: {value[:40]!r} is no time; write 24h, 7d or 2026-01-31T12:00")
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _is_quoted(value: str) -> bool:
+    """Whether it is meant as it stands, whatever is between the quotes."""
+    return len(value) > 1 and value[0] == value[-1] == '"'
 
 
 def _number(name: str, value: str) -> int:

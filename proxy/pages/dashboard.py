@@ -12,7 +12,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from proxy.listing import ANY, FAILED, NONE
+from proxy.listing import ANY, FAILED, exactly
 from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings, Outcome
 from proxy.overview import RANGES, Part, Step, Sums, overview, parts_of
 from proxy.pages.access import may, page
@@ -114,9 +114,9 @@ def _row(facet: Facet, part: Part, since: datetime) -> Row:
         return Row("Other", "", _figures(part.sums, {}, None))
     if facet is not Facet.SERVED_BY:
         name = part.value or f"no {facet.value}"
-        return Row(name, "", _figures(part.sums, {facet.value: part.value or NONE}, since))
+        return Row(name, "", _figures(part.sums, {facet.value: exactly(part.value)}, since))
     upstream, _, served_by = part.value.partition(" ")
-    filters = {"upstream": upstream or NONE, "served_by": served_by or NONE}
+    filters = {"upstream": exactly(upstream), "served_by": exactly(served_by)}
     detail = f"through {upstream}" if served_by else ""
     return Row(served_by or upstream or "nobody", detail, _figures(part.sums, filters, since))
 

@@ -315,3 +315,17 @@ def test_a_line_has_gaps_and_a_lonely_value_is_a_dot():
 )
 def test_figures_are_short_and_not_more_exact_than_they_are(shown, text):
     assert shown == text
+
+
+@pytest.mark.django_db
+def test_whatever_a_client_calls_a_model_its_numbers_lead_to_its_rows():
+    chance = random.Random(1)
+    names = ["", "none", " none", '"', '""', '"none"', "a&model=b", "%00", "é<b>", "\t"]
+    counts = {name: number for number, name in enumerate(names, 1)}
+    write(
+        [entry(chance, created_at=NOW, model=name) for name in names for _ in range(counts[name])]
+    )
+    for name, row in table(board("24h", NOW), "By model").items():
+        models = rows_behind(row.figures["requests"].href).values_list("model", flat=True)
+        called = "" if name == "no model" else name
+        assert list(models) == [called] * counts[called]
