@@ -101,6 +101,8 @@ class ConfigurationAdmin(admin.ModelAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
+        if "_saveasnew" in request.POST:  # no page offers it
+            raise Http404
         row = self.get_object(request, unquote(object_id)) if object_id else None
         if request.method == "POST" and "_preview" in request.POST:
             return self._preview(request, object_id, row)

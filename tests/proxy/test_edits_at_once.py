@@ -187,3 +187,34 @@ def test_two_upstreams_of_one_name_at_once_are_no_error(olga, meanwhile):
     answer = olga.post("/admin/proxy/upstream/add/", UPSTREAM)
     assert answer.status_code == 200
     assert "already exists" in answer.content.decode()
+
+
+def test_a_form_that_is_out_of_date_comes_back_as_it_was_sent_and_saves_the_second_time(olga):
+    row = Upstream.objects.create(name="mine", base_url="http://old")
+    url = f"/admin/proxy/upstream/{row.pk}/change/"
+    given = {**UPSTREAM, "seen": seen(text(olga.get(url))), "headers": '{"X-Team": "harbour"}'}
+    row.base_url = "http://meanwhile"
+    row.save()
+    page = text(olga.post(url, given))
+    assert "while you were editing it" in page
+    assert 'name="base_url" value="https://openrouter.ai/api/v1"' in page
+    assert "{&quot;X-Team&quot;: &quot;harbour&quot;}</textarea>" in page
+    assert olga.post(url, {**given, "seen": seen(page)}).status_code == 302
+    row.refresh_from_db()
+    assert (row.base_url, row.headers) == (UPSTREAM["base_url"], {"X-Team": "harbour"})
+
+
+@pytest.mark.parametrize("forged", ["-5", "9" * 40, "abc"])
+def test_a_version_that_never_was_is_out_of_date(olga, forged):
+    row = Upstream.objects.create(name="mine", base_url="http://old")
+    answer = olga.post(f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM, "seen": forged})
+    assert "errornote" in text(answer)
+    row.refresh_from_db()
+    assert row.base_url == "http://old"
+
+
+def test_no_row_is_saved_as_another(olga):
+    row = Upstream.objects.create(name="mine", base_url="http://old")
+    url, given = f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM, "name": "other"}
+    assert olga.post(url, {**given, "_saveasnew": "1"}).status_code == 404
+    assert not Upstream.objects.filter(name="other").exists()
