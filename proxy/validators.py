@@ -13,6 +13,10 @@ _PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,2000}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
+# Whoever steers the gateway could have them sent to an upstream of their own.
+_OWN_VARIABLES = frozenset(
+    {"ATHENA_ADMIN_PASSWORD", "ATHENA_METRICS_TOKEN", "ATHENA_SECRET_KEY", "DATABASE_URL"}
+)
 # Set by the gateway itself, or meant for one connection only.
 _RESERVED_HEADERS = frozenset(
     {
@@ -65,6 +69,10 @@ def validate_variable(value: str) -> None:
     if not _VARIABLE.fullmatch(value):
         raise ValidationError(
             "%(value)r is not the name of an environment variable", params={"value": value[:80]}
+        )
+    if value in _OWN_VARIABLES:
+        raise ValidationError(
+            "%(value)r is for the gateway alone: who has it is its master", params={"value": value}
         )
 
 

@@ -16,6 +16,7 @@ from proxy.document.tables import STORED
 from proxy.headers import carries_secret
 from proxy.models import ClientKey, Upstream
 from proxy.models.keys import digest_of
+from proxy.validators import validate_variable
 
 
 def settle(row: Any, entry: Entry, remarks: list[str], now: datetime) -> Iterator[tuple[str, str]]:
@@ -72,7 +73,7 @@ def find_key(entry: Entry, remarks: list[str]) -> ClientKey | None:
     None, and a remark, where it is not known here and nothing says what it is.
     """
     label, prefix, variable = (entry.values[name] for name in ("label", "prefix", "key"))
-    secret = os.environ.get(variable.removeprefix("$"), "") if variable else ""
+    secret = _read(variable.removeprefix("$")) if variable else ""
     if secret:
         row = ClientKey.objects.filter(digest=digest_of(secret)).first()
         if row is not None and row.label != label:
@@ -95,3 +96,12 @@ def find_key(entry: Entry, remarks: list[str]) -> ClientKey | None:
     what = "there are several" if rows else "it is not known"
     remarks.append(f"{name} is left out: {what} here.")
     return None
+
+
+def _read(variable: str) -> str:
+    """What the environment has; raises ValidationError for what is none of an operator's."""
+    try:
+        validate_variable(variable)
+    except ValidationError as error:
+        raise ValidationError({"key": error.messages[0]}) from error
+    return os.environ.get(variable, "")

@@ -790,6 +790,25 @@ def test_an_unknown_key_is_made_of_a_variable_or_left_out(monkeypatch):
     ]
 
 
+@pytest.mark.parametrize("name", ["ATHENA_SECRET_KEY", "ATHENA_ADMIN_PASSWORD", "DATABASE_URL"])
+def test_the_gateways_own_secrets_are_nobodys_keys(monkeypatch, name):
+    monkeypatch.setenv(name, "the-canary-of-the-gateway-itself")
+    document = f"""
+athena: 1
+upstreams:
+- name: demo
+  base_url: http://elsewhere.example/v1
+  key: ${name}
+keys:
+- label: mine
+  key: ${name}
+"""
+    said = problems(document)
+    assert [line.partition(":")[0] for line in said] == ["upstreams[0].key", "keys[0].key"]
+    assert all("for the gateway alone" in line for line in said)
+    assert "the-canary" not in " ".join(said)
+
+
 def test_keys_that_look_alike_are_left_alone(rich):
     for number in (1, 2):
         client_key("twin", f"{CLIENT}-{number}", max_streams=number)
