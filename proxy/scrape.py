@@ -16,7 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from proxy.metrics import exposition
 from proxy.views import only
 
-_FORWARDING = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_FORWARDING = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip")
+"""How the names of headers begin that a proxy adds."""
 
 
 async def metrics(request: HttpRequest) -> HttpResponseBase:
@@ -27,7 +28,8 @@ async def metrics(request: HttpRequest) -> HttpResponseBase:
 
 async def _exposition(request: HttpRequest) -> HttpResponse:
     text = await asyncio.to_thread(exposition)
-    return HttpResponse(text, content_type=CONTENT_TYPE_PLAIN_0_0_4)
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return HttpResponse(text, content_type=CONTENT_TYPE_PLAIN_0_0_4, headers=headers)
 
 
 _answer = only("GET", _exposition)
@@ -41,7 +43,7 @@ def _has_token(request: HttpRequest) -> bool:
 
 
 def _is_local(request: HttpRequest) -> bool:
-    if any(name in request.headers for name in _FORWARDING):
+    if any(name.lower().startswith(_FORWARDING) for name in request.headers):
         return False
     try:
         address = ip_address(request.META.get("REMOTE_ADDR", ""))

@@ -198,7 +198,8 @@ def test_the_token_opens_it_from_anywhere_and_forwarded_requests_need_it(counted
             refused = client.get(url, headers=forwarded | {"authorization": given})
             assert refused.status_code == 404, given
         headers = forwarded | {"authorization": f"Bearer {TOKEN}"}
-        assert client.get(url, headers=headers).status_code == 200
+        answer = client.get(url, headers=headers)
+        assert (answer.status_code, answer.headers["x-content-type-options"]) == (200, "nosniff")
         # A client's key is not the token.
         assert client.get(url, headers=forwarded | {"x-api-key": KEY}).status_code == 404
     assert TOKEN not in counted.log
@@ -227,7 +228,15 @@ def is_answered(request):
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
 def test_loopback_is_this_machine_unless_a_proxy_speaks(address):
     assert is_answered(request_from(address))
-    for header in ("x_forwarded_for", "forwarded", "x_real_ip", "via", "x_forwarded_host"):
+    for header in (
+        "x_forwarded_for",
+        "forwarded",
+        "x_real_ip",
+        "via",
+        "x_forwarded_host",
+        "x_forwarded_proto",
+        "x_client_ip",
+    ):
         assert not is_answered(request_from(address, **{header: "127.0.0.1"})), header
 
 
