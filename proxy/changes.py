@@ -73,6 +73,17 @@ def before(record: Change) -> Change | None:
     return earlier.first()
 
 
+def with_before(found: "QuerySet[Any]", most: int) -> list[tuple[Change, Change | None]]:
+    """The first of the records, each with the one that it followed: all read at once."""
+    earlier = _history(found.model.instance_type).filter(
+        id=OuterRef("id"), history_id__lt=OuterRef("history_id")
+    )
+    newest_first = earlier.order_by("-history_id").values("history_id")[:1]
+    page: list[Any] = list(found.annotate(followed=Subquery(newest_first))[:most])
+    followed = records(found.model.instance_type).in_bulk({record.followed for record in page})
+    return [(record, followed.get(record.followed)) for record in page]
+
+
 def differences(old: Change | None, new: Change) -> list[FieldChange]:
     """What changed from one record to the next: all that a row had, if it was made or deleted."""
     found = []

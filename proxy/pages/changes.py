@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from proxy.changes import KINDS, FieldChange, before, differences, records
+from proxy.changes import KINDS, FieldChange, differences, records, with_before
 from proxy.models import CONFIGURATION
 from proxy.pages.access import may, page, shown
 
@@ -46,18 +46,10 @@ def changes(request: HttpRequest) -> HttpResponse:
 
 def entries_of(found: "QuerySet[Any]") -> list[Entry]:
     """The newest records of one table, each with what it changed."""
-    newest_first = list(found[:_MOST])
-    if not newest_first:
-        return []
-    model = newest_first[0].instance_type
-    keys = {record.id for record in newest_first}
+    page = with_before(found, _MOST)
+    model, keys = found.model.instance_type, {record.id for record, _ in page}
     present = set(model._default_manager.filter(pk__in=keys).values_list("pk", flat=True))
-    entries, later = [], dict[int, Any]()
-    for record in reversed(newest_first):
-        earlier = None if record.history_type == "+" else later.get(record.id) or before(record)
-        later[record.id] = record
-        entries.append(_entry(record, earlier, is_there=record.id in present))
-    return entries[::-1]
+    return [_entry(record, earlier, is_there=record.id in present) for record, earlier in page]
 
 
 def _entry(record: Any, earlier: Any, *, is_there: bool) -> Entry:

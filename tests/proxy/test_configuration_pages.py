@@ -467,3 +467,16 @@ def test_after_saving_an_upstream_the_next_step_and_its_trouble_are_told(olga):
     assert "NO_SUCH_VARIABLE_HERE is not set" in text(
         olga.get(f"/admin/proxy/upstream/{row.pk}/models/")
     )
+
+
+def test_the_changes_of_many_rows_are_read_in_a_few_queries(olga, django_assert_max_num_queries):
+    rows = [
+        FormatOverride.objects.create(pattern=f"house/{number}", format="kimi")
+        for number in range(120)
+    ]
+    for row in rows:
+        row.format = "qwen"
+        row.save()
+    with django_assert_max_num_queries(40):
+        page = text(olga.get("/admin/changes/"))
+    assert page.count("qwen") >= 100
