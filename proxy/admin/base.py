@@ -25,7 +25,7 @@ from proxy.changes import differences, newest, records, revert, version_of
 from proxy.models import ConfigurationVersion, ModelRoute
 from proxy.models.gateway import check_default
 from proxy.pages.changes import entries_of
-from proxy.tentative import effects_of, tentatively
+from proxy.tentative import effects_of
 
 
 class ConfigurationForm(forms.ModelForm):
@@ -188,7 +188,6 @@ class ConfigurationAdmin(admin.ModelAdmin):
         ConfigurationVersion.lock()
         super().delete_queryset(request, queryset)
 
-    @tentatively()
     def _preview(self, request: HttpRequest, object_id: str | None, row: Any) -> HttpResponse:
         """What saving the form would do, as a part of a page."""
         if not self.previews or (object_id and row is None):
@@ -198,17 +197,19 @@ class ConfigurationAdmin(admin.ModelAdmin):
         if not (self.has_add_permission(request) if may is None else may):
             raise PermissionDenied
         form = self.get_form(request, row, change=is_change)(request.POST, instance=row)
-        if not form.is_valid():
-            wrong = [form.fields[name].label for name in form.errors if name in form.fields]
-            return render(
-                request, "configuration/_effects.html", {"is_invalid": True, "wrong": wrong}
-            )
 
         def save() -> None:
+            if not form.is_valid():
+                raise ValidationError("It cannot be saved as it is.")
             made = self.save_form(request, form, change=is_change)
             self.save_model(request, made, form, change=is_change)
 
-        found = effects_of(save, timezone.now())
+        try:
+            found = effects_of(save, timezone.now())
+        except ValidationError:
+            wrong = [form.fields[name].label for name in form.errors if name in form.fields]
+            context: dict[str, Any] = {"is_invalid": True, "wrong": wrong}
+            return render(request, "configuration/_effects.html", context)
         return render(request, "configuration/_effects.html", {"effects": found})
 
 
