@@ -1,14 +1,18 @@
 """Every error of the API has a `detail`: a sentence. Of what was sent wrong, `fields` says more."""
 
 import json
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.core.exceptions import ValidationError as Invalid
+from django.db import InterfaceError, OperationalError
 from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
+
+logger = logging.getLogger("athena.api")
 
 _WHOLE = frozenset({"", "detail", "non_field_errors", NON_FIELD_ERRORS})
 _SECRET = frozenset({"key"})
@@ -19,6 +23,9 @@ _MOST_CHARS = 80
 
 
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
+    if isinstance(error, OperationalError | InterfaceError):
+        logger.warning("the database is away: %s", error)
+        error = Away()
     response = exception_handler(error, context)
     if response is not None and isinstance(error, ValidationError):
         fields = error.detail if isinstance(error.detail, dict) else {"": error.detail}
@@ -30,6 +37,14 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     elif response is not None and isinstance(error, OutOfDate):
         response.data.update(error.newest)
     return response
+
+
+class Away(APIException):
+    """The database cannot be reached, or somebody holds it for long."""
+
+    status_code = 503
+    default_code = "away"
+    default_detail = "The database is away: try again."
 
 
 class NotPossible(APIException):

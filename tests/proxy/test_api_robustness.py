@@ -4,7 +4,7 @@ import json
 
 import pytest
 from django.core.cache import cache
-from django.db import transaction
+from django.db import OperationalError, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rest_framework.throttling import SimpleRateThrottle
@@ -18,7 +18,7 @@ from proxy.api.configuration_in import (
     SettingsIn,
     UpstreamIn,
 )
-from proxy.models import ClientKey, FormatOverride, ModelRoute, Upstream
+from proxy.models import ClientKey, ConfigurationVersion, FormatOverride, ModelRoute, Upstream
 from proxy.roles import OPERATORS
 from proxy.snapshot import load
 from tests.proxy.stored import configure
@@ -140,3 +140,19 @@ def test_what_is_no_object_is_refused_in_a_sentence(places, body):
         response = operator.generic(method, url.format(**places), body, "application/json")
         assert response.status_code == 400, (url, body, response.content)
         assert response.json()["detail"]
+
+
+def test_a_database_that_is_away_is_said_to_be_in_json(monkeypatch):
+    configure()
+
+    def away(cls):
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(ConfigurationVersion, "lock", classmethod(away))
+    given = {"pattern": "house/*", "format": "kimi"}
+    operator = client_of(person(OPERATORS))
+    answer = operator.post("/api/overrides/", given, content_type="application/json")
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"detail": "The database is away: try again."},
+    )
