@@ -129,7 +129,6 @@ class ClientKeyAdmin(ConfigurationAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False  # the audit's rows would not know whose they were
 
-    @transaction.atomic
     def changeform_view(
         self,
         request: HttpRequest,
@@ -138,12 +137,14 @@ class ClientKeyAdmin(ConfigurationAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         making = request.POST.get("making", "")
-        if object_id is None and making:
+        if object_id is not None or not making:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        with transaction.atomic():
             ConfigurationVersion.lock()  # here the same form waits, if it was sent twice at once
             if making in _made(request):
                 messages.warning(request, "That key was made already, and shown once.")
                 return redirect("admin:proxy_clientkey_changelist")
-        return super().changeform_view(request, object_id, form_url, extra_context)
+            return super().changeform_view(request, object_id, form_url, extra_context)
 
     def save_model(self, request: HttpRequest, obj: ClientKey, form: Any, change: bool) -> None:
         if not change:
