@@ -32,7 +32,7 @@ def test_the_dashboard_is_the_first_page_and_every_number_leads_on(people, width
 
         assert tile("Requests").locator(".big").inner_text() == "6"
         assert tile("Failure rate").locator(".big").inner_text() == "16.7 %"
-        assert tile("Rescued calls").locator(".big").inner_text() == "4"
+        assert tile("Rescued calls").locator(".big").inner_text() == "3"
         assert tile("Leak rate").locator(".big").inner_text() == "16.7 %"
         assert "live in 1 of 1 process" in tile("Configuration").inner_text()
         assert page.locator(".chart .place").count() == 48
