@@ -28,6 +28,8 @@ _LINGER_SECONDS = 1.0
 class Transport(httpx.AsyncBaseTransport):
     def __init__(self, *, max_connections: int = MAX_CONNECTIONS, max_idle: int = MAX_IDLE) -> None:
         self._idle: dict[_Origin, list[Connection]] = {}
+        self.lingering: set[Body] = set()
+        """Answers of which the rest may still pass."""
         self._max_idle = max_idle
         self._slots = asyncio.Semaphore(max_connections)
         self._ssl = httpx.create_ssl_context()
@@ -105,6 +107,8 @@ class Transport(httpx.AsyncBaseTransport):
             connection.abort()
 
     async def aclose(self) -> None:
+        for body in list(self.lingering):
+            body.abort()
         for idle in self._idle.values():
             for connection in idle:
                 connection.abort()
@@ -133,12 +137,14 @@ class Body(httpx.AsyncByteStream):
         """Nothing more is needed: let the rest pass, so that the connection can be kept."""
         if self._connection is None:
             return
+        self._transport.lingering.add(self)
         self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.abort)
         self._connection.when_complete(self.abort)
 
     def abort(self) -> None:
         """Give the connection back; one with an unread body is closed."""
         connection, self._connection = self._connection, None
+        self._transport.lingering.discard(self)
         if connection is not None:
             if self._timer is not None:
                 self._timer.cancel()

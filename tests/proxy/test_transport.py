@@ -434,3 +434,20 @@ def test_httpx_gets_a_connection_back_that_is_let_go_at_once(upstream, model):
                 await asyncio.sleep(0.05)
 
     run(test)
+
+
+def test_an_answer_that_is_let_pass_is_closed_with_the_transport(upstream, model):
+    upstream.script(model, reply(b"one ", Pause(3), b"two"))
+
+    async def finish(transport):
+        url = f"{upstream.url}/chat/completions"
+        response = await transport.handle_async_request(request(url, model))
+        await response.stream.read()
+        response.stream.finish()
+        connection = response.stream._connection
+        assert connection.is_alive
+        await transport.aclose()
+        await asyncio.sleep(0.02)
+        return connection.is_alive
+
+    assert run(finish) is False
