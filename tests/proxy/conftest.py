@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from django.core.cache import cache
 
+from proxy.roles import OPERATORS
 from tests.proxy.gateway import Gateway
+from tests.proxy.stored import configure
 from tests.proxy.upstream import ScriptedUpstream
 
 _numbers = count()
@@ -52,3 +56,21 @@ def model() -> str:
 @pytest.fixture
 def kimi() -> str:
     return f"moonshotai/kimi-k2-{next(_numbers)}"
+
+
+@pytest.fixture
+def configured(db: None, settings: Any, tmp_path: Path) -> Iterator[None]:
+    """A database with the rows that every gateway has, and nobody throttled."""
+    settings.DATA_DIR = tmp_path
+    configure()
+    cache.clear()
+    yield
+    cache.clear()
+
+
+@pytest.fixture
+def operator(configured: None) -> Any:
+    """An operator's program, at the management API."""
+    from tests.proxy.test_api import client_of, person
+
+    return client_of(person(OPERATORS, username="olga"))

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 
 from proxy.changes import newest, version_of
 from proxy.models import (
@@ -16,26 +15,11 @@ from proxy.models import (
     Upstream,
 )
 from proxy.roles import OPERATORS, SUPPORT
-from tests.proxy.stored import configure
 from tests.proxy.test_api import client_of, person, send
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("configured")
 CANARY = "sk-or-v1-canary-of-the-api-9876"
 HEADER_CANARY = "canary-of-a-header"
-
-
-@pytest.fixture(autouse=True)
-def _configured(settings, tmp_path):
-    settings.DATA_DIR = tmp_path
-    configure()
-    cache.clear()  # it counts requests
-    yield
-    cache.clear()
-
-
-@pytest.fixture
-def operator():
-    return client_of(person(OPERATORS, username="olga"))
 
 
 def make_upstream(operator, **fields):

@@ -2,28 +2,12 @@
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.core.cache import cache
 
 from proxy.models import ClientKey, FormatOverride, ModelRoute, Upstream
-from proxy.roles import OPERATORS, SUPPORT
-from tests.proxy.stored import configure
+from proxy.roles import SUPPORT
 from tests.proxy.test_api import client_of, person, send
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _configured(settings, tmp_path):
-    settings.DATA_DIR = tmp_path
-    configure()
-    cache.clear()  # it counts requests
-    yield
-    cache.clear()
-
-
-@pytest.fixture
-def operator():
-    return client_of(person(OPERATORS, username="olga"))
+pytestmark = pytest.mark.usefixtures("configured")
 
 
 def make_override(operator, **fields):

@@ -4,30 +4,13 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.utils import timezone
 
 from proxy.models import ClientKey
 from proxy.models.keys import digest_of, prefix_of
-from proxy.roles import OPERATORS
-from tests.proxy.stored import configure
-from tests.proxy.test_api import client_of, person, send
+from tests.proxy.test_api import send
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _configured(settings, tmp_path):
-    settings.DATA_DIR = tmp_path
-    configure()
-    cache.clear()  # it counts requests
-    yield
-    cache.clear()
-
-
-@pytest.fixture
-def operator():
-    return client_of(person(OPERATORS, username="olga"))
+pytestmark = pytest.mark.usefixtures("configured")
 
 
 def make_key(operator, **fields):
