@@ -19,6 +19,7 @@ from proxy.snapshot import Snapshot, load
 
 _RECENT = timedelta(days=7)
 _MOST_NAMES = 200
+_WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,9 @@ def effects_of(change: Callable[[], None], now: datetime) -> list[Effect]:
     """Which known models `change` would treat differently. It saves rows, and is taken back."""
     with tentatively():
         ConfigurationVersion.lock()  # or what others save meanwhile would be taken for its effect
-        before, names = load(), known_models(now)
+        before, names = load(), [*known_models(now), *_patterns()]
         change()
-        after, names = load(), [*names, *known_models(now)]
+        after, names = load(), [*names, *known_models(now), *_patterns()]
     return effects(before, after, names)
 
 
@@ -90,13 +91,20 @@ def treatment(snapshot: Snapshot, name: str) -> Treatment:
     return Treatment(route.upstream.name, route.model, route.format.format, route.pattern)
 
 
+def _patterns() -> list[str]:
+    """Each stands for the names that it matches, and is one of them itself."""
+    rows = (
+        model.objects.values_list("pattern", flat=True) for model in (ModelRoute, FormatOverride)
+    )
+    return [pattern for patterns in rows for pattern in patterns if "[" not in pattern]
+
+
 def known_models(now: datetime) -> list[str]:
     """Names worth asking about: those that are offered, configured, or were asked for lately."""
     names: dict[str, None] = dict.fromkeys(listed_models(load()))
     routes = ModelRoute.objects.values_list("pattern", "upstream_model", "listed_as")
     for texts in (*routes, *FormatOverride.objects.values_list("pattern")):
-        # A pattern stands for the names that it matches, and is one of them itself.
-        names.update({text: None for text in texts if "[" not in text})
+        names.update({text: None for text in texts if text and not set(text) & _WILDCARDS})
     asked = (
         TrafficSum.objects.filter(span=Span.DAY, facet=Facet.MODEL, start__gte=now - _RECENT)
         .values_list("value", flat=True)

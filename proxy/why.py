@@ -41,6 +41,7 @@ SENTENCES: Mapping[ErrorCode, str] = {
     ErrorCode.UPSTREAM_ENCODING: "{upstream} compressed its answer although it was asked not to.",
     ErrorCode.UPSTREAM_ERROR: "{upstream} failed, and said so.",
     ErrorCode.UPSTREAM_IDLE: "{upstream} began to answer and then fell silent.",
+    ErrorCode.UPSTREAM_IS_GATEWAY: "The route leads back to the gateway itself.",
     ErrorCode.UPSTREAM_MISCONFIGURED: "The gateway has no usable key for {upstream}.",
     ErrorCode.UPSTREAM_NOT_FOUND: "{upstream} does not know this model.",
     ErrorCode.UPSTREAM_OVERLOADED: "{upstream} was overloaded.",

@@ -90,8 +90,10 @@ def test_an_import_that_was_decided_on_another_version_is_shown_anew(web):
 
 
 def test_a_file_takes_the_place_of_the_text(web):
-    page = page_of(show(web, "athena: 7", file=SimpleUploadedFile("a.yaml", edited().encode())))
+    page = page_of(show(web, "", file=SimpleUploadedFile("a.yaml", edited().encode())))
     assert "1 row would change" in page
+    page = page_of(show(web, "athena: 7", file=SimpleUploadedFile("a.yaml", edited().encode())))
+    assert "not both" in page
     for wrong, message in (
         (b"\xff", "It is not UTF-8"),
         (b"x" * (2**20 + 1), "more than 1,048,576"),

@@ -76,7 +76,7 @@ def test_a_row_that_there_is_has_a_preview_on_every_database():
     row = FormatOverride.objects.create(pattern="house/*", format="standard")
     url = f"/admin/proxy/formatoverride/{row.pk}/change/"
     page, before = text(client.get(url)), version()
-    assert "No known model" in text(
+    assert "demo: house/* as kimi" in text(
         client.post(url, {**OVERRIDE, "seen": seen(page), "_preview": "1"})
     )
     row.refresh_from_db()
@@ -108,7 +108,8 @@ def test_a_preview_does_not_show_what_somebody_else_changes(meanwhile):
 def test_switching_rows_keeps_what_somebody_else_changes(olga, meanwhile):
     row = Upstream.objects.create(name="mine", base_url="http://old")
     meanwhile(lambda: Upstream.objects.filter(pk=row.pk).update(base_url="http://new"))
-    olga.post("/admin/proxy/upstream/", {"action": "disable", "_selected_action": [row.pk]})
+    chosen = {"action": "disable", "_selected_action": [row.pk], "confirmed": "yes"}
+    olga.post("/admin/proxy/upstream/", chosen)
     row.refresh_from_db()
     assert (row.base_url, row.active) == ("http://new", False)
 
