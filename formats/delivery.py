@@ -48,6 +48,8 @@ class Identity:
     #: None keeps what the upstream says.
     message_id: str | None = None
     model: str | None = None
+    #: Whether these stand only for what the upstream does not say.
+    yields: bool = False
     #: The call ids of the request's history.
     taken_ids: Collection[str] = frozenset()
 
@@ -111,13 +113,17 @@ class Delivery:
                     self._fault = self._fault or fault
             case ReasoningSignature() | ReasoningRedacted():
                 self._has_content = True
-            case MessageStart(id=message_id, model=model, usage=usage):
-                event = MessageStart(
-                    self._identity.message_id or message_id, self._identity.model or model, usage
-                )
+            case MessageStart():
+                event = self._named(event)
             case MessageEnd():
                 event = self._judge(out, event)
         self._append(out, event)
+
+    def _named(self, start: MessageStart) -> MessageStart:
+        own = self._identity
+        given = (start.id, own.message_id), (start.model, own.model)
+        names = [said or ours if own.yields else ours or said for said, ours in given]
+        return MessageStart(names[0] or "", names[1] or "", start.usage)
 
     def _start_call(self, out: list[Event], call: ToolCallStart) -> None:
         if self._max_calls is not None and self._calls >= self._max_calls:

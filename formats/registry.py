@@ -6,7 +6,7 @@ passes in.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias
@@ -19,6 +19,7 @@ import formats.openai.decoder
 import formats.openai.encoder
 import formats.openai.render
 import formats.openai.request
+import formats.openai.usage
 from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
@@ -28,9 +29,10 @@ from formats.native.kimi import KIMI
 from formats.native.qwen import QWEN
 from formats.native.transform import NativeTransform
 from formats.native.watch import MarkupWatch
-from formats.pipeline import Decoder, Encoder, Pipeline
+from formats.pipeline import Decoder, Pipeline, Transform
 from formats.reply import Reply, ReplyOptions
 from formats.toolbox import Toolbox
+from formats.verbatim import Resumable, Verbatim
 
 STANDARD = "standard"
 
@@ -48,11 +50,13 @@ class Dialect:
     parse: Callable[[bytes], Conversation]
     render: _Render
     decoder: Callable[[Limits], Decoder]
-    encoder: Callable[[ReplyOptions], Encoder]
+    encoder: Callable[[ReplyOptions], Resumable]
     encode_reply: Callable[[Reply, ReplyOptions], bytes]
     encode_error: Callable[..., bytes]
     ping: bytes
     """What keeps a silent stream alive."""
+    without_usage: Callable[[bytes], bytes] | None = None
+    """Takes out of an upstream's own events what only a client that wants usage gets."""
 
 
 Markers: TypeAlias = tuple[tuple[str, str], ...]
@@ -113,12 +117,23 @@ def build_pipeline(
     """What turns the bytes of one upstream's answer into the bytes of one client's."""
     tools = toolbox or Toolbox()
     native = spelled_format(format_name, markers)
-    return Pipeline(
-        DIALECTS[upstream].decoder(limits),
-        NativeTransform(native, tools, limits, strict=strict) if native else MarkupWatch(),
-        Delivery(identity, tools, max_calls=max_calls),
-        DIALECTS[client].encoder(options or ReplyOptions()),
+    is_same = client == upstream
+    decoder = DIALECTS[upstream].decoder(limits)
+    transform: Transform = MarkupWatch()
+    if native:
+        transform = NativeTransform(native, tools, limits, strict=strict)
+    delivery = Delivery(
+        replace(identity, yields=True) if is_same else identity, tools, max_calls=max_calls
     )
+    asked = options or ReplyOptions()
+    if not is_same:
+        return Pipeline(decoder, transform, delivery, DIALECTS[client].encoder(asked))
+
+    def encoder() -> Resumable:
+        return DIALECTS[client].encoder(asked.created_at(decoder.created))
+
+    trim = None if asked.include_usage else DIALECTS[client].without_usage
+    return Pipeline(decoder, transform, delivery, Verbatim(decoder, encoder, limits, trim))
 
 
 DIALECTS: dict[str, Dialect] = {
@@ -139,6 +154,7 @@ DIALECTS: dict[str, Dialect] = {
         encode_reply=formats.openai.encoder.encode_reply,
         encode_error=formats.openai.encoder.encode_error,
         ping=formats.openai.encoder.PING,
+        without_usage=formats.openai.usage.without_usage,
     ),
 }
 

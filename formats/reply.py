@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from formats.codec import to_bytes
 from formats.conversation import Part, Reasoning, RedactedReasoning, Text, ToolCall
@@ -51,6 +52,10 @@ class ReplyOptions(Struct, frozen=True):
     input_estimate: int = 1
     """Input tokens for `message_start`, until the upstream has counted: Claude Code takes a zero
     there for an empty context, and never compacts it."""
+
+    def created_at(self, moment: int | None) -> "ReplyOptions":
+        """These, with the upstream's own time if it told one."""
+        return self if moment is None else replace(self, created=moment)
 
 
 def collect(events: Iterable[Event]) -> Reply:

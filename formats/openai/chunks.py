@@ -15,6 +15,7 @@ class Function(Struct):
 class ToolCallEntry(Struct):
     index: int | None = None
     id: str | int | None = None
+    type: str | None = None
     function: Function | None = None
 
 
@@ -105,6 +106,7 @@ class Choice(Struct):
 class Chunk(Struct):
     id: str | int | None = None
     object: str | None = None
+    created: Any = None
     model: str | None = None
     provider: Any = None
     """Who served it, where OpenRouter tells."""
