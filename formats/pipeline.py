@@ -85,10 +85,10 @@ class Pipeline:
         """The client's bytes for the events of all that was decoded since the last time."""
         return self._encoder.feed(events)
 
-    def encode_whole(self, events: list[Event]) -> bytes | None:
-        """The document that was decoded, if the events say the same."""
-        data = self.encode(events) if self.is_verbatim else b""
-        return data if self.is_verbatim else None
+    def write_anew(self) -> None:
+        """Let none of the upstream's own bytes go on: the client wants another form."""
+        if self._verbatim is not None:
+            self._verbatim.write_anew()
 
     def decode(self, data: bytes) -> list[Event]:
         if self._verbatim is not None:
@@ -99,10 +99,8 @@ class Pipeline:
         rest = self._verbatim.rest() if self._verbatim is not None else b""
         return self._events(rest, lambda: [*self._decoder.feed(rest), *self._decoder.close()])
 
-    def decode_whole(self, body: bytes, *, for_stream: bool = True) -> list[Event]:
+    def decode_whole(self, body: bytes) -> list[Event]:
         """The events of an answer that came as one JSON document."""
-        if for_stream and self._verbatim is not None:
-            self._verbatim.write_anew()
         return self._events(body, lambda: self._decoder.read_whole(body))
 
     def fail(self, error: FormatsError) -> list[Event]:

@@ -75,7 +75,9 @@ class Verbatim:
         self._decoder = decoder
         self._make_encoder = encoder
         self._cutter = WholeEvents(limits)
-        self._encoder: Resumable | None = None  # set once the answer is written anew
+        self._encoder: Resumable | None = None
+        self.is_kept = True
+        """Whether the upstream's own bytes still go on."""
         self._trim = trim
         self._raw = b""  # what has not been sent
         self._before = _NOTHING  # said by the upstream, and not told yet
@@ -84,11 +86,6 @@ class Verbatim:
         self._frame = Frame()
         self._is_done = False
         self._is_doubtful = False  # a call failed: the message's end says what that means
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the upstream's own bytes still go on."""
-        return self._encoder is None
 
     def whole_events(self, data: bytes) -> bytes:
         """As much of the upstream's bytes as makes up whole events."""
@@ -102,14 +99,14 @@ class Verbatim:
 
     def read(self, raw: bytes, before: list[Event]) -> None:
         """Take whole events of the upstream, and what they say."""
-        if self._encoder is None:
+        if self.is_kept:
             self._raw = self._raw + raw if self._raw else raw
             self._before = self._before + before if self._before else before
 
     def feed(self, events: list[Event]) -> bytes:
         """The client's bytes for what it is to be told of all that was read."""
-        if self._encoder is not None:
-            return self._encoder.feed(events)
+        if not self.is_kept:
+            return self._write_anew(events)
         decoder = self._decoder
         rest = _NOTHING if self._before == events else _unsaid(self._before, events)
         if rest is None or decoder.is_irregular:
@@ -127,8 +124,8 @@ class Verbatim:
         return self._send(events)
 
     def write_anew(self) -> None:
-        """Write all of the answer anew, of which nothing was sent."""
-        self._write_anew([])
+        """Let nothing of an answer go on as it is, of which nothing has been sent."""
+        self.is_kept = False
 
     def _hold(self, rest: list[Event], events: list[Event]) -> bytes:
         if len(self._raw) > _HELD_BYTES:
@@ -148,11 +145,13 @@ class Verbatim:
         return self._trim(data) if self._trim else data
 
     def _write_anew(self, events: list[Event]) -> bytes:
-        encoder = self._encoder = self._make_encoder()
-        if self._start is not None:
-            encoder.resume(self._start, self._frame)
-        told, self._told, self._raw, self._before = [*self._told, *events], [], b"", _NOTHING
-        return encoder.feed(told)
+        if self._encoder is None:
+            self._encoder = self._make_encoder()
+            if self._start is not None:
+                self._encoder.resume(self._start, self._frame)
+            events = [*self._told, *events]
+            self.is_kept, self._told, self._raw, self._before = False, [], b"", _NOTHING
+        return self._encoder.feed(events)
 
 
 def _unsaid(before: list[Event], events: list[Event]) -> list[Event] | None:
