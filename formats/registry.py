@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import formats.anthropic.decoder
@@ -133,7 +133,9 @@ def build_pipeline(
         return DIALECTS[client].encoder(asked.created_at(decoder.created))
 
     trim = None if asked.include_usage else DIALECTS[client].without_usage
-    return Pipeline(decoder, transform, delivery, Verbatim(decoder, encoder, limits, trim))
+    probe = partial(DIALECTS[upstream].decoder, limits)
+    verbatim = Verbatim(decoder, probe, encoder, limits, trim)
+    return Pipeline(decoder, transform, delivery, verbatim)
 
 
 DIALECTS: dict[str, Dialect] = {

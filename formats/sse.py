@@ -7,6 +7,7 @@ and cut at line ends, never decoded, so a character may be split anywhere.
 """
 
 import re
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits
@@ -114,6 +115,14 @@ class WholeEvents:
         """The rest."""
         rest, self._parts, self.held = b"".join(self._parts), [], 0
         return rest
+
+
+def event_places(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each whole event begins and ends."""
+    start = 0
+    for found in _BLANK_LINE.finditer(data):
+        yield start, found.end()
+        start = found.end()
 
 
 def _last_end(data: bytes) -> int:

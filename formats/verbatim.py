@@ -2,10 +2,12 @@
 
 What the upstream said (`before`) is compared with what the client is to be told. As long as they
 agree, whole server-sent events go on as they came. Where the pipeline holds something back, they
-wait, within a limit. From the first read at which the two differ the answer is written anew, as a
+wait, within a limit. From the first event at which the two differ the answer is written anew, as a
 continuation of what was sent: same names, same blocks, same count of calls.
 
-Reads decide where that begins, and never what the client understands.
+A read is compared as a whole, for it often has many events. Only where it differs are its events
+looked at one by one, by a decoder that knows this read alone; so a call's middle may be written
+anew from the read's beginning. That decides about bytes, and never what the client understands.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +15,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from formats.errors import DEFAULT_LIMITS, Limits
+from formats.errors import DEFAULT_LIMITS, Limits, UpstreamError
 from formats.events import (
     Event,
     MessageEnd,
@@ -25,7 +27,7 @@ from formats.events import (
     ToolCallDelta,
     ToolCallFailed,
 )
-from formats.sse import WholeEvents
+from formats.sse import WholeEvents, event_places
 
 _HELD_BYTES = 16 * 1024
 """Of an upstream's own bytes, while it is open whether they go on. A marker of thirty characters,
@@ -46,8 +48,9 @@ class Frame(Struct, frozen=True):
 class Framed(Protocol):
     """A decoder, as far as framing goes."""
 
-    @property
-    def frame(self) -> Frame: ...
+    frame: Frame
+
+    def feed(self, data: bytes) -> list[Event]: ...
     @property
     def holds(self) -> bool:
         """Whether something was read that no event tells of yet."""
@@ -67,12 +70,15 @@ class Verbatim:
     def __init__(
         self,
         decoder: Framed,
+        probe: Callable[[], Framed],
         encoder: Callable[[], Resumable],
         limits: Limits = DEFAULT_LIMITS,
         trim: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """`encoder` is made when it is needed; `trim` leaves out what no client asked for."""
+        """`probe`, another decoder, and `encoder` are made when they are needed; `trim` leaves out
+        what the client did not ask for."""
         self._decoder = decoder
+        self._make_probe = probe
         self._make_encoder = encoder
         self._cutter = WholeEvents(limits)
         self._encoder: Resumable | None = None
@@ -145,13 +151,36 @@ class Verbatim:
         return self._trim(data) if self._trim else data
 
     def _write_anew(self, events: list[Event]) -> bytes:
-        if self._encoder is None:
-            self._encoder = self._make_encoder()
-            if self._start is not None:
-                self._encoder.resume(self._start, self._frame)
-            events = [*self._told, *events]
-            self.is_kept, self._told, self._raw, self._before = False, [], b"", _NOTHING
-        return self._encoder.feed(events)
+        if self._encoder is not None:
+            return self._encoder.feed(events)
+        self._encoder = self._make_encoder()
+        data, events = self._same_events([*self._told, *events]) if self.is_kept else (b"", events)
+        if self._start is not None:
+            self._encoder.resume(self._start, self._frame)
+        self.is_kept, self._told, self._raw, self._before = False, [], b"", _NOTHING
+        return data + self._encoder.feed(events)
+
+    def _same_events(self, told: list[Event]) -> tuple[bytes, list[Event]]:
+        """The upstream's events that say what is told, and what of that they do not say."""
+        if self._frame.takes is ToolCallDelta:
+            return b"", told
+        probe, end = self._make_probe(), 0
+        if self._start is not None:
+            probe.feed(self._make_encoder().feed([self._start]))
+        probe.frame = self._frame
+        for start, stop in event_places(self._raw):
+            try:
+                said = probe.feed(self._raw[start:stop])
+            except UpstreamError:
+                break
+            rest = None if any(map(_is_failure, said)) else _unsaid(told, said)
+            if rest is None or probe.holds or probe.is_irregular:
+                break
+            starts = (event for event in said if isinstance(event, MessageStart))
+            self._start = self._start or next(starts, None)
+            told, end, self._frame = rest, stop, probe.frame
+        data = self._raw[:end]
+        return self._trim(data) if self._trim else data, told
 
 
 def _unsaid(before: list[Event], events: list[Event]) -> list[Event] | None:
@@ -180,6 +209,10 @@ def _unsaid(before: list[Event], events: list[Event]) -> list[Event] | None:
     if not seen:
         return rest[at:]
     return [_cut(rest[at], seen), *rest[at + 1 :]]
+
+
+def _is_failure(event: Event) -> bool:
+    return type(event) is ToolCallFailed
 
 
 def _is_same(said: Event, told: Event) -> bool:

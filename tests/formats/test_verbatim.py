@@ -188,6 +188,9 @@ def test_from_the_event_that_differs_on_the_answer_is_written_anew(dialect):
         [{"name": "ping", "arguments": {"a": 1}}],
     )
     assert len(b"".join(sent).split(b"Looking")) == 2
+    bulk = relayed(dialect, [b"".join(parts)], "kimi")
+    assert bulk.startswith(b"".join(parts[:lead]))
+    assert seen(bulk, dialect) == found
 
 
 def test_what_is_written_anew_has_the_names_of_what_went_before():
@@ -336,6 +339,7 @@ def test_a_call_cut_by_the_token_limit_goes_on_as_it_is():
     assert (found.calls, found.stop) == ([], None)
     assert found.error == "format_transformation_error"
     assert found.names.count("content_block_stop") == 0
+    assert view(relayed("anthropic", [broken]), "anthropic").names.count("content_block_stop") == 0
 
 
 def test_little_more_is_held_however_long_it_is_open_what_the_text_means():

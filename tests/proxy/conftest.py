@@ -47,8 +47,8 @@ def both_dialects(gateway: Gateway, upstream: ScriptedUpstream) -> None:
         f" base_url={upstream.url!r})\n"
         f"o = Upstream.objects.create(name='plain', dialect='openai', base_url={upstream.url!r})\n"
         "o.store_key('sk-oai-canary-of-the-upstream'); o.save()\n"
-        "ModelRoute.objects.create(pattern='anthropic-standard*', upstream=a)\n"
-        "ModelRoute.objects.create(pattern='anthropic-*', upstream=c)\n"
+        "ModelRoute.objects.create(pattern='anthropic-standard*', upstream=a, priority=1)\n"
+        "ModelRoute.objects.create(pattern='anthropic-*', upstream=c, priority=2)\n"
         "ModelRoute.objects.create(pattern='openai-*', upstream=o)"
     )
 

@@ -69,7 +69,7 @@ class AnthropicClient:
             with self._sdk.messages.stream(**fields) as answer:
                 message = answer.get_final_message()
         else:
-            message = self._sdk.messages.create(**fields)  # type: ignore[assignment]
+            message = self._sdk.messages.create(**fields)
         blocks = [block.model_dump(exclude_none=True) for block in message.content]
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
         calls = [(b["id"], b["name"], b["input"]) for b in blocks if b["type"] == "tool_use"]
