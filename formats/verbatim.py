@@ -142,8 +142,7 @@ class Verbatim:
 
     def _send(self, events: list[Event]) -> bytes:
         if self._start is None:
-            starts = (e for e in [*self._told, *events] if isinstance(e, MessageStart))
-            self._start = next(starts, None)
+            self._start = _start_of([*self._told, *events])
         data = self._raw
         self._raw, self._before, self._frame = b"", _NOTHING, self._decoder.frame
         if self._told:
@@ -164,7 +163,7 @@ class Verbatim:
         """The upstream's events that say what is told, and what of that they do not say."""
         if self._frame.takes is ToolCallDelta:
             return b"", told
-        probe, end = self._make_probe(), 0
+        probe, end, all_told, rest = self._make_probe(), 0, told, told
         if self._start is not None:
             probe.feed(self._make_encoder().feed([self._start]))
         probe.frame = self._frame
@@ -173,12 +172,13 @@ class Verbatim:
                 said = probe.feed(self._raw[start:stop])
             except UpstreamError:
                 break
-            rest = None if any(map(_is_failure, said)) else _unsaid(told, said)
-            if rest is None or probe.holds or probe.is_irregular:
+            left = None if any(map(_is_failure, said)) else _unsaid(rest, said)
+            if left is None or probe.is_irregular:
                 break
-            starts = (event for event in said if isinstance(event, MessageStart))
-            self._start = self._start or next(starts, None)
-            told, end, self._frame = rest, stop, probe.frame
+            rest = left
+            if not probe.holds:
+                told, end, self._frame = rest, stop, probe.frame
+                self._start = self._start or _start_of(all_told)
         data = self._raw[:end]
         return self._trim(data) if self._trim else data, told
 
@@ -209,6 +209,10 @@ def _unsaid(before: list[Event], events: list[Event]) -> list[Event] | None:
     if not seen:
         return rest[at:]
     return [_cut(rest[at], seen), *rest[at + 1 :]]
+
+
+def _start_of(events: list[Event]) -> MessageStart | None:
+    return next((event for event in events if isinstance(event, MessageStart)), None)
 
 
 def _is_failure(event: Event) -> bool:

@@ -31,7 +31,7 @@ from formats import (
 from proxy.attempt import Begun, attempt
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.exchange import Exchange
-from proxy.routing import fallback, resolve
+from proxy.routing import bare_name, fallback, resolve
 from proxy.snapshot import Snapshot, Upstream
 from proxy.upstream import (
     NOTHING_CARRIED,
@@ -166,7 +166,7 @@ class Relay:
         return self._begun
 
     async def _open(self, conversation: Conversation, carried: Carried) -> None:
-        exchange, requested = self._exchange, self._exchange.model
+        exchange, requested = self._exchange, bare_name(self._exchange.model)
         route = resolve(self._snapshot, requested)
         may_retry, followed = True, set[int | None]()
         while True:

@@ -71,6 +71,7 @@ class AnthropicDecoder:
         self._queue: deque[Call] = deque()  # the calls that have not ended, oldest first
         self._later: list[Event] = []  # what arrived while a call was open
         self._later_chars = 0
+        self._is_bare = False  # the newest block has begun, and is text without a character
         self._stop: Delta | None = None  # held until message_stop, for the usage beside it
         self._usage = UNKNOWN_USAGE
         self._started = False
@@ -79,7 +80,7 @@ class AnthropicDecoder:
     @property
     def holds(self) -> bool:
         """Whether something was read that no event tells of yet."""
-        if self._stop is not None or self._later or len(self._blocks) > 1:
+        if self._stop is not None or self._later or self._is_bare or len(self._blocks) > 1:
             return not self._done
         return bool(self._queue) and (len(self._queue) > 1 or self._queue[0].holds)
 
@@ -121,13 +122,14 @@ class AnthropicDecoder:
         event = _decoded(_events, data)
         match event.type:
             case "content_block_delta" if event.delta:
+                self._is_bare = False
                 self._read_delta(event.index, event.delta)
             case "content_block_start" if event.content_block:
                 self._frame_block(event.index, event.content_block)
                 self._start_block(event.index, event.content_block)
             case "content_block_stop":
                 if event.index == self.frame.index:
-                    self.frame = Frame(self.frame.index)
+                    self.frame, self._is_bare = Frame(self.frame.index), False
                 self._stop_block(event.index)
             case "message_start" if event.message and not self._started:
                 self._start(event.message)
@@ -151,6 +153,7 @@ class AnthropicDecoder:
         if content or given(block.input) not in _NO_INPUT or index != self.frame.index + 1:
             self.is_irregular = True
         self.frame = Frame(self.frame.index + 1, _TAKES.get(block.type, Notice))
+        self._is_bare = block.type in ("text", "thinking")
 
     def _start(self, message: WireMessage) -> None:
         self._started = True
