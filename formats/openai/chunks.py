@@ -15,6 +15,7 @@ class Function(Struct):
 class ToolCallEntry(Struct):
     index: int | None = None
     id: str | int | None = None
+    type: str | None = None
     function: Function | None = None
 
 

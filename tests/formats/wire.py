@@ -35,7 +35,8 @@ def data(payload: object) -> bytes:
 def chunk(delta: dict[str, Any], finish: str | None = None, **fields: Any) -> bytes:
     """One chunk of an OpenAI stream."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return data({"id": "chatcmpl-1", "model": "m", "choices": [choice], **fields})
+    names = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m"}
+    return data({**names, "choices": [choice], **fields})
 
 
 def stream(*deltas: dict[str, Any], finish: str | None = "stop", done: bool = True) -> bytes:
