@@ -22,8 +22,6 @@ from formats.verbatim import Framed, Verbatim
 class Decoder(Framed, Protocol):
     served_by: str | None
     """Who really answered, where an upstream that routes says so."""
-    created: int | None
-    """When it began, in seconds since the epoch, where the upstream says so."""
 
     def feed(self, data: bytes) -> list[Event]: ...
     def close(self) -> list[Event]: ...
@@ -63,10 +61,6 @@ class Pipeline:
     @property
     def served_by(self) -> str | None:
         return self._decoder.served_by
-
-    @property
-    def created(self) -> int | None:
-        return self._decoder.created
 
     @property
     def is_verbatim(self) -> bool:

@@ -16,7 +16,8 @@ _encode = msgspec.json.encode
 def spliced(text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object]) -> bytes | None:
     """`text`, whose members are `fields`, with these values; those that it lacks are appended.
 
-    None when a value's place cannot be told: a name stands there twice, or there is no text.
+    None when a value's place cannot be told: a name stands there twice, or is none of the members,
+    or there is no text.
     """
     places = _places(text, fields)
     if places is None:
@@ -37,6 +38,8 @@ def _places(text: bytes, fields: Mapping[str, Raw]) -> dict[str, tuple[int, int]
     at = text.find(b"{") + 1
     while key := _KEY.match(text, at):
         name = _name.decode(key[1])
+        if name not in fields:
+            return None
         value = bytes(fields[name])
         start, at = key.end(), key.end() + len(value)
         if name in found or not text.startswith(value, start):

@@ -146,8 +146,7 @@ class Relay:
             raise self._cut or self._exchange.error or self._exchange.failed(failure)
         if begun.document is not None:
             return begun.document
-        options = self._options.created_at(begun.pipeline.created)
-        return DIALECTS[self._exchange.dialect].encode_reply(collector.reply, options)
+        return DIALECTS[self._exchange.dialect].encode_reply(collector.reply, self._options)
 
     def cut(self, error: GatewayError) -> None:
         """End the answer now, with an error."""

@@ -6,6 +6,8 @@ from msgspec import Raw, Struct
 
 from formats.events import MessageStart, Usage
 
+_OBJECTS = ("chat.completion.chunk", "chat.completion")
+
 
 class Function(Struct):
     name: str | None = None
@@ -121,6 +123,17 @@ class Chunk(Struct):
         """What the first chunk says of the message."""
         return MessageStart(
             str(self.id or ""), self.model or "", created=_count(self.created) or None
+        )
+
+    def is_complete(self) -> bool:
+        """Whether it says all that OpenAI's types require; strict clients refuse one without."""
+        return (
+            self.object in _OBJECTS
+            and type(self.created) is int
+            and self.created > 0
+            and bool(self.id and self.model)
+            and type(self.id) is str
+            and self.choices is not None
         )
 
 

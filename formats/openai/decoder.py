@@ -59,8 +59,6 @@ _FAILURES = frozenset(
     }
 )
 
-_OBJECTS = ("chat.completion.chunk", "chat.completion")
-
 _chunks = msgspec.json.Decoder(Chunk)
 _decode = _chunks.decode
 
@@ -147,8 +145,8 @@ class OpenAIDecoder:
             self._started = True
             self._out.append(chunk.start())
             self.served_by = str(chunk.provider) if chunk.provider else None
-            # OpenAI's own helper passes over chunks that do not say what they are.
-            self.is_irregular = chunk.object not in _OBJECTS
+            # The first speaks for all: to look at each would cost as much as reading it.
+            self.is_irregular = not chunk.is_complete()
         if self._extends_run(chunk):
             return
         self._close_run()

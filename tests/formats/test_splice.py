@@ -50,6 +50,11 @@ def test_a_splice_changes_the_values_named_and_no_other_byte(fields, changes, in
     assert json.loads(back) == changes | fields
 
 
+def test_a_text_with_a_name_that_parsing_took_out_is_not_spliced():
+    text = b'{"model":"a","stop_sequences":null}'
+    assert spliced(text, {"model": msgspec.Raw(b'"a"')}, {"model": "b"}) is None
+
+
 def test_a_name_that_stands_there_twice_is_not_spliced():
     text = b'{"model":"a","model":"a"}'
     assert spliced(text, _fields.decode(text), {"model": "b"}) is None

@@ -46,7 +46,7 @@ from tests.formats.wire import byte_cuts, chunk, data, stream, text_from
 IDENTITY = Identity(token="tok", message_id="own", model="own")
 ODD = {
     "anthropic": b': a comment\r\n\r\nevent: odd\nid: 7\ndata: {"type":"odd",\ndata: "a":1.50}\n\n',
-    "openai": b': OPENROUTER PROCESSING\n\n: \n\ndata: {"object":"chat.completion.chunk", "choices":[], "odd":1.0}\n\n',
+    "openai": b': OPENROUTER PROCESSING\n\n: \n\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk", "created":1700000000,"model":"m","choices":[], "odd":1.0}\n\n',
 }
 WRITTEN = [written(name, "ping", {"a": 1, "b": ["<", "é"]}) for name in NATIVE]
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
