@@ -10,6 +10,7 @@ import httpx
 import openai
 import pytest
 
+from proxy.loop import VIA
 from tests.formats.views import view
 from tests.proxy.gateway import KEY
 from tests.proxy.operator import Operator
@@ -33,7 +34,7 @@ ODD_REQUESTS = {
    {"role":"system","content":[]}, {"content":"go on" ,"role":"user", "new_field":{}} ],
  "context_management":{"edits":[ ]}, "mcp_servers":[], "big":12345678901234567890123,"stream":STREAM }
 """.replace(b"GENUINE", GENUINE.encode()),
-    "openai": rb"""{"messages":[ {"role":"developer","content":"S\/"}, {"role":"user","content":[{"type":"text","text":"caf\u00e9"}] ,"odd":1.50} ],
+    "openai": rb"""{"messages":[ {"role":"system","content":"S\/"}, {"role":"user","content":[{"type":"text","text":"caf\u00e9"}] ,"odd":1.50} ],
  "model":"MODEL" ,"logit_bias":{"50256":-1e2},"n":1,"seed":12345678901234567890123, "new_field":{"a":[ ]}
  ,"stream_options":{"include_usage":true , "include_obfuscation":false},"stream":STREAM
 }""",
@@ -171,7 +172,7 @@ def test_only_the_credential_and_the_allowed_headers_travel(client, upstream, di
     name, secret = KEYS[dialect]
     standard = {"host", "content-type", "content-length", "accept", "accept-encoding", "user-agent"}
     got = script.last.headers
-    assert set(got) == standard | {name} | set(carried[dialect])
+    assert set(got) == standard | {VIA, name} | set(carried[dialect])
     assert {n: got[n] for n in carried[dialect]} == carried[dialect]
     assert (got[name], got["user-agent"]) == (secret, "athena")
     assert KEY not in json.dumps(got)
