@@ -6,7 +6,8 @@ from msgspec import Raw, Struct
 
 from formats.events import MessageStart, Usage
 
-_OBJECTS = ("chat.completion.chunk", "chat.completion")
+CHUNK = "chat.completion.chunk"
+WHOLE = "chat.completion"
 
 
 class Function(Struct):
@@ -125,10 +126,10 @@ class Chunk(Struct):
             str(self.id or ""), self.model or "", created=_count(self.created) or None
         )
 
-    def is_complete(self) -> bool:
+    def is_complete(self, kind: str) -> bool:
         """Whether it says all that OpenAI's types require; strict clients refuse one without."""
         return (
-            self.object in _OBJECTS
+            self.object == kind
             and type(self.created) is int
             and self.created > 0
             and bool(self.id and self.model)

@@ -29,7 +29,7 @@ from formats.events import (
     ToolCallDelta,
 )
 from formats.openai.calls import Calls
-from formats.openai.chunks import Choice, Chunk, Delta, ErrorBody, ToolCallEntry
+from formats.openai.chunks import CHUNK, WHOLE, Choice, Chunk, Delta, ErrorBody, ToolCallEntry
 from formats.openai.failure import reported_error
 from formats.sse import EventDecoder
 from formats.verbatim import Frame
@@ -109,7 +109,7 @@ class OpenAIDecoder:
 
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a completion that came as one JSON document."""
-        self._read(body)
+        self._read(body, kind=WHOLE)
         if not self._done:
             self._end(self._finish)
         return self.take()
@@ -120,7 +120,7 @@ class OpenAIDecoder:
         out, self._out = self._out, []
         return out
 
-    def _read(self, data: bytes, name: bytes = b"") -> None:
+    def _read(self, data: bytes, name: bytes = b"", kind: str = CHUNK) -> None:
         if self._done:
             return
         if not data.startswith(b"{"):
@@ -146,7 +146,7 @@ class OpenAIDecoder:
             self._out.append(chunk.start())
             self.served_by = str(chunk.provider) if chunk.provider else None
             # The first speaks for all: to look at each would cost as much as reading it.
-            self.is_irregular = not chunk.is_complete()
+            self.is_irregular = not chunk.is_complete(kind)
         if self._extends_run(chunk):
             return
         self._close_run()

@@ -38,8 +38,9 @@ THEIRS = {"id": "gen-1", "model": "vendor/model", "created": 1_772_239_251}
 def test_every_chunk_of_any_answer_is_of_the_official_type(events):
     if isinstance(events[-1], MessageFailed):
         return
-    answer = read(DIALECTS["openai"].encoder(OPTIONS).feed(events))
-    assert answer.head == ("msg_1", "m", OPTIONS.created)
+    out = DIALECTS["openai"].encoder(OPTIONS).feed(events)
+    assert read(out).head == ("msg_1", "m", OPTIONS.created)
+    assert payloads(out)[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
 
 @given(events=messages())
@@ -81,6 +82,11 @@ def test_a_stream_whose_first_chunk_lacks_what_openais_types_require_is_written_
     ours = {"id": OURS.message_id, "model": OURS.model, "created": OPTIONS.created}
     said = {key: first.get(key, ours[key]) for key in ours}
     assert (answer.text, answer.head) == ("Hi", tuple(said[key] for key in THEIRS))
+
+
+def test_so_is_one_that_calls_its_chunks_completions_which_openais_helper_passes_over():
+    body = chunk({"content": "Hi"}, "stop", object="chat.completion") + DONE
+    assert read(relay(body, client="openai")).text == "Hi"
 
 
 def test_an_error_in_a_stream_that_is_written_anew_is_openais_error_alone():
