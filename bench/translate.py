@@ -157,6 +157,9 @@ def main() -> None:
         row(f"plain text, {name}, in bulk", bulk * 1e6, "µs a chunk", "target 3.5")
     apart = best(lambda: relay(words, "kimi"), 5) / len(words)
     row("plain text, kimi, a read each", apart * 1e6, "µs a chunk")
+    kept = best(lambda: relay(words, "kimi", "openai"), 5) / len(words)
+    row("the same for a client of the upstream's dialect", kept * 1e6, "µs a chunk", "not above")
+    assert relay(words, "kimi", "openai") == b"".join(words)
     native = FORMATS["kimi"]
     assert native
     events = DIALECTS["openai"].decoder(Limits()).feed(b"".join(section))

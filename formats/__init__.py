@@ -40,7 +40,7 @@ from formats.events import (
     merge_deltas,
     next_state,
 )
-from formats.failure import as_overflow, read_failure
+from formats.failure import as_overflow, is_error_body, read_failure
 from formats.native.watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
@@ -108,6 +108,7 @@ __all__ = [
     "collect",
     "detect_format",
     "estimate_tokens",
+    "is_error_body",
     "kind_of_status",
     "merge_deltas",
     "next_state",

@@ -132,6 +132,8 @@ class Conversation(Struct, frozen=True):
     dialect: str = ""
     source: dict[str, Raw] = {}
     """The client's own top-level fields, for an upstream of the same dialect, and by its names."""
+    body: bytes = b""
+    """The request as the client wrote it, for the same."""
     notices: tuple[Notice, ...] = ()
     """What parsing found that an upstream of another dialect cannot be told."""
 
@@ -172,6 +174,10 @@ class Target(Struct, frozen=True):
     it did not sign, and wants the attribution line of Claude Code."""
     reasoning_field: str | None = None
     """Where the assistant's earlier reasoning goes (`reasoning_content`); None leaves it out."""
+    keeps_reasoning: bool = False
+    """Whether reasoning in the messages of an OpenAI client stays where the client put it."""
+    takes_thinking: bool = True
+    """Whether an upstream of Anthropic's dialect gets thinking back at all."""
     reasoning_request: Literal["openrouter", "effort"] | None = None
     """How the upstream is asked to think; None does not ask."""
     max_tokens: int | None = None

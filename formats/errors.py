@@ -99,10 +99,13 @@ class UpstreamError(FormatsError):
         *,
         kind: FailureKind = FailureKind.UPSTREAM,
         status: int | None = None,
+        is_reported: bool = False,
     ) -> None:
-        """`status`: the upstream's own, where the client is told the same."""
+        """`status`: the upstream's own, where the client is told the same. `is_reported`: the
+        upstream says so itself, in a form that clients of its dialect understand."""
         super().__init__(message)
         self.kind = kind
+        self.is_reported = is_reported
         self._status = status
 
     @property

@@ -17,6 +17,13 @@ _MESSAGE_CHARS = 2000
 _NESTING = 4
 _json = msgspec.json.Decoder()
 
+
+class _ErrorBody(msgspec.Struct):
+    error: dict[str, Any]
+
+
+_errors = msgspec.json.Decoder(_ErrorBody)
+
 # Statuses whose meaning is the same for the client; all others become the kind's own.
 _KEPT = frozenset({400, 404, 413, 429, 500, 502, 503, 504, 529})
 # The gateway's own credential or account was refused: nothing that the client can mend.
@@ -105,6 +112,14 @@ def fitted_message(message: str, *, tokens: int | None = None, window: int | Non
     if limit and largest > limit:
         return f"{_TOO_LONG}: {largest} tokens > {limit} maximum"
     return f"{_TOO_LONG}: {message}"
+
+
+def is_error_body(body: bytes) -> bool:
+    """Whether it is a JSON object with an `error`, as both dialects have it."""
+    try:
+        return bool(_errors.decode(body).error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def read_message(body: bytes) -> str | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import formats.anthropic.decoder
@@ -19,6 +19,7 @@ import formats.openai.decoder
 import formats.openai.encoder
 import formats.openai.render
 import formats.openai.request
+import formats.openai.usage
 from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
@@ -28,9 +29,10 @@ from formats.native.kimi import KIMI
 from formats.native.qwen import QWEN
 from formats.native.transform import NativeTransform
 from formats.native.watch import MarkupWatch
-from formats.pipeline import Decoder, Encoder, Pipeline
+from formats.pipeline import Decoder, Pipeline, Transform
 from formats.reply import Reply, ReplyOptions
 from formats.toolbox import Toolbox
+from formats.verbatim import Resumable, Verbatim
 
 STANDARD = "standard"
 
@@ -48,14 +50,13 @@ class Dialect:
     parse: Callable[[bytes], Conversation]
     render: _Render
     decoder: Callable[[Limits], Decoder]
-    encoder: Callable[[ReplyOptions], Encoder]
+    encoder: Callable[[ReplyOptions], Resumable]
     encode_reply: Callable[[Reply, ReplyOptions], bytes]
     encode_error: Callable[..., bytes]
     ping: bytes
     """What keeps a silent stream alive."""
-    keeps_identity: bool
-    """Whether a client sees the id and model of an upstream that speaks as it does. Not Claude
-    Code: it needs ids of its own, and the name that it asked for."""
+    without_usage: Callable[[bytes], bytes] | None = None
+    """Takes out of an upstream's own events what only a client that wants usage gets."""
 
 
 Markers: TypeAlias = tuple[tuple[str, str], ...]
@@ -115,15 +116,21 @@ def build_pipeline(
 ) -> Pipeline:
     """What turns the bytes of one upstream's answer into the bytes of one client's."""
     tools = toolbox or Toolbox()
-    if client == upstream and DIALECTS[client].keeps_identity:
-        identity = replace(identity, is_upstreams=True)
     native = spelled_format(format_name, markers)
-    return Pipeline(
-        DIALECTS[upstream].decoder(limits),
-        NativeTransform(native, tools, limits, strict=strict) if native else MarkupWatch(),
-        Delivery(identity, tools, max_calls=max_calls),
-        DIALECTS[client].encoder(options or ReplyOptions()),
-    )
+    is_same = client == upstream
+    decoder = DIALECTS[upstream].decoder(limits)
+    transform: Transform = MarkupWatch()
+    if native:
+        transform = NativeTransform(native, tools, limits, strict=strict)
+    delivery = Delivery(replace(identity, is_upstreams=is_same), tools, max_calls=max_calls)
+    asked = options or ReplyOptions()
+    if not is_same:
+        return Pipeline(decoder, transform, delivery, DIALECTS[client].encoder(asked))
+    encoder = partial(DIALECTS[client].encoder, asked)
+    trim = None if asked.include_usage else DIALECTS[client].without_usage
+    probe = partial(DIALECTS[upstream].decoder, limits)
+    verbatim = Verbatim(decoder, probe, encoder, limits, trim)
+    return Pipeline(decoder, transform, delivery, verbatim)
 
 
 DIALECTS: dict[str, Dialect] = {
@@ -135,7 +142,6 @@ DIALECTS: dict[str, Dialect] = {
         encode_reply=formats.anthropic.encoder.encode_reply,
         encode_error=formats.anthropic.encoder.encode_error,
         ping=formats.anthropic.encoder.PING,
-        keeps_identity=False,
     ),
     "openai": Dialect(
         parse=formats.openai.request.parse,
@@ -145,7 +151,7 @@ DIALECTS: dict[str, Dialect] = {
         encode_reply=formats.openai.encoder.encode_reply,
         encode_error=formats.openai.encoder.encode_error,
         ping=formats.openai.encoder.PING,
-        keeps_identity=True,
+        without_usage=formats.openai.usage.without_usage,
     ),
 }
 

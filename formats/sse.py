@@ -6,11 +6,15 @@ delivered, because upstreams close the connection right after `data: [DONE]`. By
 and cut at line ends, never decoded, so a character may be split anywhere.
 """
 
+import re
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits
 
 _BOM = b"\xef\xbb\xbf"
+# A CR at the very end may be half of a line end.
+_BLANK_LINE = re.compile(rb"\n\n|[\n\r]\r\n|[\n\r]\r(?=[^\n])")
 
 ServerSentEvent: TypeAlias = tuple[bytes, bytes]
 """The `event` field, empty when the upstream sent none, and the data. A plain tuple: one is made
@@ -81,6 +85,53 @@ class EventDecoder:
     def _check(self, size: int) -> None:
         if size > self._limit:
             raise LimitExceeded("event_bytes", self._limit)
+
+
+class WholeEvents:
+    """The bytes of a stream, cut only where an event ends."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limit = limits.event_bytes
+        self._parts: list[bytes] = []  # of the event that has not ended
+        self.held = 0
+        """How many bytes these are."""
+
+    def feed(self, data: bytes) -> bytes:
+        """As much as whole events make up; all of it when an event is too long for its reader."""
+        if self._parts:
+            edge = self._parts[-1][-2:]
+            self._parts.append(data)
+            self.held += len(data)
+            if self.held <= self._limit and not _last_end(edge + data):
+                return b""
+            data = self.close()
+        end = _last_end(data)
+        if end == len(data) or len(data) - end > self._limit:
+            return data
+        self._parts, self.held = [data[end:]], len(data) - end
+        return data[:end]
+
+    def close(self) -> bytes:
+        """The rest."""
+        rest, self._parts, self.held = b"".join(self._parts), [], 0
+        return rest
+
+
+def event_places(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each whole event begins and ends."""
+    start = 0
+    for found in _BLANK_LINE.finditer(data):
+        yield start, found.end()
+        start = found.end()
+
+
+def _last_end(data: bytes) -> int:
+    """Where the last whole event ends; 0 if there is none."""
+    if data.endswith(b"\n\n"):
+        return len(data)
+    if b"\r" not in data:
+        return data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
+    return max((found.end() for found in _BLANK_LINE.finditer(data)), default=0)
 
 
 def encode_event(name: str, payload: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """One attempt at one upstream: the request goes out, and the answer begins or does not."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import httpx
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from formats import (
     DIALECTS,
+    STANDARD,
     Conversation,
     Event,
     Identity,
@@ -24,7 +25,14 @@ from formats import (
 from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.exchange import Exchange, Reading
 from proxy.routing import Route
-from proxy.upstream import Answer, UpstreamClient, failure_of, redacted_event
+from proxy.upstream import (
+    NOTHING_CARRIED,
+    Answer,
+    Carried,
+    UpstreamClient,
+    failure_of,
+    redacted_event,
+)
 
 _WHOLE_BYTES = 64 * 1024 * 1024
 """Of an answer that comes as one JSON document, although a stream was asked for."""
@@ -39,6 +47,15 @@ class Begun:
     pipeline: Pipeline
     answer: Answer
     events: list[Event]
+    document: bytes | None = None
+    """All of it, for a client that wants it as the upstream wrote it."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Of the upstream's, those that the client may see."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has ended with nothing in it."""
+        return any(isinstance(e, Notice) and e.code is NoticeCode.EMPTY_ANSWER for e in self.events)
 
 
 async def attempt(
@@ -48,30 +65,39 @@ async def attempt(
     exchange: Exchange,
     *,
     options: ReplyOptions,
-    headers: list[tuple[str, str]],
+    carried: Carried,
 ) -> Begun:
     """Ask one upstream; raises UpstreamFailed when it does not begin to answer.
 
-    `headers` are those of the client's that an upstream of its own dialect gets.
+    An upstream of the client's own dialect gets what the client's request carried. It is asked for
+    a whole answer if the client wants one and nothing in it can need rescue: then that goes on as
+    it is. Any other is asked for a stream.
     """
     exchange.begin_attempt(route)
     upstream, began = route.upstream, perf_counter()
+    is_same = upstream.dialect == exchange.dialect
+    wants_stream = conversation.stream or not (is_same and route.format.format == STANDARD)
     if not route.parallel_calls:
         choice = replace(conversation.tool_choice, parallel=False)
         conversation = replace(conversation, tool_choice=choice)
-    rendered = DIALECTS[upstream.dialect].render(conversation, route.target)
+    rendered = DIALECTS[upstream.dialect].render(conversation, route.target, stream=wants_stream)
     exchange.observe(rendered.notices)
     if route.context_warning is not None and len(rendered.body) > route.context_warning:
         detail = f"{len(rendered.body)} bytes > {route.context_warning}"
         exchange.observe([Notice(NoticeCode.CONTENT_LARGE, detail)])
     asked = perf_counter()
     exchange.own_time += asked - began
-    answer = await client.open(
-        route,
-        rendered.body,
-        headers if upstream.dialect == exchange.dialect else [],
-        tokens=options.input_estimate,
-    )
+    try:
+        answer, told = await client.open(
+            route,
+            rendered.body,
+            carried if is_same else NOTHING_CARRIED,
+            tokens=options.input_estimate,
+        )
+    except UpstreamFailed as refused:
+        if not is_same:
+            refused.refusal = None
+        raise
     pipeline = build_pipeline(
         client=exchange.dialect,
         upstream=upstream.dialect,
@@ -91,7 +117,7 @@ async def attempt(
     )
     try:
         async with asyncio.timeout(upstream.first_byte_timeout):
-            start = await _read_start(answer, exchange)
+            skipped, start = await _read_start(answer, exchange)
             # Not by its content type, which many servers get wrong: no event begins like this.
             is_whole = start.startswith((b"{", b"["))
             exchange.reading = Reading(
@@ -101,9 +127,13 @@ async def attempt(
                 taken_ids=conversation.call_ids(),
                 aliases=rendered.aliases,
             )
+            if is_whole == conversation.stream:
+                pipeline.write_anew()  # the client wants the other form
             if is_whole:
-                events = pipeline.decode_whole(await _read_whole(start, answer, exchange))
+                body = await _read_whole(_json_start(skipped, start), answer, exchange)
+                events = pipeline.decode_whole(body)
             else:
+                start = _stream_start(skipped, start)
                 events = await _read_beginning(pipeline, start, answer, exchange)
     except (TimeoutError, httpx.TransportError) as error:
         answer.abort()
@@ -118,16 +148,30 @@ async def attempt(
         exchange.understood(events)
         raise exchange.error or exchange.failed(failure)
     exchange.has_begun, exchange.begun_after = True, perf_counter() - asked
-    return Begun(route, pipeline, answer, events)
+    document = pipeline.encode(events) if is_whole and pipeline.is_verbatim else b""
+    is_kept = is_whole and pipeline.is_verbatim
+    told = told if is_same else {}
+    return Begun(route, pipeline, answer, events, document if is_kept else None, told)
 
 
-async def _read_start(answer: Answer, exchange: Exchange) -> bytes:
-    """The first bytes that say what follows; empty when there are none at all."""
-    start = b""
+async def _read_start(answer: Answer, exchange: Exchange) -> tuple[bytes, bytes]:
+    """Blank bytes, and the first that say what follows; empty when there are none at all."""
+    skipped = start = b""
     while not start and (data := await answer.read()) != b"":
         exchange.received(data or b"")
         start = (data or b"").lstrip(_BLANK)
-    return start
+        skipped += (data or b"")[: len(data or b"") - len(start)]
+    return skipped, start
+
+
+def _json_start(skipped: bytes, start: bytes) -> bytes:
+    """All of it, unless there is more in front than JSON allows."""
+    return start if skipped.strip() else skipped + start
+
+
+def _stream_start(skipped: bytes, start: bytes) -> bytes:
+    """All of it, unless there is more in front than a stream of events allows."""
+    return start if b" " in skipped or b"\t" in skipped else skipped + start
 
 
 async def _read_beginning(

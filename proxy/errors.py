@@ -8,6 +8,7 @@ become one of these through `GatewayError.of`; `proxy.views` makes them HTTP.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
@@ -57,6 +58,7 @@ class ErrorCode(StrEnum):
     UPSTREAM_AUTH = "upstream_auth"
     UPSTREAM_CONNECT_TIMEOUT = "upstream_connect_timeout"
     UPSTREAM_DNS = "upstream_dns"
+    UPSTREAM_EMPTY = "upstream_empty"
     UPSTREAM_ENCODING = "upstream_encoding"
     UPSTREAM_ERROR = "upstream_error"
     UPSTREAM_IDLE = "upstream_idle"
@@ -132,6 +134,15 @@ class GatewayError(Exception):
         return GatewayError(str(error), kind=error.kind, code=ErrorCode.INTERNAL_ERROR)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An upstream's own answer to a request that it refused."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
 class UpstreamFailed(GatewayError):
     """`retries`: the same upstream may be asked once more. `falls_back`: another may be."""
 
@@ -149,8 +160,11 @@ class UpstreamFailed(GatewayError):
         retries: bool = False,
         falls_back: bool = True,
         raw: bytes = b"",
+        refusal: Refusal | None = None,
+        refuses_thinking: bool = False,
     ) -> None:
-        """`raw` is the body of a refusal, for the transcript."""
+        """`raw` is the body of a refusal, for the transcript; `refusal` is what a client of the
+        upstream's dialect may be told as it is."""
         super().__init__(
             message,
             kind=kind,
@@ -161,6 +175,8 @@ class UpstreamFailed(GatewayError):
             source="client" if code is ErrorCode.PROMPT_TOO_LONG else None,
         )
         self.raw = raw
+        self.refusal = refusal
+        self.refuses_thinking = refuses_thinking
         self.retries = retries
         self.falls_back = falls_back
 

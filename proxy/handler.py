@@ -43,11 +43,16 @@ class GatewayRequest(ASGIRequest):
 class EventStream(StreamingHttpResponse):
     """Server-sent events; `on_close` is called however the stream ends, even before it began."""
 
-    def __init__(self, parts: AsyncGenerator[bytes, None], on_close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        parts: AsyncGenerator[bytes, None],
+        on_close: Callable[[], None],
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(
             parts,
             content_type="text/event-stream",
-            headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
+            headers={"cache-control": "no-cache", "x-accel-buffering": "no", **(headers or {})},
         )
         self.parts = parts
         self.on_close = on_close

@@ -250,7 +250,7 @@ async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
     relay = Relay(client, replace(snapshot, routes=(row,)), exchange, set(), options=ReplyOptions())
     try:
         async with asyncio.timeout(_CALL_SECONDS):
-            await relay.open(conversation, [])
+            await relay.open(conversation)
             await relay.collect()
     except TimeoutError as error:
         raise Trouble(f"{model} did not finish within {_CALL_SECONDS:g} s.") from error

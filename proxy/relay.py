@@ -9,9 +9,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from time import perf_counter
 
 import httpx
+import msgspec
 
 from formats import (
     DIALECTS,
@@ -22,19 +24,28 @@ from formats import (
     FailureKind,
     FormatsError,
     MessageFailed,
-    Reply,
     ReplyOptions,
+    Target,
     UpstreamError,
 )
 from proxy.attempt import Begun, attempt
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.exchange import Exchange
-from proxy.routing import fallback, resolve
+from proxy.routing import bare_name, fallback, resolve
 from proxy.snapshot import Snapshot, Upstream
-from proxy.upstream import UpstreamClient, failure_of, redacted_event
+from proxy.upstream import (
+    NOTHING_CARRIED,
+    Carried,
+    UpstreamClient,
+    failure_of,
+    redacted_event,
+)
 
 _RETRY_PAUSE = 0.2
 _RECHECK = 0.25
+_PATIENCE = 0.5
+"""Seconds for what an upstream sends behind the end of its message: `[DONE]`, a comment."""
+_MOST_BEHIND = 64 * 1024
 
 logger = logging.getLogger("athena.relay")
 
@@ -64,7 +75,7 @@ class Relay:
     async def open(
         self,
         conversation: Conversation,
-        headers: list[tuple[str, str]],
+        carried: Carried = NOTHING_CARRIED,
         *,
         within: float | None = None,
     ) -> None:
@@ -73,7 +84,7 @@ class Relay:
         Returns all the same after `within` seconds: the stream then waits for the rest.
         """
         self._registry.add(self)
-        self._opening = asyncio.create_task(self._open(conversation, headers))
+        self._opening = asyncio.create_task(self._open(conversation, carried))
         try:
             await asyncio.wait((self._opening,), timeout=within)
             if self._opening.done():
@@ -94,6 +105,11 @@ class Relay:
     def held_bytes(self) -> int:
         return self._exchange.held_bytes
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the upstream's, those that the client may see; none before it has begun."""
+        return self._begun.headers if self._begun is not None else {}
+
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The client's bytes: one part for every read of the upstream, and pings in silence."""
         dialect = DIALECTS[self._exchange.dialect]
@@ -113,20 +129,24 @@ class Relay:
         loop = asyncio.get_running_loop()
         async with aclosing(self._reads(begun)) as reads:
             async for events in reads:
-                data = begun.pipeline.encode(events) if events else dialect.ping
+                data = b"" if events is None else begun.pipeline.encode(events)
+                if not data and loop.time() >= self._ping_at and not begun.pipeline.done:
+                    data = dialect.ping
                 if data:
                     self._exchange.sent(data)
                     self._ping_at = loop.time() + self._snapshot.ping_after
                     yield data
 
-    async def collect(self) -> Reply:
+    async def collect(self) -> bytes:
         """The whole answer; raises GatewayError when it failed on the way."""
         begun, collector = self._take_begun(), Collector()
         async for events in self._reads(begun):
-            collector.feed(events)
+            collector.feed(events or ())
         if failure := collector.reply.failure:
             raise self._cut or self._exchange.error or self._exchange.failed(failure)
-        return collector.reply
+        if begun.document is not None:
+            return begun.document
+        return DIALECTS[self._exchange.dialect].encode_reply(collector.reply, self._options)
 
     def cut(self, error: GatewayError) -> None:
         """End the answer now, with an error."""
@@ -144,24 +164,31 @@ class Relay:
         assert self._begun is not None  # noqa: S101
         return self._begun
 
-    async def _open(self, conversation: Conversation, headers: list[tuple[str, str]]) -> None:
-        exchange, requested = self._exchange, self._exchange.model
+    async def _open(self, conversation: Conversation, carried: Carried) -> None:
+        exchange, requested = self._exchange, bare_name(self._exchange.model)
         route = resolve(self._snapshot, requested)
         may_retry, followed = True, set[int | None]()
         while True:
             try:
-                # Kept here and not as the task's result, which nobody may be there to take.
-                self._begun = await attempt(
+                begun = await attempt(
                     self._client,
                     route,
                     conversation,
                     exchange,
                     options=self._options,
-                    headers=headers,
+                    carried=carried,
                 )
-                return
+                if not begun.is_empty or route.fallback_id in (None, *followed):
+                    # Kept here and not as the task's result, which nobody may be there to take.
+                    self._begun = begun
+                    return
+                begun.answer.abort()
+                raise _empty(route.upstream)
             except UpstreamFailed as failure:
                 exchange.attempts.append((route, failure))
+                if failure.refuses_thinking and route.target.takes_thinking:
+                    route = replace(route, target=_without_thinking(route.target))
+                    continue
                 if failure.retries and may_retry:
                     may_retry = False
                     await asyncio.sleep(_RETRY_PAUSE)
@@ -172,32 +199,54 @@ class Relay:
                 followed.add(route.fallback_id)
                 route, may_retry = other, True
 
-    async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event], None]:
-        """The events of every read, observed; an empty list when it is time for a ping."""
+    async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event] | None, None]:
+        """The events of every read, observed; None where it was interrupted, for a ping."""
         loop = asyncio.get_running_loop()
         self._idle_at = loop.time() + begun.route.upstream.idle_timeout
         self._progress_at = loop.time() + begun.route.upstream.first_byte_timeout
         self._ping_at = loop.time() + self._snapshot.ping_after
         self._arm(min(self._idle_at, self._ping_at))
-        events = begun.events
+        events: list[Event] | None = begun.events
         try:
             while True:
-                if begun.pipeline.done:
+                if events and begun.pipeline.done:
                     events = [redacted_event(event, begun.route.upstream) for event in events]
-                if events or loop.time() >= self._ping_at:
+                if events:
                     self._exchange.understood(events)
-                    yield events
+                yield events
                 if begun.pipeline.done:
                     break
                 events = await self._next(begun)
+            if begun.pipeline.is_verbatim and begun.document is None:
+                async with aclosing(self._behind_the_end(begun)) as reads:
+                    async for events in reads:
+                        yield events
             begun.answer.finish()
             self._begun = None
         finally:
             self._timer.cancel()
             self.close()
 
-    async def _next(self, begun: Begun) -> list[Event]:
-        """The events of the next read, or of what happened instead of one."""
+    async def _behind_the_end(self, begun: Begun) -> AsyncGenerator[list[Event], None]:
+        """What follows the end of a message whose bytes go on as they are, if it comes at once."""
+        deadline, size = asyncio.get_running_loop().time() + _PATIENCE, 0
+        while size < _MOST_BEHIND:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    data = await begun.answer.read()
+            except (TimeoutError, httpx.TransportError):
+                break  # all that matters was said
+            if not data:
+                if data is None:
+                    continue
+                break
+            self._exchange.received(data)
+            size += len(data)
+            yield begun.pipeline.decode(data)
+        yield begun.pipeline.decode_end()
+
+    async def _next(self, begun: Begun) -> list[Event] | None:
+        """The events of the next read, or of what happened instead of one; None if nothing did."""
         pipeline, upstream = begun.pipeline, begun.route.upstream
         try:
             # A cut that came while nothing was being read has interrupted nothing.
@@ -227,7 +276,7 @@ class Relay:
             message = f"the upstream {upstream.name} was silent for {upstream.idle_timeout:g} s"
             silent = UpstreamFailed(message, kind=FailureKind.TIMEOUT, code=ErrorCode.UPSTREAM_IDLE)
             return self._fail(begun, silent)
-        return []
+        return None
 
     def _fail(self, begun: Begun, error: GatewayError) -> list[Event]:
         """End the message for a reason outside it."""
@@ -243,6 +292,16 @@ class Relay:
         if now >= due and self._begun is not None:
             self._begun.answer.interrupt()
         self._arm(max(due, now + _RECHECK))
+
+
+def _without_thinking(target: Target) -> Target:
+    """For an upstream that refused the signature of thinking: it gets none back."""
+    return msgspec.structs.replace(target, takes_thinking=False)
+
+
+def _empty(upstream: Upstream) -> UpstreamFailed:
+    message = f"the upstream {upstream.name} finished with nothing in its answer"
+    return UpstreamFailed(message, code=ErrorCode.UPSTREAM_EMPTY)
 
 
 def _stalled(upstream: Upstream) -> UpstreamFailed:

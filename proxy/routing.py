@@ -117,6 +117,8 @@ def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Rou
             native_ids=detected.format == "kimi",
             is_anthropic=upstream.service == Service.ANTHROPIC,
             reasoning_field=_reasoning_field(row, detected.format),
+            keeps_reasoning=row.reasoning == Reasoning.AUTO
+            and detected.format not in _REASONS_BACK,
             reasoning_request=_reasoning_request(row),
             max_tokens=row.max_tokens,
             fields=upstream.fields,

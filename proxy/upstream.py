@@ -1,25 +1,34 @@
 """The HTTP client: a rendered request → an upstream's answer, or why there is none."""
 
 import asyncio
-import math
 import socket
 import ssl
-import time
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass
 from typing import Protocol
 
 import httpx
 
-from formats import Event, FailureKind, MessageFailed, read_failure
-from proxy.errors import ErrorCode, UpstreamFailed, code_of_kind
+from formats import Event, FailureKind, MessageFailed
+from proxy.errors import ErrorCode, UpstreamFailed
+from proxy.refusal import redacted, refusal_of, told_headers
 from proxy.routing import Route
 from proxy.snapshot import Upstream
 from proxy.transport import MAX_CONNECTIONS, Body, Transport
 
 _ERROR_BYTES = 64 * 1024
-_RETRIED = frozenset({502, 503, 529})
-_LONGEST_WAIT = 60
-"""Seconds. Claude Code gives up at once when it is told to wait longer."""
+_VERSION = "anthropic-version"
+_LISTS = ("anthropic-beta",)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What comes with a client's request, for an upstream of the client's own dialect."""
+
+    headers: tuple[tuple[str, str], ...] = ()
+    query: bytes = b""
+
+
+NOTHING_CARRIED = Carried()
 
 
 class Answer(Protocol):
@@ -47,11 +56,12 @@ class UpstreamClient:
         self._client = httpx.AsyncClient(limits=limits) if transport == "httpx" else None
 
     async def open(
-        self, route: Route, body: bytes, headers: list[tuple[str, str]], *, tokens: int
-    ) -> Answer:
-        """The body of a good answer; raises UpstreamFailed.
+        self, route: Route, body: bytes, carried: Carried, *, tokens: int
+    ) -> tuple[Answer, dict[str, str]]:
+        """The body of a good answer, and what of its headers a client may see.
 
-        `tokens` is the estimate of the input, for an upstream that says no more than "too long".
+        Raises UpstreamFailed. `tokens` is the estimate of the input, for an upstream that says no
+        more than "too long".
         """
         upstream = route.upstream
         if upstream.trouble:
@@ -62,9 +72,9 @@ class UpstreamClient:
             )
         request = httpx.Request(
             "POST",
-            upstream.url,
+            upstream.url.copy_with(query=carried.query) if carried.query else upstream.url,
             # A client's headers go on byte for byte: Django reads them as Latin-1.
-            headers=httpx.Headers([*upstream.headers, *headers], encoding="latin-1"),
+            headers=httpx.Headers(_headers(upstream, carried), encoding="latin-1"),
             content=body,
             extensions={
                 "timeout": {
@@ -81,8 +91,8 @@ class UpstreamClient:
             raise failure_of(error, upstream) from error
         if response.status_code == 200:
             _check_encoding(response, answer)
-            return answer
-        raise await _refusal(route, response, answer, tokens)
+            return answer, told_headers(response.headers)
+        raise refusal_of(route, response, await _read_error(answer), tokens=tokens)
 
     async def _send(self, request: httpx.Request) -> tuple[httpx.Response, Answer]:
         if self._transport is not None:
@@ -177,30 +187,17 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
     )
 
 
-async def _refusal(
-    route: Route, response: httpx.Response, answer: Answer, tokens: int
-) -> UpstreamFailed:
-    status = response.status_code
-    body = await _read_error(answer)
-    if 300 <= status < 400:
-        return UpstreamFailed(
-            f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
-            code=ErrorCode.UPSTREAM_REDIRECT,
-            may_retry=False,
-        )
-    error = read_failure(status, body, tokens=tokens, window=route.context_window)
-    is_ours = status in (401, 402, 403)
-    return UpstreamFailed(
-        redacted(str(error), route.upstream),
-        kind=error.kind,
-        code=ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind, str(error)),
-        status=error.status,
-        retry_after=_retry_after(response.headers),
-        may_retry=not is_ours,
-        retries=status in _RETRIED,
-        falls_back=error.kind is not FailureKind.INVALID_REQUEST,
-        raw=body,
-    )
+def _headers(upstream: Upstream, carried: Carried) -> list[tuple[str, str]]:
+    """The upstream's headers and the client's. An operator's word stands, but for lists."""
+    own = {name.lower(): value for name, value in upstream.headers}
+    added = [
+        (name, value)
+        for name, value in carried.headers
+        if name not in own or name == _VERSION or name in _LISTS
+    ]
+    is_versioned = any(name == _VERSION for name, _ in added)
+    kept = [(n, v) for n, v in upstream.headers if not (is_versioned and n.lower() == _VERSION)]
+    return [*kept, *added]
 
 
 async def _read_error(answer: Answer) -> bytes:
@@ -215,13 +212,6 @@ async def _read_error(answer: Answer) -> bytes:
     finally:
         answer.finish()
     return body[:_ERROR_BYTES]
-
-
-def redacted(message: str, upstream: Upstream) -> str:
-    """An upstream's words without the gateway's own credential, which some repeat."""
-    for secret in upstream.secrets():
-        message = message.replace(secret, "[redacted]")
-    return message
 
 
 def redacted_event(event: Event, upstream: Upstream) -> Event:
@@ -239,24 +229,3 @@ def _check_encoding(response: httpx.Response, answer: Answer) -> None:
             f"the upstream compressed its answer ({encoding[:20]}) although that was not allowed",
             code=ErrorCode.UPSTREAM_ENCODING,
         )
-
-
-def _retry_after(headers: httpx.Headers) -> int | None:
-    """Whole seconds, however the upstream says it, and never so many that a client gives up."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "")
-        try:
-            return _clamped(float(value) * unit)
-        except ValueError:
-            pass
-    try:
-        moment = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return _clamped(moment.timestamp() - time.time())
-
-
-def _clamped(seconds: float) -> int:
-    if math.isnan(seconds):
-        raise ValueError("not a number of seconds")
-    return math.ceil(min(max(seconds, 0), _LONGEST_WAIT))

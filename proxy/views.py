@@ -19,7 +19,7 @@ from formats import (
 )
 from proxy import catalogue
 from proxy.capture import Capture
-from proxy.errors import ErrorCode, GatewayError
+from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.handler import EventStream, GatewayRequest
 from proxy.keys import authenticate, check_model
 from proxy.loop import VIA, check_sender
@@ -27,11 +27,13 @@ from proxy.relay import Relay
 from proxy.runtime import runtime
 from proxy.snapshot import Key, Snapshot
 from proxy.transcript import KEPT_HEADERS
+from proxy.upstream import Carried
 
 logger = logging.getLogger("athena.views")
 
-# Of a client's headers, those that an upstream of the same dialect gets.
-_FORWARDED = ("anthropic-version", "anthropic-beta")
+# How the names of headers begin that an upstream of the same dialect gets. An open list: a beta's
+# header and its field in the body travel together, or are refused.
+_CARRIED = {"anthropic": "anthropic-", "openai": "openai-"}
 
 
 async def converse(request: GatewayRequest) -> HttpResponseBase:
@@ -51,19 +53,20 @@ async def converse(request: GatewayRequest) -> HttpResponseBase:
         input_estimate=exchange.input_estimate,
     )
     relay = Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
-    headers = [(name, request.headers[name]) for name in _FORWARDED if name in request.headers]
+    carried = _carried(request)
     request.content = b""  # an open stream holds none of it
     exchange.own_time = time.perf_counter() - began
     if conversation.stream:
-        await relay.open(conversation, headers, within=snapshot.open_after)
-        return EventStream(relay.stream(), relay.close)
+        await relay.open(conversation, carried, within=snapshot.open_after)
+        return EventStream(relay.stream(), relay.close, relay.headers)
     try:
-        await relay.open(conversation, headers)
-        body = DIALECTS[exchange.dialect].encode_reply(await relay.collect(), options)
+        await relay.open(conversation, carried)
+        headers = relay.headers
+        body = await relay.collect()
         exchange.sent(body)
     finally:
         relay.close()
-    return HttpResponse(body, content_type="application/json")
+    return HttpResponse(body, content_type="application/json", headers=headers)
 
 
 async def count_tokens(request: GatewayRequest) -> HttpResponse:
@@ -180,10 +183,6 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
             )
     exchange = request.exchange
     exchange.error = failure
-    body = DIALECTS[exchange.dialect].encode_error(
-        failure.kind, str(failure), request_id=exchange.request_id, details=failure.details
-    )
-    exchange.sent(body)
     headers = {
         "request-id": exchange.request_id,
         "x-request-id": exchange.request_id,
@@ -191,6 +190,22 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
         "x-athena-error-source": failure.source,
         **failure.headers,
     }
+    if isinstance(failure, UpstreamFailed) and (refusal := failure.refusal):
+        exchange.sent(refusal.body)
+        return HttpResponse(
+            refusal.body,
+            content_type="application/json",
+            status=refusal.status,
+            headers={**headers, **refusal.headers},
+        )
+    body = DIALECTS[exchange.dialect].encode_error(
+        failure.kind,
+        str(failure),
+        request_id=exchange.request_id,
+        details=failure.details,
+        param=failure.param,
+    )
+    exchange.sent(body)
     if failure.retry_after is not None:
         headers["retry-after"] = str(failure.retry_after)
     if not failure.may_retry:
@@ -234,6 +249,16 @@ def _parse(request: GatewayRequest, key: Key) -> Conversation:
     exchange.model = conversation.model
     check_model(key, conversation.model)
     return conversation
+
+
+def _carried(request: GatewayRequest) -> Carried:
+    """What an upstream of the client's own dialect gets besides the body."""
+    beginning = _CARRIED[request.exchange.dialect]
+    headers = ((name.lower(), value) for name, value in request.headers.items())
+    return Carried(
+        tuple((name, value) for name, value in headers if name.startswith(beginning)),
+        request.META.get("QUERY_STRING", "").encode("latin-1"),
+    )
 
 
 def _json(body: Mapping[str, object], status: int = 200) -> HttpResponse:

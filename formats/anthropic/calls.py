@@ -26,6 +26,15 @@ class Call:
         self._given_up = False
         self._failed = False
 
+    @property
+    def holds(self) -> bool:
+        return bool(self._waiting) or self._arguments.holds
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the fragments, joined, are the arguments."""
+        return self._arguments.is_plain
+
     def add(self, fragment: str) -> None:
         self._waiting.append(fragment)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from formats.anthropic.calls import Call
 from formats.anthropic.frames import Block, Delta, WholeMessage, WireError, WireEvent, WireMessage
-from formats.codec import decode
+from formats.codec import decode, given
 from formats.errors import (
     DEFAULT_LIMITS,
     KIND_OF_NAME,
@@ -34,15 +34,22 @@ from formats.events import (
     ReasoningSignature,
     StopReason,
     TextDelta,
+    ToolCallDelta,
     ToolCallFailed,
     merge_deltas,
 )
 from formats.sse import EventDecoder
+from formats.verbatim import Frame
 
 _T = TypeVar("_T")
 
 _ERROR_CHARS = 2000
-
+_NO_INPUT = (None, b"{}")
+_TAKES: dict[str | None, type[Event]] = {
+    "text": TextDelta,
+    "thinking": ReasoningDelta,
+    "tool_use": ToolCallDelta,
+}
 
 _events = msgspec.json.Decoder(WireEvent)
 _messages = msgspec.json.Decoder(WholeMessage)
@@ -51,6 +58,8 @@ _messages = msgspec.json.Decoder(WholeMessage)
 class AnthropicDecoder:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.served_by: str | None = None
+        self.is_irregular = False
+        self.frame = Frame()
         self._limits = limits
         self._sse = EventDecoder(limits)
         self._out: list[Event] = []
@@ -61,13 +70,22 @@ class AnthropicDecoder:
         self._queue: deque[Call] = deque()  # the calls that have not ended, oldest first
         self._later: list[Event] = []  # what arrived while a call was open
         self._later_chars = 0
+        self._is_bare = False  # the newest block has begun, and is text without a character
         self._stop: Delta | None = None  # held until message_stop, for the usage beside it
         self._usage = UNKNOWN_USAGE
         self._started = False
         self._done = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether something was read that no event tells of yet."""
+        if self._stop is not None or self._later or self._is_bare or len(self._blocks) > 1:
+            return not self._done
+        return bool(self._queue) and (len(self._queue) > 1 or self._queue[0].holds)
+
     def feed(self, data: bytes) -> list[Event]:
-        for _, payload in self._sse.feed(data):
+        for name, payload in self._sse.feed(data):
+            self.is_irregular = self.is_irregular or not name
             self._read(payload)
         return self.take()
 
@@ -103,10 +121,14 @@ class AnthropicDecoder:
         event = _decoded(_events, data)
         match event.type:
             case "content_block_delta" if event.delta:
+                self._is_bare = False
                 self._read_delta(event.index, event.delta)
             case "content_block_start" if event.content_block:
+                self._frame_block(event.index, event.content_block)
                 self._start_block(event.index, event.content_block)
             case "content_block_stop":
+                if event.index == self.frame.index:
+                    self.frame, self._is_bare = Frame(self.frame.index), False
                 self._stop_block(event.index)
             case "message_start" if event.message and not self._started:
                 self._start(event.message)
@@ -123,6 +145,14 @@ class AnthropicDecoder:
                 pass
             case _:
                 self._add(Notice(NoticeCode.UNKNOWN_EVENT, event.type or ""))
+
+    def _frame_block(self, index: int | None, block: Block) -> None:
+        # Claude Code ignores content in the start of a block.
+        content = block.text or block.thinking or block.signature
+        if content or given(block.input) not in _NO_INPUT or index != self.frame.index + 1:
+            self.is_irregular = True
+        self.frame = Frame(self.frame.index + 1, _TAKES.get(block.type, Notice))
+        self._is_bare = block.type in ("text", "thinking")
 
     def _start(self, message: WireMessage) -> None:
         self._started = True
@@ -182,7 +212,8 @@ class AnthropicDecoder:
             self._add(ReasoningDelta(text))
 
     def _add(self, event: Event) -> None:
-        if not self._started:
+        if not self._started and type(event) is not Notice:
+            self.is_irregular = True
             self._start(WireMessage())
         if not self._queue:
             self._out.append(event)
@@ -205,9 +236,11 @@ class AnthropicDecoder:
     def _advance(self) -> None:
         """Stream the first call; end it, and go on with the next, once its block is closed."""
         if not self._started:
+            self.is_irregular = True
             self._start(WireMessage())
         while self._queue:
             self._out += self._queue[0].stream()
+            self.is_irregular = self.is_irregular or not self._queue[0].is_plain
             if not self._queue[0].stopped:
                 return
             self._queue.popleft()
@@ -243,4 +276,4 @@ def _failure(error: WireError | str) -> UpstreamError:
         error = WireError(message=error)
     message = str(error.message or "The upstream reported an error without a message")
     kind = KIND_OF_NAME.get(str(error.type), FailureKind.UPSTREAM)
-    return UpstreamError(message[:_ERROR_CHARS], kind=kind)
+    return UpstreamError(message[:_ERROR_CHARS], kind=kind, is_reported=True)

@@ -32,6 +32,7 @@ from formats.events import (
 )
 from formats.reply import Reply, ReplyOptions
 from formats.sse import encode_event
+from formats.verbatim import Frame
 
 _encode = msgspec.json.encode
 
@@ -51,6 +52,10 @@ class AnthropicEncoder:
 
     def feed(self, events: Iterable[Event]) -> bytes:
         return b"".join([self._encode(event) for event in events])
+
+    def resume(self, start: MessageStart, frame: Frame) -> None:
+        """Go on behind what somebody else has written."""
+        self._index, self._block = frame.index, frame.takes
 
     def _encode(self, event: Event) -> bytes:
         match event:

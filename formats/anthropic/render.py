@@ -1,8 +1,9 @@
 """Conversation → Anthropic Messages request; the inverse of `formats.anthropic.request`.
 
-A request that came in this dialect goes on as the client wrote it: every field and cache mark. Only
-what the upstream would refuse is taken out of its history: blank text, and reasoning without a
-signature of Anthropic's own.
+A request that came in this dialect goes on as the client wrote it, byte for byte, but for values
+that the route sets. Only what the upstream would refuse is taken out of its history: blank text,
+and reasoning without a signature of Anthropic's own. Then the messages are written anew, and each
+block that stays keeps its own bytes.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw
 
+from formats.anthropic.scrub import REFUSED, UNSIGNED, Scrub, is_genuine
 from formats.codec import ABSENT, given, raw_string
 from formats.conversation import (
     Conversation,
@@ -28,43 +30,27 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import ordered, safe_ids
-from formats.request import BILLING, check_messages, check_tools, fitted_max_tokens
+from formats.request import check_messages, check_tools, fitted_max_tokens
+from formats.splice import spliced
 
-# Anthropic's signatures have hundreds of characters; shorter ones were made up on the way.
-_SIGNATURE_CHARS = 100
 # `max_tokens` is required here and optional for an OpenAI client.
 _DEFAULT_MAX_TOKENS = 8192
 _MIN_BUDGET = 1024
-_UNSIGNED = "no signature of Anthropic's"
 
 _encode = msgspec.json.encode
-
-
-_objects = msgspec.json.Decoder(list[Raw])
-_message = msgspec.json.Decoder(dict[str, Raw])
-_contents = msgspec.json.Decoder(str | list[Raw] | None)
+_object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def render(conversation: Conversation, target: Target, *, stream: bool = True) -> Rendered:
     """The request for an Anthropic upstream; raises ClientError."""
     notices: list[Notice] = []
     if conversation.dialect == "anthropic":
-        fields: dict[str, object] = dict(conversation.source)
-        scrub = _Scrub(target, notices)
-        fields["messages"] = scrub.messages(conversation.source["messages"])
-        if "system" in fields:
-            fields["system"] = scrub.content(conversation.source["system"])
-            if not fields["system"]:
-                del fields["system"]
-        max_tokens = fitted_max_tokens(conversation, target, notices)
-        if max_tokens != conversation.sampling.max_tokens:
-            fields["max_tokens"] = max_tokens
-    else:
-        check_tools(conversation, target)
-        fields = _fields(conversation, target, notices)
-        server_tools = conversation.server_tools
-        notices += [Notice(NoticeCode.SERVER_TOOL_DROPPED, tool.type) for tool in server_tools]
-        notices += conversation.notices
+        return _same_dialect(conversation, target, stream, notices)
+    check_tools(conversation, target)
+    fields = _fields(conversation, target, notices)
+    server_tools = conversation.server_tools
+    notices += [Notice(NoticeCode.SERVER_TOOL_DROPPED, tool.type) for tool in server_tools]
+    notices += conversation.notices
     check_messages(fields["messages"])  # type: ignore[arg-type]
     fields["model"] = target.model or conversation.model
     fields["stream"] = stream
@@ -72,68 +58,44 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
     return Rendered(_encode(fields), tuple(notices))
 
 
-class _Scrub:
-    """Takes out of a client's own blocks what the target refuses, and leaves the rest verbatim."""
-
-    def __init__(self, target: Target, notices: list[Notice]) -> None:
-        self._target = target
-        self._notices = notices
-
-    def messages(self, messages: Raw) -> list[object]:
-        out: list[object] = []
-        for raw in _objects.decode(messages):
-            message = _message.decode(raw)
-            before = message.get("content", ABSENT)
-            after = self.content(before)
-            if after is before:
-                out.append(raw)
-            elif after:
-                out.append(message | {"content": after})
-        return out
-
-    def content(self, content: Raw) -> object:
-        """The content itself, what is left of its blocks, or nothing."""
-        value = _contents.decode(given(content) or b"null")
-        if isinstance(value, str):
-            if value.strip():
-                return content
-            self._notices.append(Notice(NoticeCode.BLANK_TEXT_DROPPED))
-            return None
-        kept = [block for raw in value or () if (block := self._block(raw)) is not None]
-        same = value is not None and len(kept) == len(value) and all(map(_is, kept, value))
-        return content if same else kept
-
-    def _block(self, raw: Raw) -> object | None:
-        block = _message.decode(raw)
-        match _string(block, "type"):
-            case "thinking" if self._target.is_anthropic and not _is_genuine(
-                _string(block, "signature")
-            ):
-                self._notices.append(Notice(NoticeCode.REASONING_DROPPED, _UNSIGNED))
-                return None
-            case "text" if not _string(block, "text").strip():
-                self._notices.append(Notice(NoticeCode.BLANK_TEXT_DROPPED))
-                return None
-            case "text" if not self._target.is_anthropic:
-                return None if _string(block, "text").startswith(BILLING) else raw
-            case "tool_result" if given(before := block.get("content", ABSENT)):
-                after = self.content(before)
-                if after is not before:
-                    return block | {"content": after or []}
-        return raw
+def _same_dialect(
+    conversation: Conversation, target: Target, stream: bool, notices: list[Notice]
+) -> Rendered:
+    """The client's own text, with the values that have to be others."""
+    source = conversation.source
+    scrub = Scrub(target, notices)
+    messages = scrub.messages(source["messages"])
+    system = scrub.content(source["system"]) if "system" in source else None
+    changes: dict[str, object] = {}
+    if not isinstance(messages, Raw):
+        check_messages(messages)
+        changes["messages"] = messages
+    if system and system is not source["system"]:
+        changes["system"] = system
+    max_tokens = fitted_max_tokens(conversation, target, notices)
+    if max_tokens != conversation.sampling.max_tokens:
+        changes["max_tokens"] = max_tokens
+    if target.model not in (None, conversation.model):
+        changes["model"] = target.model
+    if stream != conversation.stream:
+        changes["stream"] = stream
+    if not conversation.tool_choice.parallel and conversation.tools:
+        changes |= _sequential(conversation)
+    changes |= target.fields
+    if "system" in source and not system:  # an empty one is refused, and a splice takes nothing out
+        kept = {name: value for name, value in source.items() if name != "system"}
+        return Rendered(_encode(kept | changes), tuple(notices))
+    body = spliced(conversation.body, source, changes)
+    return Rendered(body or _encode(source | changes), tuple(notices))
 
 
-def _string(block: dict[str, Raw], name: str) -> str:
-    raw = bytes(block.get(name, b""))
-    return str(msgspec.json.decode(raw)) if raw.startswith(b'"') else ""
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
-
-
-def _is_genuine(signature: str | None) -> bool:
-    return signature is not None and len(signature) >= _SIGNATURE_CHARS
+def _sequential(conversation: Conversation) -> dict[str, object]:
+    """The choice that allows one call at a time, unless the client's own says so."""
+    given_choice = given(conversation.source.get("tool_choice", ABSENT))
+    fields = _object.decode(given_choice or b"{}")
+    if given(fields.get("disable_parallel_tool_use", ABSENT)) == b"true":
+        return {}
+    return {"tool_choice": _tool_choice(conversation)}
 
 
 def _fields(conversation: Conversation, target: Target, notices: list[Notice]) -> dict[str, object]:
@@ -141,7 +103,7 @@ def _fields(conversation: Conversation, target: Target, notices: list[Notice]) -
     max_tokens = fitted_max_tokens(conversation, target, notices) or _DEFAULT_MAX_TOKENS
     fields: dict[str, object] = {
         "max_tokens": max_tokens,
-        "messages": _render_messages(conversation.messages, notices),
+        "messages": _render_messages(conversation.messages, target, notices),
     }
     if system := [text.text for text in conversation.system if text.text.strip()]:
         fields["system"] = [{"type": "text", "text": text} for text in system]
@@ -204,10 +166,17 @@ def _output_config(conversation: Conversation) -> dict[str, object] | None:
     return config or None
 
 
-def _render_messages(messages: Iterable[Message], notices: list[Notice]) -> list[dict[str, object]]:
+def _render_messages(
+    messages: Iterable[Message], target: Target, notices: list[Notice]
+) -> list[dict[str, object]]:
     out: list[dict[str, object]] = []
     for message in safe_ids(ordered(messages, notices)):
-        blocks = [block for part in message.parts if (block := _render_part(part, notices))]
+        parts = message.parts
+        if not target.takes_thinking:
+            parts = tuple(p for p in parts if not isinstance(p, Reasoning | RedactedReasoning))
+            if len(parts) < len(message.parts):
+                notices.append(Notice(NoticeCode.REASONING_DROPPED, REFUSED))
+        blocks = [block for part in parts if (block := _render_part(part, notices))]
         role = "user" if message.role is Role.SYSTEM else message.role.value
         if message.role is Role.SYSTEM and blocks:
             text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
@@ -236,10 +205,10 @@ def _render_part(part: Part, notices: list[Notice]) -> dict[str, object] | None:
         case Document():
             source = _source(part.media_type, part.data, part.url)
             return {"type": "document", "source": source, **_title(part)}
-        case Reasoning(text=text, signature=signature) if _is_genuine(signature):
+        case Reasoning(text=text, signature=signature) if is_genuine(signature):
             return {"type": "thinking", "thinking": raw_string(text), "signature": signature}
         case Reasoning():
-            notices.append(Notice(NoticeCode.REASONING_DROPPED, _UNSIGNED))
+            notices.append(Notice(NoticeCode.REASONING_DROPPED, UNSIGNED))
             return None
         case RedactedReasoning(data=data):
             return {"type": "redacted_thinking", "data": data}

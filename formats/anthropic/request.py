@@ -92,6 +92,7 @@ def parse(body: bytes) -> Conversation:
         stream=bool(wire.stream),
         dialect="anthropic",
         source=source,
+        body=body,
         notices=tuple(blocks.notices),
     )
 

@@ -34,6 +34,9 @@ _FAULT = {
 
 class Calls:
     def __init__(self, limits: Limits) -> None:
+        self.count = 0
+        self.is_irregular = False
+        """Whether a client that goes by index alone, as OpenAI's own does, would go wrong."""
         self._limits = limits
         self._queue: deque[_Call] = deque()  # the calls that have not ended, oldest first
         self._by_index: dict[int, _Call] = {}
@@ -47,12 +50,25 @@ class Calls:
     def open(self) -> bool:
         return bool(self._queue)
 
+    @property
+    def waits(self) -> bool:
+        """Whether fragments of open calls were read that no event tells of yet."""
+        return len(self._queue) > 1 or self._queue[0].holds
+
     def feed(self, entry: ToolCallEntry, *, alone: bool = True) -> list[Event]:
         """The events of one entry; several in one delta are calls of their own, index or not."""
         function = entry.function or Function()
         call_id = "" if entry.id is None else str(entry.id)
         fragment = _text(function.arguments)
+        count = self.count
         call = self._identify(entry.index, call_id, function.name or "", fragment, alone)
+        is_first = count < self.count
+        self.is_irregular = self.is_irregular or (
+            entry.index != call.number
+            or isinstance(function.arguments, dict | list)
+            or (is_first and not (call_id and entry.type == "function"))
+            or (not is_first and bool(call_id or function.name))
+        )
         call.id = call.id or call_id
         call.name = call.name or (function.name or "")
         if call.ended:
@@ -114,7 +130,8 @@ class Calls:
         elif not call_id and self._is_another(call, name, fragment):
             call = None
         if call is None:
-            call = _Call(self._limits)
+            call = _Call(self._limits, self.count)
+            self.count += 1
             call.name, self._announced = self._announced, ""
             self._queue.append(call)
         if index is not None:
@@ -142,6 +159,7 @@ class Calls:
                 break
             before = sum(map(len, call.waiting))
             events += call.stream()
+            self.is_irregular = self.is_irregular or not call.is_plain
             self._waiting_chars -= before
             # The newest call stays open although complete: more of it would make it invalid.
             if call.failed or (call.complete and call is not self._queue[-1]):
@@ -155,13 +173,15 @@ class Calls:
 
 
 class _Call:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, number: int) -> None:
+        self.number = number
+        self.started = False
         self.id = ""
         self.name = ""
         self.ended = False
         self.failed = False
+        self.is_plain = True  # whether the fragments, joined, are the arguments
         self.waiting: list[str] = []
-        self._started = False
         self._arguments = Arguments(limits)
         self._snapshot = _Snapshot()
 
@@ -169,12 +189,16 @@ class _Call:
     def complete(self) -> bool:
         return self._arguments.status is Status.COMPLETE
 
+    @property
+    def holds(self) -> bool:
+        return not self.started or self._arguments.holds
+
     def is_repeated(self, fragment: str) -> bool:
         return self._snapshot.repeats(fragment)
 
     def proceed(self, fragment: str) -> str | None:
         """The fragment, if it is known to be the middle of a string, which most fragments are."""
-        if self._started and not self.waiting and self._snapshot.sends_what_is_new:
+        if self.started and not self.waiting and self._snapshot.sends_what_is_new:
             if self._arguments.goes_on(fragment):
                 self._snapshot.note(fragment)
                 return fragment
@@ -183,8 +207,8 @@ class _Call:
     def stream(self) -> list[Event]:
         """The events of the fragments that waited."""
         events: list[Event] = []
-        if not self._started:
-            self._started = True
+        if not self.started:
+            self.started = True
             events.append(ToolCallStart(self.id, self.name))
         for fragment in self.waiting:
             events += self.push(fragment)
@@ -196,6 +220,7 @@ class _Call:
         addition, repeated = self._snapshot.addition(fragment, complete=self.complete)
         events: list[Event] = []
         if repeated:
+            self.is_plain = False
             events.append(Notice(NoticeCode.ARGUMENTS_REPEATED, self.name))
         if addition and not self.failed:
             events += self._read(addition)
@@ -204,6 +229,7 @@ class _Call:
     def _read(self, text: str) -> list[Event]:
         forward, end = self._arguments.read(text)
         junk = text[end:].strip() if self.complete else ""
+        self.is_plain = self.is_plain and self._arguments.is_plain and not junk
         if junk.strip("}"):
             forward = forward[:-1]  # no client may take what it got for a complete call
         events: list[Event] = [ToolCallDelta(forward)] if forward else []

@@ -6,6 +6,9 @@ from msgspec import Raw, Struct
 
 from formats.events import MessageStart, Usage
 
+CHUNK = "chat.completion.chunk"
+WHOLE = "chat.completion"
+
 
 class Function(Struct):
     name: str | None = None
@@ -15,6 +18,7 @@ class Function(Struct):
 class ToolCallEntry(Struct):
     index: int | None = None
     id: str | int | None = None
+    type: str | None = None
     function: Function | None = None
 
 
@@ -120,6 +124,17 @@ class Chunk(Struct):
         """What the first chunk says of the message."""
         return MessageStart(
             str(self.id or ""), self.model or "", created=_count(self.created) or None
+        )
+
+    def is_complete(self, kind: str) -> bool:
+        """Whether it says all that OpenAI's types require; strict clients refuse one without."""
+        return (
+            self.object == kind
+            and type(self.created) is int
+            and self.created > 0
+            and bool(self.id and self.model)
+            and type(self.id) is str
+            and self.choices is not None
         )
 
 

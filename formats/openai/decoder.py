@@ -5,20 +5,15 @@ only on the first and the last event. An error inside the stream fails the messa
 end without a finish reason. Text that arrives while a call is open follows the call.
 """
 
-import json
-import re
-
 import msgspec
 
 from formats.codec import decode
 from formats.errors import (
     DEFAULT_LIMITS,
-    KIND_OF_NAME,
     FailureKind,
     LimitExceeded,
     Limits,
     UpstreamError,
-    kind_of_status,
 )
 from formats.events import (
     UNKNOWN_USAGE,
@@ -34,8 +29,10 @@ from formats.events import (
     ToolCallDelta,
 )
 from formats.openai.calls import Calls
-from formats.openai.chunks import Choice, Chunk, Delta, ErrorBody, ToolCallEntry
+from formats.openai.chunks import CHUNK, WHOLE, Choice, Chunk, Delta, ErrorBody, ToolCallEntry
+from formats.openai.failure import reported_error
 from formats.sse import EventDecoder
+from formats.verbatim import Frame
 
 STOP_REASONS: dict[str, StopReason] = {
     "stop": StopReason.END_TURN,
@@ -61,8 +58,6 @@ _FAILURES = frozenset(
         "timeout",
     }
 )
-_ERROR_CHARS = 2000
-_STATUS = re.compile("[1-5][0-9]{2}")
 
 _chunks = msgspec.json.Decoder(Chunk)
 _decode = _chunks.decode
@@ -72,6 +67,8 @@ class OpenAIDecoder:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.served_by: str | None = None
         """Who really answered, where an upstream that routes says so."""
+        self.is_irregular = False
+        self.frame = Frame()
         self._limits = limits
         self._sse = EventDecoder(limits)
         self._calls = Calls(limits)
@@ -86,6 +83,13 @@ class OpenAIDecoder:
         self._has_content = False
         self._ignored_choice = False
         self._done = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was read that no event tells of yet."""
+        if self._finish is not None or self._later:
+            return not self._done
+        return self._calls.open and self._calls.waits
 
     def feed(self, data: bytes) -> list[Event]:
         for name, payload in self._sse.feed(data):
@@ -105,7 +109,7 @@ class OpenAIDecoder:
 
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a completion that came as one JSON document."""
-        self._read(body)
+        self._read(body, kind=WHOLE)
         if not self._done:
             self._end(self._finish)
         return self.take()
@@ -116,7 +120,7 @@ class OpenAIDecoder:
         out, self._out = self._out, []
         return out
 
-    def _read(self, data: bytes, name: bytes = b"") -> None:
+    def _read(self, data: bytes, name: bytes = b"", kind: str = CHUNK) -> None:
         if self._done:
             return
         if not data.startswith(b"{"):
@@ -135,11 +139,14 @@ class OpenAIDecoder:
             ) from error
         if chunk.error is not None or (chunk.choices is None and self._is_error(chunk, name)):
             message = chunk.message or chunk.detail
-            raise _failure(chunk.error or ErrorBody(message=message, code=chunk.code))
+            body = chunk.error or ErrorBody(message=message, code=chunk.code)
+            raise reported_error(body, is_reported=bool(chunk.error))
         if not self._started:
             self._started = True
             self._out.append(chunk.start())
             self.served_by = str(chunk.provider) if chunk.provider else None
+            # The first speaks for all: to look at each would cost as much as reading it.
+            self.is_irregular = not chunk.is_complete(kind)
         if self._extends_run(chunk):
             return
         self._close_run()
@@ -201,8 +208,12 @@ class OpenAIDecoder:
                 self._out.append(Notice(NoticeCode.CHOICE_IGNORED, f"index {choice.index}"))
             return
         if choice.error is not None:
-            raise _failure(choice.error)
+            raise reported_error(choice.error)
         delta = choice.delta or choice.message
+        if choice.message is not None:
+            for index, entry in enumerate(choice.message.tool_calls or ()):
+                if entry is not None and entry.index is None:
+                    entry.index = index  # which a whole answer need not say
         if delta is not None:
             self._read_delta(delta)
         if choice.usage is not None:
@@ -219,6 +230,7 @@ class OpenAIDecoder:
             self._read_reasoning(delta)
         content = delta.content
         if isinstance(content, list):
+            self.is_irregular = True
             if reasoning := "".join(part.reasoning() for part in content):
                 self._add(ReasoningDelta(reasoning))
             content = "".join(part.text or "" for part in content)
@@ -254,6 +266,8 @@ class OpenAIDecoder:
         for entry in entries:
             self._has_content = True
             self._out += self._calls.feed(entry, alone=len(entries) == 1)
+        self.is_irregular = self.is_irregular or self._calls.is_irregular
+        self.frame = Frame(self._calls.count - 1)
 
     def _add(self, event: Event) -> None:
         self._has_content = True
@@ -289,16 +303,3 @@ class OpenAIDecoder:
         self._flush()
         self._out.append(MessageEnd(reason, usage=self._usage))
         self._done = True
-
-
-def _failure(error: ErrorBody | str) -> UpstreamError:
-    if isinstance(error, str):
-        return UpstreamError(error[:_ERROR_CHARS])
-    code = str(error.code).removesuffix(".0")
-    named = KIND_OF_NAME.get(code) or KIND_OF_NAME.get(str(error.type))
-    numbered = kind_of_status(int(code)) if _STATUS.fullmatch(code) else None
-    message = error.message or "The upstream reported an error without a message"
-    if not isinstance(message, str):
-        message = json.dumps(message, ensure_ascii=False)
-    kind = named or numbered or FailureKind.UPSTREAM
-    return UpstreamError(message[:_ERROR_CHARS], kind=kind)

@@ -33,6 +33,7 @@ from formats.events import (
 )
 from formats.openai.custom import InputReader
 from formats.reply import Reply, ReplyOptions
+from formats.verbatim import Frame
 
 _encode = msgspec.json.encode
 
@@ -60,6 +61,11 @@ class OpenAIEncoder:
 
     def feed(self, events: Iterable[Event]) -> bytes:
         return b"".join([self._encode(event) for event in events])
+
+    def resume(self, start: MessageStart, frame: Frame) -> None:
+        """Go on behind what somebody else has written."""
+        self._start(start)
+        self._index = frame.index
 
     def _encode(self, event: Event) -> bytes:
         match event:

@@ -84,6 +84,7 @@ def parse(body: bytes) -> Conversation:
         include_usage=bool(options and options.include_usage),
         dialect="openai",
         source=source,
+        body=body,
         notices=tuple(notices),
     )
 

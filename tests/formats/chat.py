@@ -1,6 +1,7 @@
 """Reads what an OpenAI client gets, as strictly as the strictest of them."""
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from openai.types.chat import ChatCompletionChunk
@@ -9,6 +10,8 @@ from pydantic import BaseModel
 # Of what is not OpenAI's, all that may be there: its API has no reasoning, and its package's type of
 # a streamed call no custom tools, although its whole completions have both ends of them.
 EXTRAS = {"reasoning_content", "reasoning_details", "custom"}
+# What OpenRouter adds of its own, in what of its stream goes on as it came.
+OPENROUTERS = {"provider", "native_finish_reason", "reasoning"}
 DONE = b"data: [DONE]\n\n"
 
 
@@ -29,14 +32,17 @@ def payloads(body: bytes) -> list[dict[str, Any]]:
     assert body.endswith(DONE)
     assert body.count(DONE) == 1
     lines = body.removesuffix(DONE).decode().split("\n\n")
-    return [json.loads(line.removeprefix("data: ")) for line in lines if line]
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data:")]
 
 
-def read(body: bytes) -> Answer:
-    """The answer; fails at whatever a strict client would refuse."""
+def read(body: bytes, *, theirs: Collection[str] = ()) -> Answer:
+    """The answer; fails at whatever a strict client would refuse.
+
+    `theirs` are the fields of an upstream's own whose bytes go on.
+    """
     answer = Answer()
     found = payloads(body)
-    chunks = [validated(payload) for payload in found]
+    chunks = [validated(payload, theirs) for payload in found]
     assert len({(chunk.id, chunk.model, chunk.created) for chunk in chunks}) == 1
     answer.head = (chunks[0].id, chunks[0].model, chunks[0].created)
     for position, (payload, chunk) in enumerate(zip(found, chunks, strict=True)):
@@ -49,32 +55,31 @@ def read(body: bytes) -> Answer:
         assert answer.finish is None
         answer.finish = choice["finish_reason"]
         _read_delta(choice["delta"], answer)
-    assert found[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert answer.finish
     return answer
 
 
-def validated(payload: dict[str, Any]) -> ChatCompletionChunk:
+def validated(payload: dict[str, Any], theirs: Collection[str] = ()) -> ChatCompletionChunk:
     """A chunk of the official package's type, and nothing beside it."""
     text = json.dumps(payload).replace('"type": "custom"', '"type": "function"')
     chunk = ChatCompletionChunk.model_validate(json.loads(text), strict=True)
-    check_extras(chunk)
+    check_extras(chunk, theirs)
     return chunk
 
 
-def check_extras(model: BaseModel) -> None:
-    assert set(model.model_extra or {}) <= EXTRAS
+def check_extras(model: BaseModel, theirs: Collection[str] = ()) -> None:
+    assert set(model.model_extra or {}) <= {*EXTRAS, *theirs}
     for name in model.model_fields_set:
         value = getattr(model, name)
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, BaseModel):
-                check_extras(item)
+                check_extras(item, theirs)
 
 
 def _read_delta(delta: dict[str, Any], answer: Answer) -> None:
     assert isinstance(delta.get("content", ""), str)
     answer.text += delta.get("content", "")
-    answer.reasoning += delta.get("reasoning_content", "")
+    answer.reasoning += delta.get("reasoning_content", delta.get("reasoning", ""))
     for entry in delta.get("tool_calls", ()):
         index = entry["index"]
         if index == len(answer.calls):

@@ -15,9 +15,18 @@ from formats import (
     build_pipeline,
     collect,
 )
-from tests.formats.chat import check_extras, payloads, read
+from tests.formats.chat import DONE, check_extras, payloads, read
 from tests.formats.strategies import messages
-from tests.formats.wire import anthropic_stream, chunk, data, decode, relay, stream
+from tests.formats.wire import (
+    CREATED,
+    HEAD,
+    anthropic_stream,
+    chunk,
+    data,
+    decode,
+    relay,
+    stream,
+)
 
 OURS = Identity(token="tok", message_id="chatcmpl-ours", model="asked-for")
 OPTIONS = ReplyOptions(created=1_750_000_000)
@@ -29,8 +38,9 @@ THEIRS = {"id": "gen-1", "model": "vendor/model", "created": 1_772_239_251}
 def test_every_chunk_of_any_answer_is_of_the_official_type(events):
     if isinstance(events[-1], MessageFailed):
         return
-    answer = read(DIALECTS["openai"].encoder(OPTIONS).feed(events))
-    assert answer.head == ("msg_1", "m", OPTIONS.created)
+    out = DIALECTS["openai"].encoder(OPTIONS).feed(events)
+    assert read(out).head == ("msg_1", "m", OPTIONS.created)
+    assert payloads(out)[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
 
 @given(events=messages())
@@ -44,20 +54,44 @@ def test_a_whole_completion_is_of_the_official_type(events):
     assert completion.created == OPTIONS.created
 
 
-def test_usage_is_there_only_when_it_was_asked_for():
-    quiet = ReplyOptions(include_usage=False)
-    assert read(relay(stream({"content": "Hi"}), client="openai", options=quiet)).usage is None
+@pytest.mark.parametrize("created", [CREATED, None], ids=["as it came", "written anew"])
+@pytest.mark.parametrize("asked", [True, False])
+def test_usage_is_there_only_when_it_was_asked_for(created, asked):
+    counts = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    usage = data({**HEAD, "created": created, "choices": [], "usage": counts})
+    body = chunk({"content": "Hi"}, "stop", created=created) + usage + DONE
+    out = relay(body, client="openai", options=ReplyOptions(created=5, include_usage=asked))
+    assert read(out).usage == (counts if asked else None)
 
 
-def test_what_an_upstream_adds_to_openais_fields_is_not_passed_on():
-    body = chunk({"content": "Hi", "annotations": []}, provider="P", system_fingerprint="x")
-    out = relay(body + stream(), client="openai")
-    assert read(out).text == "Hi"
-    assert not payloads(out)[1].keys() & {"provider", "system_fingerprint"}
+def test_what_an_upstream_adds_to_openais_fields_goes_on_with_its_bytes_only():
+    added = {"provider": "P", "system_fingerprint": "x", "native_finish_reason": "STOP"}
+    body = chunk({"content": "Hi", "annotations": []}, **added) + stream()
+    assert relay(body, client="openai") == body
+    anew = relay(chunk({"content": "Hi"}, created=None, **added) + stream(), client="openai")
+    assert read(anew).text == "Hi"
+    assert not any(payload.keys() & added.keys() for payload in payloads(anew))
 
 
-def test_an_error_in_the_stream_is_openais_error_alone():
-    out = relay(chunk({"content": "Hi"}) + data({"error": {"message": "no"}}), client="openai")
+@pytest.mark.parametrize("name", [*HEAD, "choices"])
+def test_a_stream_whose_first_chunk_lacks_what_openais_types_require_is_written_anew(name):
+    first = json.loads(chunk({"role": "assistant", "content": ""}).removeprefix(b"data: "))
+    del first[name]
+    body = data(first) + stream({"content": "Hi"})
+    answer = read(relay(body, client="openai", identity=OURS, options=OPTIONS))
+    ours = {"id": OURS.message_id, "model": OURS.model, "created": OPTIONS.created}
+    said = {key: first.get(key, ours[key]) for key in ours}
+    assert (answer.text, answer.head) == ("Hi", tuple(said[key] for key in THEIRS))
+
+
+def test_so_is_one_that_calls_its_chunks_completions_which_openais_helper_passes_over():
+    body = chunk({"content": "Hi"}, "stop", object="chat.completion") + DONE
+    assert read(relay(body, client="openai")).text == "Hi"
+
+
+def test_an_error_in_a_stream_that_is_written_anew_is_openais_error_alone():
+    body = chunk({"content": "Hi"}, created=None) + data({"error": {"message": "no"}})
+    out = relay(body, client="openai")
     last = json.loads(out.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
     assert last == {
         "error": {"message": "no", "type": "api_error", "param": None, "code": "api_error"}
@@ -66,7 +100,7 @@ def test_an_error_in_the_stream_is_openais_error_alone():
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_an_openai_upstreams_id_model_and_time_are_kept(format_name):
-    body = chunk({"content": "Hi"}, **THEIRS) + chunk({}, "stop", **THEIRS)
+    body = chunk({"content": "Hi"}, **THEIRS) + chunk({}, "stop", **THEIRS) + DONE
     options = {"format_name": format_name, "identity": OURS}
     out = relay(body, client="openai", options=OPTIONS, **options)
     assert read(out).head == tuple(THEIRS.values())
@@ -92,10 +126,11 @@ def test_a_translated_answer_has_the_name_that_was_asked_for():
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-def test_an_anthropic_client_has_ids_of_its_own_and_the_name_that_it_asked_for(upstream):
+def test_an_anthropic_client_gets_the_names_of_its_own_dialects_upstream_only(upstream):
     body = chunk({"content": "Hi"}, "stop", **THEIRS)
     if upstream == "anthropic":
         body = anthropic_stream(decode(body))
     out = relay(body, client="anthropic", upstream=upstream, identity=OURS)
     start = json.loads(out.split(b"\n")[1].removeprefix(b"data: "))["message"]
-    assert (start["id"], start["model"]) == ("chatcmpl-ours", "asked-for")
+    ours, theirs = ("chatcmpl-ours", "asked-for"), (THEIRS["id"], THEIRS["model"])
+    assert (start["id"], start["model"]) == (theirs if upstream == "anthropic" else ours)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from formats import (
     DIALECTS,
+    FORMATS,
     MessageEnd,
     MessageStart,
+    Pipeline,
     StopReason,
     Target,
     Tool,
@@ -18,13 +20,23 @@ from formats import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    build_pipeline,
     collect,
 )
 from formats.openai.custom import InputReader, arguments_of
-from tests.formats.chat import read
+from tests.formats.chat import DONE, read
 from tests.formats.strategies import pieces
 from tests.formats.test_oracle import ASKED, openai_client
-from tests.formats.wire import OPTIONS, anthropic_stream, decode, relay, stream
+from tests.formats.wire import (
+    HEAD,
+    IDENTITY,
+    OPTIONS,
+    anthropic_stream,
+    chunk,
+    decode,
+    relay,
+    stream,
+)
 
 PATCH = '*** Begin Patch\n*** Update File: tide.py\n-a = "1"\n+a = "潮 🌊\\n"\n*** End Patch'
 GRAMMAR = 'start: begin_patch hunk+ end_patch\nbegin_patch: "*** Begin Patch" LF'
@@ -92,6 +104,50 @@ def test_the_input_is_what_the_model_wrote_however_it_was_cut(text, ascii_only, 
     answer = read(relay(structured(arguments, places), client="openai", toolbox=TOOLBOX))
     assert answer.calls == [{"id": "call_1", "type": "custom", "name": "ApplyPatch", "text": text}]
     assert answer.finish == "tool_calls"
+
+
+FUNCTION = {"name": "ApplyPatch", "arguments": json.dumps({"input": PATCH})}
+CALL = {"id": "call_1", "type": "function", "function": FUNCTION}
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_stream_is_the_upstreams_own_up_to_the_call(format_name):
+    before = chunk({"role": "assistant", "content": "Patching."})
+    call = chunk({"tool_calls": [{"index": 0, **CALL}]})
+    body = before + call + chunk({}, "tool_calls") + DONE
+    for parts in ([body], [before, call, body[len(before + call) :]]):
+        made = pipeline(format_name)
+        out = b"".join([made.feed(part) for part in parts]) + made.close()
+        assert out.startswith(before)
+        assert not made.is_verbatim
+        answer = read(out)
+        assert (answer.text, answer.finish) == ("Patching.", "tool_calls")
+        assert [(call["type"], call["text"]) for call in answer.calls] == [("custom", PATCH)]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("name", ["ApplyPatch", "Read"])
+def test_a_whole_answer_is_the_upstreams_own_unless_it_calls_a_custom_tool(format_name, name):
+    call = {**CALL, "function": {**FUNCTION, "name": name}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    body = json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode()
+    made = pipeline(format_name)
+    events = made.decode_whole(body)
+    sent = made.encode(events)
+    assert made.is_verbatim == (sent == body) == (name == "Read")
+    [found] = collect(events).parts
+    assert found.is_custom == (name == "ApplyPatch")
+
+
+def pipeline(format_name: str) -> Pipeline:
+    return build_pipeline(
+        client="openai",
+        upstream="openai",
+        format_name=format_name,
+        identity=IDENTITY,
+        toolbox=TOOLBOX,
+    )
 
 
 def test_the_input_flows_while_it_is_written():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from formats import build_pipeline, merge_deltas
-from tests.formats.chat import Answer, read
+from tests.formats.chat import OPENROUTERS, Answer, read
 from tests.formats.test_oracle import ASKED, openai_client
 from tests.formats.wire import IDENTITY, byte_cuts, decode, relay
 
@@ -30,7 +30,7 @@ TASKS = [
 
 @pytest.fixture(scope="module")
 def answer() -> Answer:
-    return read(relay(BODY, client="openai", format_name="kimi"))
+    return read(relay(BODY, client="openai", format_name="kimi"), theirs=OPENROUTERS)
 
 
 def test_every_token_of_the_log_is_alone_in_its_chunk():

@@ -35,7 +35,7 @@ def rescue(*deltas: dict[str, Any], **options: Any) -> bytes:
 
 
 def rescued(*deltas: dict[str, Any]) -> Answer:
-    return read(rescue(*deltas))
+    return read(rescue(*deltas), theirs={"reasoning"})
 
 
 def said(answer: Answer, channel: str) -> str:
@@ -47,7 +47,9 @@ LS = call("functions.bash:15", '{"command":"ls"}')
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_text_without_tokens_passes_unchanged(channel):
-    answer = rescued({channel: "Good "}, {channel: "morning <|"})
+    deltas = [{channel: "Good "}, {channel: "morning <|"}]
+    assert rescue(*deltas) == stream(*deltas)
+    answer = rescued(*deltas)
     assert said(answer, channel) == "Good morning <|"
     assert (answer.calls, answer.finish) == ([], "stop")
 

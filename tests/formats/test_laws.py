@@ -29,7 +29,7 @@ from formats import (
 from formats.conversation import Tool
 from tests.formats.strategies import arguments, messages, names, pieces, prose
 from tests.formats.test_native_vectors import IN_TEXT
-from tests.formats.wire import IDENTITY, OPTIONS, byte_cuts, decode, stream, text_from
+from tests.formats.wire import CREATED, IDENTITY, OPTIONS, byte_cuts, decode, stream, text_from
 
 NATIVE = [name for name, native in FORMATS.items() if native]
 
@@ -125,7 +125,9 @@ def test_2_order_every_output_is_a_word_of_the_table(upstream, format_name, body
 @settings(max_examples=20)
 def test_3_round_trip_decoding_what_was_encoded_gives_the_events_back(dialect, events):
     start = MessageStart("msg_1", "m", Usage(input=1, output=0))
-    events = [start if dialect == "anthropic" else events[0], *events[1:]]
+    if dialect == "openai":
+        start = MessageStart("msg_1", "m", created=CREATED)
+    events = [start, *events[1:]]
     if isinstance(events[-1], MessageEnd) and dialect == "anthropic":
         end = events[-1]
         events[-1] = MessageEnd(end.stop_reason, usage=start.usage.updated(end.usage))

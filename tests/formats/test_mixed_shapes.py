@@ -67,7 +67,7 @@ def meaning(conversation: Conversation) -> Conversation:
             said[-1] = replace(said[-1], parts=(*said[-1].parts, *message.parts))
         else:
             said.append(replace(message, path=""))
-    return replace(conversation, messages=tuple(said), source={}, notices=())
+    return replace(conversation, messages=tuple(said), source={}, body=b"", notices=())
 
 
 @given(data=st.data(), said=turns(), system=st.just("") | prose.filter(str.strip))

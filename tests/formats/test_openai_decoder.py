@@ -28,7 +28,7 @@ from formats import (
 from formats.conversation import Reasoning, Text, ToolCall
 from formats.openai.decoder import OpenAIDecoder
 from tests.formats.views import view
-from tests.formats.wire import byte_cuts, chunk, data, decode, relay, reply_from, stream
+from tests.formats.wire import CREATED, byte_cuts, chunk, data, decode, relay, reply_from, stream
 
 
 def entry(index=None, call_id=None, name=None, arguments=None):
@@ -339,7 +339,7 @@ def test_p18_errors_in_the_stream_keep_their_kind(error, kind):
 def test_text_before_an_error_in_the_same_read_is_delivered():
     events = decode(chunk({"content": "half"}) + data({"error": "boom"}))
     assert events == [
-        MessageStart("chatcmpl-1", "m"),
+        MessageStart("chatcmpl-1", "m", created=CREATED),
         TextDelta("half"),
         MessageFailed(FailureKind.UPSTREAM, "boom"),
     ]

@@ -25,7 +25,9 @@ from formats import (
 )
 
 IDENTITY = Identity(token="tok")
-OPTIONS = ReplyOptions()
+CREATED = 1_700_000_000
+OPTIONS = ReplyOptions(created=CREATED)
+HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": CREATED, "model": "m"}
 
 
 def data(payload: object) -> bytes:
@@ -33,9 +35,9 @@ def data(payload: object) -> bytes:
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None, **fields: Any) -> bytes:
-    """One chunk of an OpenAI stream."""
+    """One chunk of an OpenAI stream, with all that OpenAI's types require."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return data({"id": "chatcmpl-1", "model": "m", "choices": [choice], **fields})
+    return data({**HEAD, "choices": [choice], **fields})
 
 
 def stream(*deltas: dict[str, Any], finish: str | None = "stop", done: bool = True) -> bytes:

@@ -41,6 +41,22 @@ def gateway(
     gateway.stop()
 
 
+@pytest.fixture(scope="session")
+def both_dialects(gateway: Gateway, upstream: ScriptedUpstream) -> None:
+    """Upstreams of either dialect: models are theirs by the beginning of their names."""
+    gateway.edit(
+        "a = Upstream.objects.create(name='claude', service='anthropic', dialect='anthropic',"
+        f" base_url={upstream.url!r}); a.store_key('sk-ant-canary-of-the-upstream'); a.save()\n"
+        "c = Upstream.objects.create(name='compatible', dialect='anthropic',"
+        f" base_url={upstream.url!r})\n"
+        f"o = Upstream.objects.create(name='plain', dialect='openai', base_url={upstream.url!r})\n"
+        "o.store_key('sk-oai-canary-of-the-upstream'); o.save()\n"
+        "ModelRoute.objects.create(pattern='anthropic-standard*', upstream=a, priority=1)\n"
+        "ModelRoute.objects.create(pattern='anthropic-*', upstream=c, priority=2)\n"
+        "ModelRoute.objects.create(pattern='openai-*', upstream=o)"
+    )
+
+
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[httpx.Client]:
     with gateway.client() as client:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from proxy.loop import VIA
 from tests.proxy.conversation import TOOLS, ask, chunk, data, error_of, read, reply, says, stream
 from tests.proxy.upstream import whole
 
@@ -143,6 +144,7 @@ def test_only_allowed_headers_travel_and_no_credential_of_the_clients(client, up
         "accept",
         "accept-encoding",
         "user-agent",
+        VIA,
         "authorization",
     }
     assert script.last.headers["authorization"] == "Bearer sk-or-canary-of-the-upstream"

@@ -1,0 +1,31 @@
+"""The chunk with the usage, which the gateway asks for and not every client did."""
+
+import re
+
+import msgspec
+
+from formats.openai.chunks import Chunk
+
+_NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_EVENT = re.compile(rb".*?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
+_DATA = re.compile(rb"(?:\A|[\r\n])data: ?([^\r\n]*)")
+
+_chunks = msgspec.json.Decoder(Chunk)
+
+
+def without_usage(data: bytes) -> bytes:
+    """Whole events, without a chunk that has nothing but the usage."""
+    if not _NO_CHOICES.search(data):
+        return data
+    return b"".join(event for event in _EVENT.findall(data) if not _is_usage(event))
+
+
+def _is_usage(event: bytes) -> bool:
+    if not _NO_CHOICES.search(event):
+        return False
+    payload = b"\n".join(_DATA.findall(event))
+    try:
+        chunk = _chunks.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return chunk.usage is not None and not chunk.choices

@@ -1,0 +1,54 @@
+"""Values of a JSON object, replaced in its own text: every other byte stays as it was written."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+_KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*', re.DOTALL)
+_NEXT = re.compile(rb"\s*([,}])")
+
+_name = msgspec.json.Decoder(str)
+_encode = msgspec.json.encode
+
+
+def spliced(text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object]) -> bytes | None:
+    """`text`, whose members are `fields`, with these values; those that it lacks are appended.
+
+    None when a value's place cannot be told: a name stands there twice, or is none of the members,
+    or there is no text.
+    """
+    places = _places(text, fields)
+    if places is None:
+        return None
+    cuts = [(*places[name], _encode(changes[name])) for name in places.keys() & changes.keys()]
+    added = [b",%b:%b" % (_encode(n), _encode(v)) for n, v in changes.items() if n not in places]
+    end = text.rindex(b"}")
+    out, at = [], 0
+    for start, stop, value in [*sorted(cuts), (end, end, b"".join(added))]:
+        out += [text[at:start], value]
+        at = stop
+    return b"".join([*out, text[at:]])
+
+
+def _places(text: bytes, fields: Mapping[str, Raw]) -> dict[str, tuple[int, int]] | None:
+    """Where the value of each member begins and ends."""
+    found: dict[str, tuple[int, int]] = {}
+    at = text.find(b"{") + 1
+    while key := _KEY.match(text, at):
+        name = _name.decode(key[1])
+        if name not in fields:
+            return None
+        value = bytes(fields[name])
+        start, at = key.end(), key.end() + len(value)
+        if name in found or not text.startswith(value, start):
+            return None
+        found[name] = (start, at)
+        separator = _NEXT.match(text, at)
+        if separator is None:
+            return None
+        at = separator.end()
+        if separator[1] == b"}":
+            return found
+    return None

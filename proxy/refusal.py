@@ -1,0 +1,108 @@
+"""What an upstream answers instead of a message → why it failed, and what its client is told.
+
+A client of the upstream's own dialect is told in the upstream's own words, unless they are about
+the gateway's credential, or no error in the form of the dialect: a page of HTML, for one.
+"""
+
+import math
+import re
+import time
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from formats import FailureKind, UpstreamError, is_error_body, read_failure
+from proxy.errors import ErrorCode, Refusal, UpstreamFailed, code_of_kind
+from proxy.routing import Route
+from proxy.snapshot import Upstream
+
+_RETRIED = frozenset({502, 503, 529})
+# Headers that tell a client how to go on.
+_TOLD = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
+_TOLD_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
+_THINKING_REFUSED = re.compile(rb"signature.{0,80}thinking|thinking.{0,80}signature", re.DOTALL)
+_TOO_LONG = "prompt is too long"
+_LONGEST_WAIT = 60
+"""Seconds. Claude Code gives up at once when it is told to wait longer."""
+
+
+def refusal_of(
+    route: Route, response: httpx.Response, body: bytes, *, tokens: int
+) -> UpstreamFailed:
+    """Why an upstream refused; `tokens` is the estimate of the input."""
+    status = response.status_code
+    if 300 <= status < 400:
+        return UpstreamFailed(
+            f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
+            code=ErrorCode.UPSTREAM_REDIRECT,
+            may_retry=False,
+        )
+    error = read_failure(status, body, tokens=tokens, window=route.context_window)
+    is_ours = status in (401, 402, 403)
+    return UpstreamFailed(
+        redacted(str(error), route.upstream),
+        kind=error.kind,
+        code=ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind, str(error)),
+        status=error.status,
+        retry_after=_retry_after(response.headers),
+        may_retry=not is_ours,
+        retries=status in _RETRIED,
+        falls_back=error.kind is not FailureKind.INVALID_REQUEST,
+        raw=body,
+        refusal=None if is_ours else _own_words(route.upstream, error, response, body),
+        refuses_thinking=status == 400 and bool(_THINKING_REFUSED.search(body)),
+    )
+
+
+def _own_words(
+    upstream: Upstream, error: UpstreamError, response: httpx.Response, body: bytes
+) -> Refusal | None:
+    """The refusal as the upstream wrote it, if it is an error in the form of its dialect."""
+    if not is_error_body(body):
+        return None  # a page of HTML, for one
+    if str(error).startswith(_TOO_LONG) and upstream.dialect == "anthropic":
+        if _TOO_LONG.encode() not in body:
+            return None  # the one wording that makes Claude Code compact
+    for secret in filter(None, upstream.secrets()):
+        body = body.replace(secret.encode(), b"[redacted]")
+    return Refusal(response.status_code, body, told_headers(response.headers))
+
+
+def told_headers(headers: httpx.Headers) -> dict[str, str]:
+    """Of an upstream's headers, those that tell a client of its dialect how to go on."""
+    told = {
+        name: value
+        for name, value in headers.items()
+        if name in _TOLD or name.startswith(_TOLD_PREFIXES)
+    }
+    if request_id := headers.get("request-id") or headers.get("x-request-id"):
+        told["x-upstream-request-id"] = request_id  # `request-id` is the gateway's own
+    return told
+
+
+def redacted(message: str, upstream: Upstream) -> str:
+    """An upstream's words without the gateway's own credential, which some repeat."""
+    for secret in filter(None, upstream.secrets()):
+        message = message.replace(secret, "[redacted]")
+    return message
+
+
+def _retry_after(headers: httpx.Headers) -> int | None:
+    """Whole seconds, however the upstream says it, and never so many that a client gives up."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        try:
+            return _clamped(float(value) * unit)
+        except ValueError:
+            pass
+    try:
+        moment = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return _clamped(moment.timestamp() - time.time())
+
+
+def _clamped(seconds: float) -> int:
+    if math.isnan(seconds):
+        raise ValueError("not a number of seconds")
+    return math.ceil(min(max(seconds, 0), _LONGEST_WAIT))
