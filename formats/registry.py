@@ -29,7 +29,7 @@ from formats.native.kimi import KIMI
 from formats.native.qwen import QWEN
 from formats.native.transform import NativeTransform
 from formats.native.watch import MarkupWatch
-from formats.pipeline import Decoder, Pipeline, Transform
+from formats.pipeline import Decoder, Pipeline
 from formats.reply import Reply, ReplyOptions
 from formats.toolbox import Toolbox
 from formats.verbatim import Resumable, Verbatim
@@ -119,9 +119,8 @@ def build_pipeline(
     native = spelled_format(format_name, markers)
     is_same = client == upstream
     decoder = DIALECTS[upstream].decoder(limits)
-    transform: Transform = MarkupWatch()
-    if native:
-        transform = NativeTransform(native, tools, limits, strict=strict)
+    reader = NativeTransform(native, tools, limits, strict=strict) if native else None
+    transform = MarkupWatch(reader, format_name)
     delivery = Delivery(replace(identity, is_upstreams=is_same), tools, max_calls=max_calls)
     asked = options or ReplyOptions()
     if not is_same:

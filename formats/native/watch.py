@@ -1,13 +1,15 @@
-"""Watches the answers of models that are taken for standard: is there native markup in their text?
+"""Watches what goes out as text: is there native markup that the model's format does not read?
 
-Nothing is changed. Markup that reached a client is a model whose format is not known; the notice
-names the likely one, so that an operator can make an override before anyone complains.
+Nothing is changed. Markup that reached a client is a model whose format is not known, or is taken
+for another; the notice names the likely one, so that an operator can make an override before anyone
+complains.
 """
 
 import re
 from collections.abc import Iterable
 
 from formats.events import Event, MessageEnd, MessageFailed, Notice, NoticeCode, TextDelta
+from formats.native.transform import NativeTransform
 
 # The openings of every family that is on record, known to this library or not.
 _SIGNS = {
@@ -28,14 +30,17 @@ _LONGEST = 64
 
 
 class MarkupWatch:
-    def __init__(self) -> None:
+    def __init__(self, native: NativeTransform | None = None, family: str = "") -> None:
+        """`native` reads the family's own markup: what of that it leaves as text is no call."""
+        self._native = native
+        self._family = family
         self._tail = ""  # where a sign may have begun
         self._seen: str | None = None
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
         """The events as they are; at the message's end a notice of what was seen."""
         out: list[Event] = []
-        for event in events:
+        for event in events if self._native is None else self._native.feed(events):
             if self._seen is None and isinstance(event, TextDelta):
                 self._look(event.text)
             elif self._seen is not None and isinstance(event, MessageEnd | MessageFailed):
@@ -47,9 +52,10 @@ class MarkupWatch:
         if not self._tail and not any(initial in text for initial in _INITIALS):
             return
         text = self._tail + text
-        if found := _SIGN.search(text):
-            self._seen = found.lastgroup
-            return
+        for found in _SIGN.finditer(text):
+            if found.lastgroup != self._family:
+                self._seen = found.lastgroup
+                return
         start = max(text.rfind(initial) for initial in _INITIALS)
         recent = start >= max(len(text) - _LONGEST, 0)
         self._tail = text[max(start - 1, 0) :] if recent and start >= 0 else ""
