@@ -7,7 +7,6 @@ streams; fragments of later ones wait, within the limit, for their turn.
 """
 
 from collections import deque
-from zlib import crc32
 
 import msgspec
 
@@ -24,6 +23,7 @@ from formats.events import (
     ToolCallStart,
 )
 from formats.openai.chunks import Function, ToolCallEntry
+from formats.openai.repeats import Repeats
 
 _FAULT = {
     Status.OPEN: CallFault.TRUNCATED,
@@ -183,7 +183,7 @@ class _Call:
         self.is_plain = True  # whether the fragments, joined, are the arguments
         self.waiting: list[str] = []
         self._arguments = Arguments(limits)
-        self._snapshot = _Snapshot()
+        self._repeats = Repeats()
 
     @property
     def complete(self) -> bool:
@@ -194,13 +194,13 @@ class _Call:
         return not self.started or self._arguments.holds
 
     def is_repeated(self, fragment: str) -> bool:
-        return self._snapshot.repeats(fragment)
+        return self._repeats.repeats(fragment)
 
     def proceed(self, fragment: str) -> str | None:
         """The fragment, if it is known to be the middle of a string, which most fragments are."""
-        if self.started and not self.waiting and self._snapshot.sends_what_is_new:
+        if self.started and not self.waiting and self._repeats.sends_what_is_new:
             if self._arguments.goes_on(fragment):
-                self._snapshot.note(fragment)
+                self._repeats.note(fragment)
                 return fragment
         return None
 
@@ -217,7 +217,7 @@ class _Call:
 
     def push(self, fragment: str) -> list[Event]:
         """The events of one fragment."""
-        addition, repeated = self._snapshot.addition(fragment, complete=self.complete)
+        addition, repeated = self._repeats.addition(fragment, complete=self.complete)
         events: list[Event] = []
         if repeated:
             self.is_plain = False
@@ -260,60 +260,6 @@ class _Call:
         if status is Status.COMPLETE or (status is Status.EMPTY and not cut):
             return [ToolCallEnd()]
         return self._fail(_FAULT.get(status, CallFault.TRUNCATED), "")
-
-
-class _Snapshot:
-    """Tells an upstream that repeats the arguments so far from one that sends only what is new.
-
-    The text of an object hardly ever follows its own beginning, so the second fragment decides, and
-    nothing but a checksum needs to be kept.
-    """
-
-    def __init__(self) -> None:
-        self._first = ""
-        self._chars = 0
-        self._sum = 0
-        self._is_cumulative: bool | None = None
-
-    def addition(self, fragment: str, *, complete: bool) -> tuple[str, bool]:
-        """The new part of a fragment, and whether the fragment repeated an old one."""
-        repeats = False
-        if self._chars and fragment:
-            if self._is_cumulative is None:
-                self._is_cumulative = self._first.startswith("{") and self._is_whole(fragment)
-            if self._is_cumulative and fragment.startswith(self._first):
-                repeats = True
-            elif complete and self.repeats(fragment):
-                return "", True
-        new = fragment[self._chars :] if repeats else fragment
-        self._first = self._first or fragment
-        self.note(new)
-        return new, repeats
-
-    @property
-    def sends_what_is_new(self) -> bool:
-        return self._is_cumulative is False
-
-    def note(self, text: str) -> None:
-        self._chars += len(text)
-        self._sum = crc32(text.encode(errors="surrogatepass"), self._sum)
-
-    def _is_whole(self, fragment: str) -> bool:
-        """Whether a fragment that begins like the first can be the arguments so far.
-
-        Behind `{"a":` it may also be a nested object; then it has a brace too many.
-        """
-        if not fragment.startswith(self._first):
-            return False
-        scan = Arguments()
-        _, end = scan.read(fragment)
-        return scan.status is not Status.INVALID and not fragment[end:].strip()
-
-    def repeats(self, fragment: str) -> bool:
-        return (
-            len(fragment) == self._chars
-            and crc32(fragment.encode(errors="surrogatepass")) == self._sum
-        )
 
 
 def _text(arguments: object) -> str:
