@@ -30,7 +30,7 @@ from formats.events import (
 )
 from formats.openai.calls import Calls
 from formats.openai.chunks import CHUNK, WHOLE, Choice, Chunk, Delta, ErrorBody, ToolCallEntry
-from formats.openai.failure import reported_error
+from formats.openai.failure import FAILED, reported_error
 from formats.sse import EventDecoder
 from formats.verbatim import Frame
 
@@ -46,18 +46,6 @@ STOP_REASONS: dict[str, StopReason] = {
     "safety": StopReason.REFUSAL,
     "refusal": StopReason.REFUSAL,
 }
-# What upstreams call an answer that did not succeed. The second is Gemini's word for a call that it
-# could not write, the third DeepSeek's for one that it broke off.
-_FAILURES = frozenset(
-    {
-        "error",
-        "malformed_function_call",
-        "insufficient_system_resource",
-        "abort",
-        "network_error",
-        "timeout",
-    }
-)
 
 _chunks = msgspec.json.Decoder(Chunk)
 _decode = _chunks.decode
@@ -221,7 +209,7 @@ class OpenAIDecoder:
         if choice.finish_reason:
             self._finish = choice.finish_reason
             for reason in (choice.finish_reason, choice.native_finish_reason or ""):
-                if reason.lower() in _FAILURES:
+                if reason.lower() in FAILED:
                     raise UpstreamError(f"The upstream ended its answer with {reason!r}")
 
     def _read_delta(self, delta: Delta) -> None:

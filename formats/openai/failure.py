@@ -1,4 +1,4 @@
-"""An error inside an answer of Chat Completions → UpstreamError."""
+"""An error inside an answer of Chat Completions: how it is told, and as an UpstreamError."""
 
 import json
 import re
@@ -6,6 +6,18 @@ import re
 from formats.errors import KIND_OF_NAME, FailureKind, UpstreamError, kind_of_status
 from formats.openai.chunks import ErrorBody
 
+# What upstreams call an answer that did not succeed. The second is Gemini's word for a call that it
+# could not write, the third DeepSeek's for one that it broke off.
+FAILED = frozenset(
+    {
+        "error",
+        "malformed_function_call",
+        "insufficient_system_resource",
+        "abort",
+        "network_error",
+        "timeout",
+    }
+)
 _ERROR_CHARS = 2000
 _STATUS = re.compile("[1-5][0-9]{2}")
 
