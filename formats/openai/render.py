@@ -30,18 +30,14 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import Names, numbered_ids, ordered
-from formats.openai.own import ABOUT_TOOLS, own_text
+from formats.openai.own import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
 from formats.request import BILLING, check_messages, check_tools, fitted_max_tokens, fitted_user
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _REASONING_PLACEHOLDER = "(no reasoning was recorded)"
-# Of a request in the client's own dialect: what is always set, and what is made anew if need be.
-_OURS = frozenset({"model", "stream", "stream_options"})
+# What is made anew, if need be, of a request in the client's own dialect.
 _MADE = ABOUT_TOOLS | {"messages"}
-# What parsing found, and an upstream of the client's own dialect would refuse.
-_CHANGES = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
 _FORMAT = "anthropic-claude-v1"
-_REASONING = frozenset({NoticeCode.REASONING_DROPPED, NoticeCode.REASONING_PLACEHOLDER})
 
 _encode = msgspec.json.encode
 
@@ -66,11 +62,13 @@ class _Renderer:
         made: dict[str, object] = {"messages": messages, **self._tools()}
         max_tokens = fitted_max_tokens(conversation, self._target, self._notices)
         if conversation.dialect == "openai":
-            if self._is_kept():
-                self._notices = [n for n in self._notices if n.code not in _REASONING]
+            if is_kept(conversation, self._target, self._notices):
+                self._notices = [n for n in self._notices if n.code not in REASONING]
                 if body := own_text(conversation, self._target, max_tokens, stream=stream):
                     return Rendered(body, tuple(self._notices))
-            made = self._same_dialect(made, max_tokens)
+                made = own_fields(conversation, max_tokens)
+            else:
+                made |= self._other_fields(max_tokens)
         else:
             made |= self._sampling(max_tokens) | self._reasoning()
             self._drop_server_tools()
@@ -81,33 +79,14 @@ class _Renderer:
             fields["stream_options"] = {"include_usage": True}
         return Rendered(_encode(fields), tuple(self._notices), self._names.aliases)
 
-    def _is_kept(self) -> bool:
-        """Whether the client's own messages and tools can go on as they are."""
-        conversation, target = self._conversation, self._target
-        if target.native_ids or (target.reasoning_field and not target.keeps_reasoning):
-            return False
-        found = [n for n in conversation.notices if n.code in _CHANGES]
-        ignored = {NoticeCode.LIMIT_CLAMPED, *(_REASONING if target.keeps_reasoning else ())}
-        return not found and all(notice.code in ignored for notice in self._notices)
-
-    def _same_dialect(self, made: dict[str, object], max_tokens: int | None) -> dict[str, object]:
-        """The client's own fields; its messages and tools too, where nothing had to be changed."""
-        source = self._conversation.source
-        fields: dict[str, object] = {k: v for k, v in source.items() if k not in _OURS}
-        tools = self._conversation.tools or self._conversation.server_tools
-        if not tools:  # an empty list, or a choice without one, is refused
-            fields = {k: v for k, v in fields.items() if k not in ABOUT_TOOLS}
-        if max_tokens != self._conversation.sampling.max_tokens:
-            for name in ("max_tokens", "max_completion_tokens"):
-                if name in fields:
-                    fields[name] = max_tokens
-        if not self._is_kept():
-            self._drop_server_tools()
-            found = self._conversation.notices
-            kept = {Notice(NoticeCode.FIELD_DROPPED, name) for name in source}
-            self._notices += [notice for notice in found if notice not in kept]
-            fields = made | {k: v for k, v in fields.items() if k not in _MADE}
-        return fields
+    def _other_fields(self, max_tokens: int | None) -> dict[str, object]:
+        """The client's own fields, beside messages and tools that had to be changed."""
+        conversation = self._conversation
+        self._drop_server_tools()
+        kept = {Notice(NoticeCode.FIELD_DROPPED, name) for name in conversation.source}
+        self._notices += [notice for notice in conversation.notices if notice not in kept]
+        fields = own_fields(conversation, max_tokens)
+        return {name: value for name, value in fields.items() if name not in _MADE}
 
     def _drop(self, code: NoticeCode, *details: str) -> None:
         self._notices += [Notice(code, detail) for detail in details]
