@@ -148,10 +148,10 @@ async def attempt(
         exchange.understood(events)
         raise exchange.error or exchange.failed(failure)
     exchange.has_begun, exchange.begun_after = True, perf_counter() - asked
-    document = pipeline.encode(events) if is_whole and pipeline.is_verbatim else b""
-    is_kept = is_whole and pipeline.is_verbatim
-    told = told if is_same else {}
-    return Begun(route, pipeline, answer, events, document if is_kept else None, told)
+    document = pipeline.encode(events) if is_whole and pipeline.is_verbatim else None
+    if not pipeline.is_verbatim:  # what was to be delivered turned out to differ
+        document = None
+    return Begun(route, pipeline, answer, events, document, told if is_same else {})
 
 
 async def _read_start(answer: Answer, exchange: Exchange) -> tuple[bytes, bytes]:

@@ -1,7 +1,7 @@
 """An upstream's bytes → the pipeline → the client's bytes.
 
-`open` asks upstreams until one has really begun to answer: only then is the HTTP status decided,
-so that an error keeps its status and another attempt is possible. From then on every read of the
+`open` waits until an upstream has really begun to answer: only then is the HTTP status decided, so
+that an error keeps its status and another attempt is possible. From then on every read of the
 upstream is one write to the client, and silence is filled with pings.
 """
 
@@ -9,11 +9,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from time import perf_counter
 
 import httpx
-import msgspec
 
 from formats import (
     DIALECTS,
@@ -25,13 +23,12 @@ from formats import (
     FormatsError,
     MessageFailed,
     ReplyOptions,
-    Target,
     UpstreamError,
 )
-from proxy.attempt import Begun, attempt
+from proxy.attempt import Begun
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.exchange import Exchange
-from proxy.routing import bare_name, fallback, resolve
+from proxy.retry import begin
 from proxy.snapshot import Snapshot, Upstream
 from proxy.upstream import (
     NOTHING_CARRIED,
@@ -41,7 +38,6 @@ from proxy.upstream import (
     redacted_event,
 )
 
-_RETRY_PAUSE = 0.2
 _RECHECK = 0.25
 _PATIENCE = 0.5
 """Seconds for what an upstream sends behind the end of its message: `[DONE]`, a comment."""
@@ -165,39 +161,15 @@ class Relay:
         return self._begun
 
     async def _open(self, conversation: Conversation, carried: Carried) -> None:
-        exchange, requested = self._exchange, bare_name(self._exchange.model)
-        route = resolve(self._snapshot, requested)
-        may_retry, followed = True, set[int | None]()
-        while True:
-            try:
-                begun = await attempt(
-                    self._client,
-                    route,
-                    conversation,
-                    exchange,
-                    options=self._options,
-                    carried=carried,
-                )
-                if not begun.is_empty or route.fallback_id in (None, *followed):
-                    # Kept here and not as the task's result, which nobody may be there to take.
-                    self._begun = begun
-                    return
-                begun.answer.abort()
-                raise _empty(route.upstream)
-            except UpstreamFailed as failure:
-                exchange.attempts.append((route, failure))
-                if failure.refuses_thinking and route.target.takes_thinking:
-                    route = replace(route, target=_without_thinking(route.target))
-                    continue
-                if failure.retries and may_retry:
-                    may_retry = False
-                    await asyncio.sleep(_RETRY_PAUSE)
-                    continue
-                other = fallback(self._snapshot, route, requested) if failure.falls_back else None
-                if other is None or route.fallback_id in followed:  # edits may have made a circle
-                    raise
-                followed.add(route.fallback_id)
-                route, may_retry = other, True
+        # Kept here and not as the task's result, which nobody may be there to take.
+        self._begun = await begin(
+            self._client,
+            self._snapshot,
+            conversation,
+            self._exchange,
+            options=self._options,
+            carried=carried,
+        )
 
     async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event] | None, None]:
         """The events of every read, observed; None where it was interrupted, for a ping."""
@@ -292,16 +264,6 @@ class Relay:
         if now >= due and self._begun is not None:
             self._begun.answer.interrupt()
         self._arm(max(due, now + _RECHECK))
-
-
-def _without_thinking(target: Target) -> Target:
-    """For an upstream that refused the signature of thinking: it gets none back."""
-    return msgspec.structs.replace(target, takes_thinking=False)
-
-
-def _empty(upstream: Upstream) -> UpstreamFailed:
-    message = f"the upstream {upstream.name} finished with nothing in its answer"
-    return UpstreamFailed(message, code=ErrorCode.UPSTREAM_EMPTY)
 
 
 def _stalled(upstream: Upstream) -> UpstreamFailed:

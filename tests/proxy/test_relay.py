@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from formats import FailureKind, Identity, ReplyOptions, Toolbox, build_pipeline
-from proxy import relay as relay_module
+from proxy import retry
 from proxy.attempt import Begun
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
@@ -53,8 +53,8 @@ def answer(monkeypatch):
         )
         return Begun(SimpleNamespace(upstream=upstream), pipeline, answer, [])
 
-    monkeypatch.setattr(relay_module, "attempt", attempt)
-    monkeypatch.setattr(relay_module, "resolve", lambda *_: None)
+    monkeypatch.setattr(retry, "attempt", attempt)
+    monkeypatch.setattr(retry, "resolve", lambda *_: None)
     return answer
 
 
