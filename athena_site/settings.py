@@ -243,7 +243,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 LANGUAGE_CODE = "en"
-FORMAT_MODULE_PATH = "athena_site.formats"
+FORMAT_MODULE_PATH = "athena_site.locale"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
