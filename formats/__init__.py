@@ -4,16 +4,19 @@ A pure library. It does no I/O, knows no clock and no chance, and imports nothin
 library and msgspec. `proxy` imports from here only.
 """
 
+from formats.complexity import Complexity
 from formats.conversation import Conversation, Rendered, Target, Tool
 from formats.delivery import Identity
 from formats.errors import (
     STATUS,
+    AnswerFault,
     ClientError,
     EventOrderError,
     FailureKind,
     FormatsError,
     LimitExceeded,
     Limits,
+    TooComplex,
     UpstreamError,
     kind_of_status,
 )
@@ -41,6 +44,7 @@ from formats.events import (
     next_state,
 )
 from formats.failure import as_overflow, is_error_body, read_failure
+from formats.memory import once_for_tools
 from formats.native.watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
@@ -63,9 +67,11 @@ __all__ = [
     "FORMATS",
     "STANDARD",
     "STATUS",
+    "AnswerFault",
     "CallFault",
     "ClientError",
     "Collector",
+    "Complexity",
     "Conversation",
     "Detected",
     "Dialect",
@@ -95,6 +101,7 @@ __all__ = [
     "StopReason",
     "Target",
     "TextDelta",
+    "TooComplex",
     "Tool",
     "ToolCallDelta",
     "ToolCallEnd",
@@ -112,6 +119,7 @@ __all__ = [
     "kind_of_status",
     "merge_deltas",
     "next_state",
+    "once_for_tools",
     "read_failure",
     "spelled_format",
 ]

@@ -54,9 +54,23 @@ def encode_string(text: str) -> bytes:
         return json.dumps(text).encode()
 
 
-def raw_string(text: str) -> msgspec.Raw:
-    """`text` as a JSON string that a larger document may contain."""
-    return msgspec.Raw(encode_string(text))
+def encode(document: object) -> bytes:
+    """JSON text of plain values, and of JSON text among them."""
+    try:
+        return _encode(document)
+    except UnicodeEncodeError:
+        return _encode(_with_escapes(document))
+
+
+def _with_escapes(value: object) -> object:
+    match value:
+        case str():
+            return msgspec.Raw(encode_string(value))
+        case dict():
+            return {name: _with_escapes(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_with_escapes(item) for item in value]
+    return value
 
 
 def to_bytes(json_text: str) -> bytes:

@@ -39,6 +39,7 @@ from formats.nulls import NullFilter
 from formats.toolbox import Toolbox
 
 _USABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_OPEN, _DONE = State.OPEN, State.DONE  # bound once: to name a member costs as much as a call
 _ENDS = frozenset({StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.CONTEXT_EXCEEDED})
 
 
@@ -83,24 +84,20 @@ class Delivery:
     def feed(self, events: Iterable[Event], out: list[Event]) -> None:
         """Append the events as the client gets them; raises EventOrderError for an illegal one."""
         for event in events:
-            if self.state is State.DONE:
-                break
             kind = type(event)
-            if kind is TextDelta or kind is ReasoningDelta:
+            if self.state is _OPEN and (kind is TextDelta or kind is ReasoningDelta):
                 self._has_content = True
-                self._append(out, event)
-            elif isinstance(event, ToolCallDelta):
-                if not self._surplus:
-                    self._forward(out, event)
-            else:
+                out.append(event)  # after which the state is the same
+            elif self.state is _DONE:
+                break
+            elif type(event) is not ToolCallDelta:
                 self._deliver(out, event)
-
-    def _forward(self, out: list[Event], delta: ToolCallDelta) -> None:
-        if self._nulls is not None:
-            delta = ToolCallDelta(self._nulls.feed(delta.json))
-            if not delta.json:
-                return
-        self._append(out, delta)
+            elif not self._surplus:
+                self.state = next_state(self.state, event)
+                if self._nulls is None:
+                    out.append(event)
+                elif json := self._nulls.feed(event.json):
+                    out.append(ToolCallDelta(json))
 
     def _append(self, out: list[Event], event: Event) -> None:
         self.state = next_state(self.state, event)

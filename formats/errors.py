@@ -2,7 +2,9 @@
 
     FormatsError
     ├── ClientError        the request is malformed: 400, and the message names the JSON path
-    ├── UpstreamError      the upstream failed, or cannot be read: 502 unless its kind says more
+    │   └── TooComplex     its JSON is nested too deeply, or has too many values
+    ├── UpstreamError      the upstream failed, or cannot be read: 502 unless its kind says more;
+    │   │                  its `fault` says why, where the upstream has not told it itself
     │   └── LimitExceeded  it sent more than a buffer may hold: 502, naming the limit
     └── EventOrderError    a defect of this library: 500
 
@@ -29,6 +31,21 @@ class FailureKind(StrEnum):
     TRANSFORMATION = "format_transformation_error"
     TIMEOUT = "timeout_error"
     OVERLOADED = "overloaded_error"
+
+
+class AnswerFault(StrEnum):
+    """Why an answer cannot be read to its end, where the upstream has not told it itself.
+
+    docs/errors.md says of each what to do about it.
+    """
+
+    ANSWER_TOO_LARGE = "upstream_answer_too_large"
+    BAD_CHUNK = "upstream_bad_chunk"
+    BAD_UTF8 = "upstream_bad_utf8"
+    BUFFER_LIMIT = "buffer_limit"
+    EVENT_TOO_LARGE = "upstream_event_too_large"
+    LINE_TOO_LONG = "upstream_line_too_long"
+    TRUNCATED = "upstream_truncated"
 
 
 STATUS: dict[FailureKind, int] = {
@@ -92,6 +109,11 @@ class ClientError(FormatsError):
         """What the client's SDK acts on, in Anthropic's `error.details`."""
 
 
+class TooComplex(ClientError):
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the request's JSON {what}")
+
+
 class UpstreamError(FormatsError):
     def __init__(
         self,
@@ -100,12 +122,14 @@ class UpstreamError(FormatsError):
         kind: FailureKind = FailureKind.UPSTREAM,
         status: int | None = None,
         is_reported: bool = False,
+        fault: AnswerFault | None = None,
     ) -> None:
         """`status`: the upstream's own, where the client is told the same. `is_reported`: the
         upstream says so itself, in a form that clients of its dialect understand."""
         super().__init__(message)
         self.kind = kind
         self.is_reported = is_reported
+        self.fault = fault
         self._status = status
 
     @property
@@ -113,11 +137,22 @@ class UpstreamError(FormatsError):
         return self._status or STATUS[self.kind]
 
 
+_FAULTS = {
+    "answer_bytes": AnswerFault.ANSWER_TOO_LARGE,
+    "event_bytes": AnswerFault.EVENT_TOO_LARGE,
+    "held_chars": AnswerFault.BUFFER_LIMIT,
+    "line_bytes": AnswerFault.LINE_TOO_LONG,
+}
+
+
 class LimitExceeded(UpstreamError):
+    """`limit` is the name of one of the `Limits`."""
+
     def __init__(self, limit: str, allowed: int) -> None:
         super().__init__(
             f"The upstream's answer exceeded the limit {limit} of {allowed}",
             kind=FailureKind.TRANSFORMATION,
+            fault=_FAULTS[limit],
         )
         self.limit = limit
         self.allowed = allowed
@@ -131,9 +166,13 @@ class EventOrderError(FormatsError):
 class Limits:
     """What one stream may hold; a route fills it from the database."""
 
-    #: One server-sent event, its field names included. Ollama and others send a whole call in one
-    #: event, and arguments of 100 KB are on record.
-    event_bytes: int = 1024 * 1024
+    #: One line of a server-sent event, its field name included. Ollama and others send a whole call
+    #: in one line, and arguments of 100 KB are on record.
+    line_bytes: int = 1024 * 1024
+    #: One server-sent event, all its lines.
+    event_bytes: int = 4 * 1024 * 1024
+    #: An answer that is held whole: it came as one document, or its client wants it as one.
+    answer_bytes: int = 64 * 1024 * 1024
     #: Characters held because they cannot be decided yet. Arguments stream, so that only garbage,
     #: drafts and interleaved calls come near it; vLLM's 8 KB lost real calls.
     held_chars: int = 1024 * 1024

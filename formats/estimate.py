@@ -10,7 +10,9 @@ Deliberately absent: billing, for which only the upstream's own usage will do.
 """
 
 from bisect import bisect
+from collections.abc import Iterable
 from math import isqrt
+from typing import TypeVar
 from zlib import adler32
 
 from formats.conversation import (
@@ -21,10 +23,14 @@ from formats.conversation import (
     Reasoning,
     RedactedReasoning,
     Text,
+    Tool,
     ToolCall,
     ToolResult,
 )
 from formats.images import decoded, image_tokens
+from formats.memory import once_for_tools
+
+_Text = TypeVar("_Text", str, bytes)
 
 _UNIT = 50  # of weight, to a token
 # Of a character beyond ASCII the first byte of its UTF-8 tells the script, and has all the weight.
@@ -84,66 +90,101 @@ _LINKED_PAGES = 4
 
 def estimate_tokens(conversation: Conversation) -> int:
     """About how many input tokens an upstream will count; at least 1."""
-    total = _MESSAGE + sum([_weigh(part.text) for part in conversation.system])
+    said = _Said()
+    said.texts = [text.text for text in conversation.system]
     if conversation.tools or conversation.server_tools:
-        total += _TOOLS
-    for tool in conversation.tools:
-        schema = tool.schema.decode("utf-8", "replace")
-        total += _TOOL + _weigh(f"{tool.name} {tool.description or ''} {schema}")
-    total += _TOOL * len(conversation.server_tools)
+        said.tokens = _TOOLS + _TOOL * len(conversation.server_tools)
+        said.tokens += _tokens_of_tools(conversation.tools)
     if conversation.output_schema:
-        total += _weigh(conversation.output_schema.decode("utf-8", "replace"))
+        said.json.append(conversation.output_schema)
+    said.tokens += _MESSAGE * (1 + len(conversation.messages))
     for message in conversation.messages:
-        total += _MESSAGE + sum([_part(part) for part in message.parts])
-    return total
+        said.hear(message.parts)
+    return said.tokens + said.weigh()
 
 
-def _part(part: Part) -> int:
-    match part:
-        case Text(text=text):
-            return _weigh(text)
-        case ToolCall(name=name, arguments=arguments):
-            return _CALL + _weigh(f"{name} {arguments.decode('utf-8', 'replace')}")
-        case ToolResult(content=content):
-            return _RESULT + sum([_part(inner) for inner in content])
-        case Reasoning(text=text, signature=signature):
-            return _weigh(text) + len(signature or "") // _OPAQUE
-        case RedactedReasoning(data=data):
-            return len(data) // _OPAQUE + 1
-        case Image():
-            return image_tokens(part)
-        case Document():
-            return _document(part)
+@once_for_tools
+def _tokens_of_tools(tools: tuple[Tool, ...]) -> int:
+    said = _Said()
+    said.texts = [f"{tool.name} {tool.description or ''}" for tool in tools]
+    said.json = [tool.schema for tool in tools]
+    return _TOOL * len(tools) + said.weigh()
 
 
-def _weigh(text: str) -> int:
-    """The tokens of a text, from every character of a short one and every nth of a long one.
+class _Said:
+    """All that is said in a conversation: texts, which are weighed as one, and tokens besides."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.texts: list[str] = []
+        self.json: list[bytes] = []
+
+    def hear(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            # A pattern of a class takes several times as long, and nearly all parts are of these.
+            if type(part) is Text:
+                self.texts.append(part.text)
+            elif type(part) is ToolCall:
+                self.tokens += _CALL
+                self.texts.append(part.name)
+                self.json.append(part.arguments)
+            elif type(part) is ToolResult:
+                self.tokens += _RESULT
+                self.hear(part.content)
+            else:
+                self._hear_other(part)
+
+    def _hear_other(self, part: Part) -> None:
+        match part:
+            case Reasoning(text=text, signature=signature):
+                self.texts.append(text)
+                self.tokens += len(signature or "") // _OPAQUE
+            case RedactedReasoning(data=data):
+                self.tokens += len(data) // _OPAQUE + 1
+            case Image():
+                self.tokens += image_tokens(part)
+            case Document():
+                self._document(part)
+
+    def _document(self, document: Document) -> None:
+        self.tokens += _MESSAGE
+        self.texts.append(document.title or "")
+        if document.text is not None:
+            self.texts.append(document.text)
+        elif document.data is None:
+            self.tokens += _PAGE * _LINKED_PAGES
+        elif (document.media_type or "").startswith("text/"):
+            # What is no base64 is the text itself.
+            text = decoded(document.data, 0, len(document.data)).decode(errors="replace")
+            self.texts.append(text or document.data)
+        else:
+            self.tokens += _PAGE * min(len(document.data) // _PAGE_BASE64 + 1, _PAGES)
+
+    def weigh(self) -> int:
+        """The tokens of the texts."""
+        texts, json = "\n".join(filter(None, self.texts)), b"\n".join(self.json)
+        size = len(texts) + len(json)
+        at = bisect(_STEPS, isqrt(size // 32), hi=len(_STEPS) - 2) if size > _WHOLE else None
+        weight = _weight(_sample(texts, at), len(texts)) + _weight(_sample(json, at), len(json))
+        return weight // _UNIT + 1 if size else 0
+
+
+def _sample(text: _Text, at: int | None) -> _Text:
+    """All of a short text, and every nth character of a long one.
 
     n grows with the root of the length: 400 of 2 KB and 3,500 of 100 KB are looked at, which errs
     by 3 and 1 %.
     """
-    size = len(text)
-    if size > _WHOLE:
-        at = bisect(_STEPS, isqrt(size // 32), hi=len(_STEPS) - 2)
-        text = text[:: _STEPS[at]] + text[1 :: _STEPS[at + 1]]
-    weights = text.encode("utf-8", "replace").translate(_WEIGHTS)
+    return text if at is None else text[:: _STEPS[at]] + text[1 :: _STEPS[at + 1]]
+
+
+def _weight(sample: str | bytes, size: int) -> int:
+    """What a text of so many characters weighs, of which this is a sample."""
+    if not sample:
+        return 0
+    text = sample.encode("utf-8", "replace") if isinstance(sample, str) else sample
+    weights = text.translate(_WEIGHTS)
     # The low half of adler32 is the sum of the bytes, and nothing else adds them as fast.
-    if len(weights) <= _BLOCK:
-        total = adler32(weights, 0) & 0xFFFF
-    else:
-        starts = range(0, len(weights), _BLOCK)
-        total = sum([adler32(weights[at : at + _BLOCK], 0) & 0xFFFF for at in starts])
-    return total * size // (len(text) * _UNIT) + 1 if size else 0
-
-
-def _document(document: Document) -> int:
-    total = _MESSAGE + _weigh(document.title or "")
-    if document.text is not None:
-        return total + _weigh(document.text)
-    if document.data is None:
-        return total + _PAGE * _LINKED_PAGES
-    if (document.media_type or "").startswith("text/"):
-        # What is no base64 is the text itself.
-        text = decoded(document.data, 0, len(document.data)).decode(errors="replace")
-        return total + _weigh(text or document.data)
-    return total + _PAGE * min(len(document.data) // _PAGE_BASE64 + 1, _PAGES)
+    starts = range(0, len(weights), _BLOCK)
+    total = sum([adler32(weights[at : at + _BLOCK], 0) & 0xFFFF for at in starts])
+    return total * size // len(sample)

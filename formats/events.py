@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from formats.errors import EventOrderError, FailureKind
+from formats.errors import AnswerFault, EventOrderError, FailureKind
 
 
 class StopReason(StrEnum):
@@ -125,6 +125,7 @@ class MessageEnd(Struct, frozen=True, gc=False):
 class MessageFailed(Struct, frozen=True, gc=False):
     kind: FailureKind
     message: str
+    fault: AnswerFault | None = None
 
 
 class NoticeCode(StrEnum):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from formats.codec import decode
-from formats.errors import FailureKind, UpstreamError, kind_of_status
+from formats.errors import AnswerFault, FailureKind, UpstreamError, kind_of_status
 
 _MESSAGE_CHARS = 2000
 _NESTING = 4
@@ -25,7 +25,7 @@ class _ErrorBody(msgspec.Struct):
 _errors = msgspec.json.Decoder(_ErrorBody)
 
 # Statuses whose meaning is the same for the client; all others become the kind's own.
-_KEPT = frozenset({400, 404, 413, 429, 500, 502, 503, 504, 529})
+_KEPT = frozenset({400, 404, 413, 429, 500, 502, 504, 529})
 # The gateway's own credential or account was refused: nothing that the client can mend.
 _OURS = {
     401: "The upstream refuses the gateway's credential",
@@ -33,11 +33,13 @@ _OURS = {
     403: "The upstream refuses the gateway's credential",
 }
 
+# An upstream may write anything, of any length: words are bounded, so that the work is linear.
 _OVERFLOW = re.compile(
     r"""
-      context[_ ](?:length|window|size|limit)\W+(?:\w+\W+){0,3}exceed
-    | exceed\w*\W+(?:\w+\W+){0,8}(?:context|token[ ]limit|token[ ]count|number[ ]of[ ]tokens)
-    | exceed\w*\W+max(?:imum)?[ ]length
+      context[_ ](?:length|window|size|limit)\W{1,40}\b(?:\w{1,100}\b\W{1,40}\b){0,3}?exceed
+    | exceed\w{0,20}\b\W{1,40}\b(?:\w{1,100}\b\W{1,40}\b){0,8}?
+      (?:context|token[ ]limit|token[ ]count|number[ ]of[ ]tokens)
+    | exceed\w{0,20}\b\W{1,40}\bmax(?:imum)?[ ]length
     | maximum[ ](?:context|prompt|model|input)[ ](?:length|size|window)
     | context_length_exceeded | exceed_context_size | model_context_window_exceeded
     | (?:prompt|input|inputs?[ ]text|request|messages?)[ ](?:is|are)[ ]too[ ]long
@@ -57,9 +59,11 @@ _COUNTED = re.compile(rf"{_TOO_LONG}: \d+ tokens > \d+ maximum", re.IGNORECASE)
 _NUMBER = r"(\d{1,3}(?:[,_]\d{3})+|\d+)"
 _NUMBERS = re.compile(_NUMBER)
 _MAXIMUM = re.compile(
-    rf"(?:max\w*|limit|allowed|available|context|window|<=|cannot exceed)[^\d]{{0,60}}?{_NUMBER}",
+    rf"(?:max[a-z_]{{0,20}}+|limit|allowed|available|context|window|<=|cannot exceed)"
+    rf"[^\d]{{0,60}}?{_NUMBER}",
     re.IGNORECASE,
 )
+_SEARCHED_CHARS = 16 * 1024
 _LEAST = 256  # smaller numbers in such a message are versions, ranges and line numbers
 
 
@@ -87,7 +91,7 @@ def as_overflow(
         return error
     if _OUTPUT_TOO_LARGE in message:
         return UpstreamError(message, kind=FailureKind.INVALID_REQUEST)
-    if not _OVERFLOW.search(message):
+    if not _OVERFLOW.search(message, 0, _SEARCHED_CHARS):
         return error
     return UpstreamError(
         fitted_message(message, tokens=tokens, window=window), kind=FailureKind.INVALID_REQUEST
@@ -100,10 +104,11 @@ def fitted_message(message: str, *, tokens: int | None = None, window: int | Non
     `tokens` is an estimate of the input and `window` what the route says of the model, for an
     upstream that names none. Numbers that contradict one another are left out.
     """
-    if found := _COUNTED.search(message):
+    said = message[:_SEARCHED_CHARS]
+    if found := _COUNTED.search(said):
         return found[0].lower()
-    numbers = [number for number in map(_number, _NUMBERS.findall(message)) if number >= _LEAST]
-    maxima = [number for number in map(_number, _MAXIMUM.findall(message)) if number >= _LEAST]
+    numbers = [number for number in map(_number, _NUMBERS.findall(said)) if number >= _LEAST]
+    maxima = [number for number in map(_number, _MAXIMUM.findall(said)) if number >= _LEAST]
     largest = max(numbers, default=0)
     below = [number for number in numbers if number < largest]
     limit = next((number for number in maxima if number < largest), max(below, default=0))
@@ -112,6 +117,34 @@ def fitted_message(message: str, *, tokens: int | None = None, window: int | Non
     if limit and largest > limit:
         return f"{_TOO_LONG}: {largest} tokens > {limit} maximum"
     return f"{_TOO_LONG}: {message}"
+
+
+def truncated(missing: str) -> UpstreamError:
+    """For an answer that ended without what ends one."""
+    return UpstreamError(
+        f"The upstream's answer ended without {missing}", fault=AnswerFault.TRUNCATED
+    )
+
+
+def unreadable(what: str, error: Exception) -> UpstreamError:
+    """For a part of an answer that is not what its dialect has there."""
+    fault = AnswerFault.BAD_CHUNK
+    if isinstance(error, UnicodeDecodeError):
+        fault = AnswerFault.BAD_UTF8
+    return UpstreamError(
+        f"The upstream sent {what} that cannot be read: {error}",
+        kind=FailureKind.TRANSFORMATION,
+        fault=fault,
+    )
+
+
+def check_utf8(data: bytes) -> None:
+    """Raise UpstreamError where text is not UTF-8, also in parts that nobody looks at."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise unreadable("text", error) from error
 
 
 def is_error_body(body: bytes) -> bool:

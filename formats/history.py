@@ -8,17 +8,19 @@ same conversation always renders to the same bytes.
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from formats.conversation import Conversation, Message, Part, Role, Text, ToolCall, ToolResult
+from formats.conversation import Message, Part, Role, Text, Tool, ToolCall, ToolResult
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
+from formats.memory import once_for_tools
 
 INTERRUPTED = "The call was interrupted: no result was recorded."
 NAME_CHARS = 64
+_OF_TOOLS = frozenset({ToolCall, ToolResult})
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -27,19 +29,21 @@ def ordered(messages: Iterable[Message], notices: list[Notice]) -> list[Message]
     turns = [_Turn()]
     turn_of: dict[str, _Turn] = {}
     for message in messages:
-        kinds = set(map(type, message.parts))
-        if ToolCall in kinds:
-            calls = [part for part in message.parts if isinstance(part, ToolCall)]
-            turns.append(_Turn(message, calls))
-            turn_of |= dict.fromkeys((call.id for call in calls), turns[-1])
+        calls = [part for part in message.parts if type(part) is ToolCall]
+        if calls:
+            turn = _Turn(message, calls)
+            turns.append(turn)
+            for call in calls:
+                turn_of[call.id] = turn
             continue
-        if ToolResult not in kinds:
+        results = [part for part in message.parts if type(part) is ToolResult]
+        if not results:
             if message.parts:
                 turns[-1].after.append(message)
             continue
         rest: list[Part] = []
         for part in message.parts:
-            if not isinstance(part, ToolResult):
+            if type(part) is not ToolResult:
                 rest.append(part)
                 continue
             if part.call_id not in turn_of:
@@ -81,66 +85,48 @@ class _Turn:
         return [self._message, Message(Role.USER, tuple(results)), *self.after]
 
 
-def numbered_ids(messages: Iterable[Message], shown: Callable[[str], str]) -> list[Message]:
-    """Ordered messages with the ids that Kimi writes itself: `functions.NAME:N`, counted up.
-
-    `shown` is the name of a tool as the upstream knows it.
-    """
-    count = -1
-
-    def native(call: ToolCall) -> str:
-        nonlocal count
-        count += 1
-        return f"functions.{shown(call.name)}:{count}"
-
-    return _renamed_ids(messages, native)
-
-
 def safe_ids(messages: Iterable[Message]) -> list[Message]:
     """Ordered messages with ids that Anthropic accepts: of its alphabet, and each used once."""
     uses: Counter[str] = Counter()
-
-    def safe(call: ToolCall) -> str:
-        known = _UNSAFE.sub("_", call.id)
-        if known != call.id or not known:
-            known = f"{known}_{hashlib.sha256(call.id.encode()).hexdigest()[:8]}"
-        uses[known] += 1
-        return known if uses[known] == 1 else f"{known}_{uses[known]}"
-
-    return _renamed_ids(messages, safe)
-
-
-def _renamed_ids(messages: Iterable[Message], rename: Callable[[ToolCall], str]) -> list[Message]:
     out: list[Message] = []
-    renamed: list[str] = []  # of the newest calls, in the order of their results
+    renamed: deque[str] = deque()  # of the newest calls, in the order of their results
     for message in messages:
-        parts: list[Part] = []
         if message.role is Role.ASSISTANT:
-            renamed = []
+            renamed = deque()
+        if _OF_TOOLS.isdisjoint(map(type, message.parts)):
+            out.append(message)
+            continue
+        parts: list[Part] = []
         for part in message.parts:
-            if isinstance(part, ToolCall):
-                renamed.append(rename(part))
-                part = replace(part, id=renamed[-1])
-            elif isinstance(part, ToolResult) and renamed:
-                part = replace(part, call_id=renamed.pop(0))
-            parts.append(part)
-        out.append(replace(message, parts=tuple(parts)))
+            if type(part) is ToolCall:
+                renamed.append(_safe_id(part.id, uses))
+                parts.append(replace(part, id=renamed[-1]))
+            elif type(part) is ToolResult and renamed:
+                parts.append(replace(part, call_id=renamed.popleft()))
+            else:
+                parts.append(part)
+        out.append(Message(message.role, tuple(parts), message.path))
     return out
 
 
-class Names:
-    """Tool names as an upstream with a limit of 64 characters may see them."""
+def _safe_id(call_id: str, uses: Counter[str]) -> str:
+    known = _UNSAFE.sub("_", call_id)
+    if known != call_id or not known:
+        known = f"{known}_{hashlib.sha256(call_id.encode()).hexdigest()[:8]}"
+    uses[known] += 1
+    return known if uses[known] == 1 else f"{known}_{uses[known]}"
 
-    def __init__(self, conversation: Conversation, notices: list[Notice]) -> None:
-        self.aliases: dict[str, str] = {}
-        for tool in conversation.tools:
-            short = self.short(tool.name)
-            if short != tool.name:
-                self.aliases[short] = tool.name
-                notices.append(Notice(NoticeCode.NAME_SHORTENED, f"{tool.name} → {short}"))
 
-    def short(self, name: str) -> str:
-        if len(name) <= NAME_CHARS:
-            return name
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        return f"{name[: NAME_CHARS - 9]}_{digest}"
+@once_for_tools
+def shortened(tools: tuple[Tool, ...]) -> tuple[tuple[str, str], ...]:
+    """What an upstream with a limit of 64 characters is told, and the name that it stands for."""
+    return tuple(
+        (short_name(tool.name), tool.name) for tool in tools if len(tool.name) > NAME_CHARS
+    )
+
+
+def short_name(name: str) -> str:
+    if len(name) <= NAME_CHARS:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: NAME_CHARS - 9]}_{digest}"

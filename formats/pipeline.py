@@ -14,14 +14,21 @@ from typing import Protocol
 
 from formats.delivery import Delivery
 from formats.errors import FormatsError, UpstreamError
-from formats.events import Event, MessageFailed, State
+from formats.events import Event, MessageFailed, State, Usage
 from formats.failure import as_overflow
 from formats.verbatim import Framed, Verbatim
+
+_DONE = State.DONE  # bound once: to name a member costs as much as a call
 
 
 class Decoder(Framed, Protocol):
     served_by: str | None
     """Who really answered, where an upstream that routes says so."""
+    usage: Usage
+    """What it has counted so far."""
+
+    heard: int
+    """How many events came that were more than a sign of life."""
 
     def feed(self, data: bytes) -> list[Event]: ...
     def close(self) -> list[Event]: ...
@@ -51,16 +58,21 @@ class Pipeline:
         self._decoder = decoder
         self._native = native
         self._delivery = delivery
-        self._encoder = encoder
         self._verbatim = encoder if isinstance(encoder, Verbatim) else None
-
-    @property
-    def done(self) -> bool:
-        return self._delivery.state is State.DONE
+        self.done = False
+        self.heard = 0
+        """How many events of the upstream's were more than a sign of life."""
+        self.encode: Callable[[list[Event]], bytes] = encoder.feed
+        """The client's bytes for the events of all that was decoded since the last time."""
 
     @property
     def served_by(self) -> str | None:
         return self._decoder.served_by
+
+    @property
+    def usage(self) -> Usage:
+        """What the upstream has counted so far, also of an answer that has no end."""
+        return self._decoder.usage
 
     @property
     def is_verbatim(self) -> bool:
@@ -75,10 +87,6 @@ class Pipeline:
         """The client's bytes for the end of the upstream's answer."""
         return self.encode(self.decode_end())
 
-    def encode(self, events: list[Event]) -> bytes:
-        """The client's bytes for the events of all that was decoded since the last time."""
-        return self._encoder.feed(events)
-
     def write_anew(self) -> None:
         """Let none of the upstream's own bytes go on: the client wants another form."""
         if self._verbatim is not None:
@@ -87,34 +95,45 @@ class Pipeline:
     def decode(self, data: bytes) -> list[Event]:
         if self._verbatim is not None:
             data = self._verbatim.whole_events(data)
-        return self._events(data, lambda: self._decoder.feed(data)) if data else []
+        return self._events(data, self._decoder.feed) if data else []
 
     def decode_end(self) -> list[Event]:
         rest = self._verbatim.rest() if self._verbatim is not None else b""
-        return self._events(rest, lambda: [*self._decoder.feed(rest), *self._decoder.close()])
+        return self._events(rest, self._read_end)
 
     def decode_whole(self, body: bytes) -> list[Event]:
         """The events of an answer that came as one JSON document."""
-        return self._events(body, lambda: self._decoder.read_whole(body))
+        return self._events(body, self._decoder.read_whole)
 
     def fail(self, error: FormatsError) -> list[Event]:
         """End the message for a reason outside it: a time-out, a lost connection."""
         return self._deliver([_failed(error)])
 
-    def _events(self, data: bytes, read: Callable[[], list[Event]]) -> list[Event]:
+    def _read_end(self, rest: bytes) -> list[Event]:
+        return [*self._decoder.feed(rest), *self._decoder.close()]
+
+    def _events(self, data: bytes, read: Callable[[bytes], list[Event]]) -> list[Event]:
         said: list[Event] = []
         events: list[Event] = []
         if not self.done:
             try:
-                said = events = read()
+                said = events = read(data)
             except FormatsError as error:
-                said = self._decoder.take()
-                events = [*said, _failed(error)]
-                if isinstance(error, UpstreamError) and error.is_reported:
+                said, failure = self._read_before(error)
+                events = [*said, _failed(failure)]
+                if isinstance(failure, UpstreamError) and failure.is_reported:
                     said = events
+            self.heard = self._decoder.heard
         if self._verbatim is not None:
             self._verbatim.read(data, said)
         return self._deliver(events)
+
+    def _read_before(self, error: FormatsError) -> tuple[list[Event], FormatsError]:
+        """What was read before an error, and the first error that was in it."""
+        try:
+            return self._decoder.take(), error
+        except FormatsError as earlier:  # in what had come before, and was not looked at yet
+            return self._decoder.take(), earlier
 
     def _deliver(self, events: list[Event]) -> list[Event]:
         try:
@@ -126,10 +145,12 @@ class Pipeline:
             self._delivery.feed(events, out)
         except FormatsError as error:
             self._delivery.feed([_failed(error)], out)
+        self.done = self._delivery.state is _DONE
         return out
 
 
 def _failed(error: FormatsError) -> MessageFailed:
-    if isinstance(error, UpstreamError):
-        error = as_overflow(error)
-    return MessageFailed(error.kind, str(error))
+    if not isinstance(error, UpstreamError):
+        return MessageFailed(error.kind, str(error))
+    error = as_overflow(error)
+    return MessageFailed(error.kind, str(error), error.fault)

@@ -20,6 +20,7 @@ import formats.openai.encoder
 import formats.openai.render
 import formats.openai.request
 import formats.openai.usage
+from formats.complexity import Parse
 from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
@@ -47,7 +48,7 @@ class _Render(Protocol):
 class Dialect:
     """A way to frame messages: requests in both directions, and responses in both."""
 
-    parse: Callable[[bytes], Conversation]
+    parse: Parse
     render: _Render
     decoder: Callable[[Limits], Decoder]
     encoder: Callable[[ReplyOptions], Resumable]
@@ -121,7 +122,9 @@ def build_pipeline(
     decoder = DIALECTS[upstream].decoder(limits)
     reader = NativeTransform(native, tools, limits, strict=strict) if native else None
     transform = MarkupWatch(reader, format_name)
-    delivery = Delivery(replace(identity, is_upstreams=is_same), tools, max_calls=max_calls)
+    if identity.is_upstreams != is_same:
+        identity = replace(identity, is_upstreams=is_same)
+    delivery = Delivery(identity, tools, max_calls=max_calls)
     asked = options or ReplyOptions()
     if not is_same:
         return Pipeline(decoder, transform, delivery, DIALECTS[client].encoder(asked))

@@ -67,6 +67,8 @@ class Collector:
 
     def __init__(self) -> None:
         self.reply = Reply()
+        self.size = 0
+        """Characters of text, reasoning and arguments."""
         self._run: type[Text] | type[Reasoning] = Text
         self._text: list[str] = []  # of the run of text or reasoning that is open
         self._call: ToolCallStart | None = None
@@ -87,6 +89,7 @@ class Collector:
                 return
             case ToolCallDelta(json=json):
                 self._json.append(json)
+                self.size += len(json)
                 return
             case Notice():
                 reply.notices.append(event)
@@ -126,6 +129,7 @@ class Collector:
             self._close_run()
             self._run = run
         self._text.append(text)
+        self.size += len(text)
 
     def _close_run(self) -> None:
         if self._text:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw
 
+from formats.codec import encode
+
 _KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*', re.DOTALL)
 _NEXT = re.compile(rb"\s*([,}])")
 
 _name = msgspec.json.Decoder(str)
-_encode = msgspec.json.encode
 
 
 def spliced(text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object]) -> bytes | None:
@@ -22,8 +23,8 @@ def spliced(text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object
     places = _places(text, fields)
     if places is None:
         return None
-    cuts = [(*places[name], _encode(changes[name])) for name in places.keys() & changes.keys()]
-    added = [b",%b:%b" % (_encode(n), _encode(v)) for n, v in changes.items() if n not in places]
+    cuts = [(*places[name], encode(changes[name])) for name in places.keys() & changes.keys()]
+    added = [b",%b:%b" % (encode(n), encode(v)) for n, v in changes.items() if n not in places]
     end = text.rindex(b"}")
     out, at = [], 0
     for start, stop, value in [*sorted(cuts), (end, end, b"".join(added))]:

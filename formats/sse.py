@@ -3,16 +3,20 @@
 The decoder follows the specification (comments, CR, LF and CRLF, several `data` lines, a byte order
 mark) and differs from it once: an event that the end of input leaves without its blank line is
 delivered, because upstreams close the connection right after `data: [DONE]`. Bytes are only joined
-and cut at line ends, never decoded, so a character may be split anywhere.
+and cut at line ends, so a character may be split anywhere; that an event is UTF-8 is checked once
+it is whole. An error is not raised here: it belongs behind the events that came before it, so that
+no cut decides what is delivered.
 """
 
 import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits
+from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits, UpstreamError
+from formats.failure import check_utf8
 
 _BOM = b"\xef\xbb\xbf"
+_CR = ord("\r")  # a number is looked for in bytes several times as fast as bytes are
 # A CR at the very end may be half of a line end.
 _BLANK_LINE = re.compile(rb"\n\n|[\n\r]\r\n|[\n\r]\r(?=[^\n])")
 
@@ -21,43 +25,114 @@ ServerSentEvent: TypeAlias = tuple[bytes, bytes]
 for every chunk, and a named one costs three times as much."""
 
 
+class _Gauge:
+    """How long the event is that has not ended, and which limit it exceeds first.
+
+    The first, not the one that is noticed first: that would depend on the cuts.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.least = min(limits.line_bytes, limits.event_bytes)
+        """What is no longer than this exceeds nothing."""
+        self.size = 0
+        self._line = 0  # where the newest line began
+
+    def add(self, data: bytes) -> LimitExceeded | None:
+        """Take a part of an event; the limit that it exceeds."""
+        before, line = self.size, self._line
+        self.size += len(data)
+        if end := data.rfind(b"\n") + 1:
+            self._line = before + end
+        return self._exceeded(data, before, line) if self.size > self.least else None
+
+    def begin(self, data: bytes) -> LimitExceeded | None:
+        """Take the first part of another event."""
+        self.size = self._line = 0
+        return self.add(data)
+
+    def _exceeded(self, data: bytes, before: int, line: int) -> LimitExceeded | None:
+        longest, largest = self._limits.line_bytes, self._limits.event_bytes
+        end = -1
+        while end < len(data):
+            end = data.find(b"\n", end + 1)
+            end = len(data) if end < 0 else end
+            if before + end - line > longest and line + longest <= largest:
+                return LimitExceeded("line_bytes", longest)
+            line = before + end + 1
+        return LimitExceeded("event_bytes", largest) if self.size > largest else None
+
+
 class EventDecoder:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._limit = limits.event_bytes
+        self.error: UpstreamError | None = None
+        """Why what came behind the last events is none."""
+        self.is_between = True
+        """Whether what comes next begins an event."""
         self._parts: list[bytes] = []  # of the event whose blank line has not arrived
-        self._size = 0
+        self._gauge = _Gauge(limits)
+        self.least = self._gauge.least
+        """No limit is exceeded by an event that is no longer than this."""
         self._ends_in_lf = False
         self._ends_in_cr = False
         self._at_start = True
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """The events that `data` completes."""
-        if b"\r" in data or self._ends_in_cr:
+        size = len(data) - 2
+        if (
+            0 <= size <= self.least  # a large one is not copied for this
+            and data.find(b"\n") == size
+            and data.endswith(b"\n\n")
+            and data.startswith(b"data: ")
+            and self.is_between
+            and data.isascii()
+            and _CR not in data
+        ):  # one whole event, as nearly every read is where they come one by one
+            self._at_start = False
+            return [(b"", data[6:-2])]
+        if _CR in data or self._ends_in_cr:
             data = self._line_feeds(data)
+            self.is_between = False
         if not data:
             return []
         self._parts.append(data)
-        self._size += len(data)
+        self.is_between = False
         if b"\n\n" not in data and not (self._ends_in_lf and data.startswith(b"\n")):
             self._ends_in_lf = data.endswith(b"\n")
-            self._check(self._size)
+            self.error = self.error or self._gauge.add(data)
             return []
         text = b"".join(self._parts)
         if self._at_start:
             text = text.removeprefix(_BOM)
             self._at_start = False
         *blocks, rest = text.split(b"\n\n")
+        error: UpstreamError | None = None
+        events: list[ServerSentEvent] = []
+        if (  # each is one line, as they nearly always are
+            text.count(b"\n") == 2 * len(blocks) + rest.count(b"\n")
+            and max(map(len, blocks)) <= self.least
+        ):
+            events = [(b"", block[6:]) for block in blocks if block.startswith(b"data: ")]
+        if len(events) < len(blocks):
+            events, error = self._read(blocks)
+        if not text.isascii():
+            events, error = _readable(events, error)
+        self._parts = [rest] if rest else []
+        self.is_between = not rest and not self._ends_in_cr
+        self.error = self.error or error or self._gauge.begin(rest)
+        self._ends_in_lf = rest.endswith(b"\n")
+        return events
+
+    def _read(self, blocks: list[bytes]) -> tuple[list[ServerSentEvent], UpstreamError | None]:
+        """The events of blocks of any form and length, before the first that is too long."""
         events: list[ServerSentEvent] = []
         for block in blocks:
-            if block.startswith(b"data: ") and b"\n" not in block and len(block) <= self._limit:
-                events.append((b"", block[6:]))
-            elif (event := self._event(block)) is not None:
+            if len(block) > self.least and (error := self._gauge.begin(block)):
+                return events, error
+            if (event := _event(block)) is not None:
                 events.append(event)
-        self._parts = [rest] if rest else []
-        self._size = len(rest)
-        self._ends_in_lf = rest.endswith(b"\n")
-        self._check(self._size)
-        return events
+        return events, None
 
     def close(self) -> list[ServerSentEvent]:
         """The event that lacks only its line ends, if there is one."""
@@ -70,29 +145,37 @@ class EventDecoder:
         self._ends_in_cr = data.endswith(b"\r")
         return data.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _event(self, block: bytes) -> ServerSentEvent | None:
-        self._check(len(block))
-        name = b""
-        data: list[bytes] = []
-        for line in block.split(b"\n"):
-            field, _, value = line.partition(b":")
-            if field == b"data":
-                data.append(value.removeprefix(b" "))
-            elif field == b"event":
-                name = value.strip()
-        return (name, b"\n".join(data)) if data else None
 
-    def _check(self, size: int) -> None:
-        if size > self._limit:
-            raise LimitExceeded("event_bytes", self._limit)
+def _event(block: bytes) -> ServerSentEvent | None:
+    name = b""
+    data: list[bytes] = []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.strip()
+    return (name, b"\n".join(data)) if data else None
+
+
+def _readable(
+    events: list[ServerSentEvent], error: UpstreamError | None
+) -> tuple[list[ServerSentEvent], UpstreamError | None]:
+    """The events before the first that is not UTF-8, and why no more; else `error`."""
+    for place, (_, data) in enumerate(events):
+        try:
+            check_utf8(data)
+        except UpstreamError as unreadable:
+            return events[:place], unreadable
+    return events, error
 
 
 class WholeEvents:
     """The bytes of a stream, cut only where an event ends."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._limit = limits.event_bytes
         self._parts: list[bytes] = []  # of the event that has not ended
+        self._gauge = _Gauge(limits)
         self.held = 0
         """How many bytes these are."""
 
@@ -102,11 +185,11 @@ class WholeEvents:
             edge = self._parts[-1][-2:]
             self._parts.append(data)
             self.held += len(data)
-            if self.held <= self._limit and not _last_end(edge + data):
+            if not self._gauge.add(_with_line_feeds(data)) and not _last_end(edge + data):
                 return b""
             data = self.close()
         end = _last_end(data)
-        if end == len(data) or len(data) - end > self._limit:
+        if end == len(data) or self._gauge.begin(_with_line_feeds(data[end:])):
             return data
         self._parts, self.held = [data[end:]], len(data) - end
         return data[:end]
@@ -123,6 +206,11 @@ def event_places(data: bytes) -> Iterator[tuple[int, int]]:
     for found in _BLANK_LINE.finditer(data):
         yield start, found.end()
         start = found.end()
+
+
+def _with_line_feeds(data: bytes) -> bytes:
+    """Data of the same length in which every line ends in LF."""
+    return data.replace(b"\r", b"\n") if b"\r" in data else data
 
 
 def _last_end(data: bytes) -> int:

@@ -30,11 +30,9 @@ class Toolbox:
         """`aliases`: a name that the upstream was told → the name that the client declared."""
         tools = tuple(tools)
         self._schemas = {tool.name: tool.schema for tool in tools}
-        self._custom = frozenset(tool.name for tool in tools if tool.is_custom)
+        self._custom = frozenset([tool.name for tool in tools if tool.is_custom])
         self._aliases = aliases or {}
-        self._folded: dict[str, str | None] = {}
-        for name in self._schemas:  # None marks names that differ by case alone
-            self._folded[name.lower()] = None if name.lower() in self._folded else name
+        self._folded: dict[str, str | None] | None = None  # until a name is not a tool's
         self._parsed: dict[str, dict[str, Any]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -53,6 +51,8 @@ class Toolbox:
         bare = self._aliases.get(bare, bare)
         if bare in self._schemas:
             return bare
+        if self._folded is None:
+            self._folded = _folded(self._schemas)
         return self._folded.get(bare.lower()) or bare
 
     def infer(self, keys: Iterable[str]) -> str | None:
@@ -95,6 +95,14 @@ class Toolbox:
             schema = msgspec.json.decode(self._schemas.get(name, b"{}"))
             self._parsed[name] = schema if isinstance(schema, dict) else {}
         return self._parsed[name]
+
+
+def _folded(names: Iterable[str]) -> dict[str, str | None]:
+    """Names by their lower case; None marks those that differ by case alone."""
+    folded: dict[str, str | None] = {}
+    for name in names:
+        folded[name.lower()] = None if name.lower() in folded else name
+    return folded
 
 
 def _types(schema: Any, depth: int = 0) -> frozenset[str]:

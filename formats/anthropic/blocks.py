@@ -3,10 +3,10 @@
 A block of a type that no other upstream has is None; fields that none has are named in the notices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -37,7 +37,10 @@ from formats.conversation import (
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.request import parse_json, require_object
-from formats.sources import document_of, image_of
+from formats.sources import Source, document_of, image_of
+
+Content: TypeAlias = Raw | str | list[Any] | None
+"""A content as JSON text, or decoded into plain blocks."""
 
 _contents = msgspec.json.Decoder(str | list[Raw] | None)
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -55,26 +58,61 @@ _BLOCKS: dict[str, type[Struct]] = {
     "search_result": SearchResultBlock,
     "tool_reference": ReferenceBlock,
 }
+# What a result may have in it.
+_SHOWN = ("text", "image", "document", "search_result", "tool_reference")
 _DECODERS: dict[str, "msgspec.json.Decoder[Any]"] = {
     name: msgspec.json.Decoder(block) for name, block in _BLOCKS.items()
 }
-# The same blocks with nothing in them that is not known: nearly all are such, and a whole content
-# of them is decoded in one go.
-_PLAIN = {
-    msgspec.defstruct(
+
+
+def _plain(name: str, block: type[Struct], *fields: Any) -> type[Struct]:
+    """The same block with nothing in it that is not known."""
+    return msgspec.defstruct(
         f"Plain{name}",
-        [("cache_control", Raw, ABSENT)],
+        [("cache_control", Raw, ABSENT), *fields],
         bases=(block,),
         tag_field="type",
         tag=name,
         forbid_unknown_fields=True,
-    ): name
+        kw_only=True,
+    )
+
+
+class _PlainSource(Source, forbid_unknown_fields=True):
+    pass
+
+
+class _FoundText(TextBlock, tag_field="type", tag="text", forbid_unknown_fields=True):
+    pass
+
+
+# Nearly all blocks are plain, and a whole history of them is decoded in one go. Nothing in them is
+# left unread but what is Raw.
+_REFINED: dict[str, tuple[str, Any]] = {
+    "image": ("source", _PlainSource),
+    "document": ("source", _PlainSource),
+    "search_result": ("content", list[_FoundText]),
+}
+_PLAIN = {
+    name: _plain(name, block, *([_REFINED[name]] if name in _REFINED else ()))
     for name, block in _BLOCKS.items()
 }
-_AnyPlain: Any = reduce(or_, _PLAIN)
-_plain_contents: "msgspec.json.Decoder[str | list[Any] | None]" = msgspec.json.Decoder(
-    str | list[_AnyPlain] | None
+_PlainText: Any = _PLAIN["text"]
+_ShownPlain: Any = reduce(or_, (_PLAIN[name] for name in _SHOWN))
+_PLAIN["tool_result"] = _plain(
+    "tool_result", ToolResultBlock, ("content", str | list[_ShownPlain] | None, None)
 )
+_PlainContent: Any = str | list[reduce(or_, _PLAIN.values())] | None  # type: ignore[misc]
+_plain_contents: "msgspec.json.Decoder[str | list[Any] | None]" = msgspec.json.Decoder(
+    _PlainContent
+)
+KIND_OF_PLAIN = {block: name for name, block in _PLAIN.items()}
+PlainMessage: Any = msgspec.defstruct(
+    "PlainMessage",
+    [("role", Role), ("content", _PlainContent, None)],
+    forbid_unknown_fields=True,
+)
+"""A message with nothing in it that is not known."""
 _KINDS = {f'"{name}"'.encode(): name for name in _BLOCKS}  # by their JSON text
 _KNOWN = {name: {"type", *block.__struct_fields__} for name, block in _BLOCKS.items()}
 
@@ -82,54 +120,50 @@ _KNOWN = {name: {"type", *block.__struct_fields__} for name, block in _BLOCKS.it
 class BlockParser:
     """Reads the blocks of one request, whose tools a block may refer to."""
 
-    def __init__(self, tools: dict[str, Tool]) -> None:
+    def __init__(self, tools: Sequence[Tool]) -> None:
         self.notices: dict[Notice, None] = {}
+        self.unread: list[bytes] = []
+        """JSON texts in the blocks that nothing but their ends is known of."""
         self._tools = tools
+        self._by_name: dict[str, Tool] | None = None  # until a block refers to one
 
     def drop(self, code: NoticeCode, detail: str) -> None:
         """Take note, once, of what another dialect has no place for."""
         self.notices[Notice(code, detail)] = None
 
-    def parts(self, content: Raw, role: Role, path: str) -> Iterator[Part]:
-        """The parts of a message's content."""
-        for kind, block, place in self._blocks(content, path):
-            if kind in ("tool_use", "tool_result") and _SPEAKERS[kind] is not role:
-                raise ClientError(f"{kind} is not allowed in a {role} message", path=place)
-            part = self._part(kind, block, place)
-            if part is None:
-                self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{kind} block")
-            elif part != Text(""):
-                yield part
+    def parts(self, content: Content, role: Role | None, path: str) -> list[Part]:
+        """The parts of a message's content, or of a result's, which has no role."""
+        found: list[Part] = []
+        blocks = content if type(content) is list else plain_blocks(content)
+        if blocks is None:
+            self.unread.append(bytes(cast(Raw, content)))
+            for kind, block, place in self._odd_blocks(cast(Raw, content), path):
+                self._add(found, kind, block, role, place)
+            return found
+        for index, block in enumerate(blocks):
+            if block.cache_control:
+                self.unread.append(bytes(block.cache_control))
+                self.drop(NoticeCode.FIELD_DROPPED, "content[].cache_control")
+            if type(block) is _PlainText:
+                if block.text:
+                    found.append(Text(block.text))
+            else:
+                self._add(found, KIND_OF_PLAIN[type(block)], block, role, f"{path}.{index}")
+        return found
 
-    def texts(self, content: Raw, path: str) -> Iterator[Text]:
+    def texts(self, content: Raw, path: str) -> list[Text]:
         """The parts of a system prompt."""
+        texts: list[Text] = []
         for part in self.parts(content, Role.SYSTEM, path):
-            if isinstance(part, Text):
-                yield part
+            if type(part) is Text:
+                texts.append(part)
             else:
                 self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{type(part).__name__} in {path}")
-
-    def _blocks(self, content: Raw, path: str) -> Iterator[tuple[str, Any, str]]:
-        """The kind of each block, the block, and its place."""
-        try:
-            value = _plain_contents.decode(content or _NULL)
-        except (msgspec.DecodeError, RecursionError):
-            yield from self._odd_blocks(content, path)
-            return
-        if isinstance(value, str):
-            yield "text", TextBlock(value), path
-            return
-        for index, block in enumerate(value or ()):
-            if block.cache_control:
-                self.drop(NoticeCode.FIELD_DROPPED, "content[].cache_control")
-            yield _PLAIN[type(block)], block, f"{path}.{index}"
+        return texts
 
     def _odd_blocks(self, content: Raw, path: str) -> Iterator[tuple[str, Any, str]]:
-        """The same, of a content with something in it that is not known, or not right."""
+        """Kind, block and place, where something is not known, or not right."""
         value = parse_json(_contents, content or _NULL, path=path)
-        if isinstance(value, str):
-            yield "text", TextBlock(value), path
-            return
         for index, raw in enumerate(value or ()):
             place = f"{path}.{index}"
             fields = parse_json(_fields, raw, path=place)
@@ -143,48 +177,64 @@ class BlockParser:
                     self.drop(NoticeCode.FIELD_DROPPED, f"content[].{name}")
             yield kind, parse_json(_DECODERS[kind], raw, path=place), place
 
+    def _add(self, found: list[Part], kind: str, block: Any, role: Role | None, path: str) -> None:
+        if role is not None and _SPEAKERS.get(kind, role) is not role:
+            raise ClientError(f"{kind} is not allowed in a {role} message", path=path)
+        part = self._part(kind, block, path)
+        if role is None and not isinstance(part, Text | Image | Document):
+            self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{kind} block in a result")
+            found.append(Text(f"[{kind}: this content cannot be shown]"))
+        elif part is None:
+            self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{kind} block")
+        elif type(part) is not Text or part.text:
+            found.append(part)
+
     def _part(self, kind: str, block: Any, path: str) -> Part | None:
-        match block:
-            case TextBlock(text=text):
-                return Text(text)
-            case ThinkingBlock(thinking=thinking, signature=signature):
-                return Reasoning(thinking or "", signature or None)
-            case RedactedBlock(data=data):
-                return RedactedReasoning(data)
-            case ToolUseBlock():
+        match kind:
+            case "text":
+                return Text(block.text)
+            case "tool_use":
                 arguments = require_object(given(block.input) or b"{}", path=f"{path}.input")
+                self.unread.append(arguments)
                 return ToolCall(block.id, block.name, arguments)
-            case ToolResultBlock():
-                content = tuple(self._result(block.content, f"{path}.content"))
+            case "tool_result":
+                content: Any = tuple(self.parts(block.content, None, f"{path}.content"))
                 return ToolResult(block.tool_use_id, content, bool(block.is_error))
-            case ReferenceBlock(tool_name=name):
-                return Text(self._reference(name))
-            case SearchResultBlock():
+            case "thinking":
+                return Reasoning(block.thinking or "", block.signature or None)
+            case "redacted_thinking":
+                return RedactedReasoning(block.data)
+            case "tool_reference":
+                return Text(self._reference(block.tool_name))
+            case "search_result":
                 found = "\n".join(text.text for text in block.content)
                 return Document(text=found, title=block.title)
-            case MediaBlock():
-                if kind == "image":
-                    return image_of(block.source)
+            case "image":
+                return image_of(block.source)
+            case "document":
+                self.unread.append(bytes(block.source.content))
                 return document_of(block.source, block.title, path)
         return None
 
-    def _result(self, content: Raw, path: str) -> Iterator[Text | Image | Document]:
-        for kind, block, place in self._blocks(content, path):
-            part = self._part(kind, block, place)
-            if isinstance(part, Text | Image | Document):
-                if part != Text(""):
-                    yield part
-            else:
-                self.drop(NoticeCode.CONTENT_UNSUPPORTED, f"{kind} block in a result")
-                yield Text(f"[{kind}: this content cannot be shown]")
-
     def _reference(self, name: str) -> str:
         """A tool that a search found, spelled out: only Anthropic's API expands the reference."""
-        tool = self._tools.get(name)
+        if self._by_name is None:
+            self._by_name = {tool.name: tool for tool in self._tools}
+        tool = self._by_name.get(name)
         if tool is None:
             return f"The tool {name} is available."
         described = f": {tool.description}" if tool.description else "."
         return f"The tool {name} is available{described}\nIts arguments: {tool.schema.decode()}"
+
+
+def plain_blocks(content: Content) -> Sequence[Any] | None:
+    """The blocks of a content, if all are plain; None if it is JSON text with others."""
+    if isinstance(content, Raw):
+        try:
+            content = _plain_contents.decode(content or _NULL)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+    return (_PlainText(content),) if isinstance(content, str) else content or ()
 
 
 _SPEAKERS = {"tool_use": Role.ASSISTANT, "tool_result": Role.USER}

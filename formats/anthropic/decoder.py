@@ -38,6 +38,7 @@ from formats.events import (
     ToolCallFailed,
     merge_deltas,
 )
+from formats.failure import check_utf8, truncated, unreadable
 from formats.sse import EventDecoder
 from formats.verbatim import Frame
 
@@ -72,7 +73,8 @@ class AnthropicDecoder:
         self._later_chars = 0
         self._is_bare = False  # the newest block has begun, and is text without a character
         self._stop: Delta | None = None  # held until message_stop, for the usage beside it
-        self._usage = UNKNOWN_USAGE
+        self.usage = UNKNOWN_USAGE
+        self.heard = 0
         self._started = False
         self._done = False
 
@@ -84,21 +86,28 @@ class AnthropicDecoder:
         return bool(self._queue) and (len(self._queue) > 1 or self._queue[0].holds)
 
     def feed(self, data: bytes) -> list[Event]:
-        for name, payload in self._sse.feed(data):
+        events = self._sse.feed(data)
+        self.heard += len(events)
+        for name, payload in events:
             self.is_irregular = self.is_irregular or not name
             self._read(payload)
+        if self._sse.error is not None:
+            raise self._sse.error
         return self.take()
 
     def close(self) -> list[Event]:
         """The last events; raises UpstreamError when the message has no end."""
         for _, payload in self._sse.close():
             self._read(payload)
+        if self._sse.error is not None:
+            raise self._sse.error
         if not self._done:
             self._end()
         return self.take()
 
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a message that came as one JSON document."""
+        check_utf8(body)
         message = _decoded(_messages, body)
         if message.error is not None:
             raise _failure(message.error)
@@ -134,7 +143,7 @@ class AnthropicDecoder:
                 self._start(event.message)
             case "message_delta":
                 if event.usage:
-                    self._usage = self._usage.updated(event.usage.counts())
+                    self.usage = self.usage.updated(event.usage.counts())
                 if event.delta and event.delta.stop_reason:
                     self._stop = event.delta
             case "message_stop":
@@ -142,7 +151,7 @@ class AnthropicDecoder:
             case "error":
                 raise _failure(event.error or WireError())
             case "ping":
-                pass
+                self.heard -= 1
             case _:
                 self._add(Notice(NoticeCode.UNKNOWN_EVENT, event.type or ""))
 
@@ -157,8 +166,8 @@ class AnthropicDecoder:
     def _start(self, message: WireMessage) -> None:
         self._started = True
         if message.usage:
-            self._usage = message.usage.counts()
-        self._out.append(MessageStart(message.id or "", message.model or "", self._usage))
+            self.usage = message.usage.counts()
+        self._out.append(MessageStart(message.id or "", message.model or "", self.usage))
 
     def _start_block(self, index: int | None, block: Block) -> None:
         self._blocks[index] = None
@@ -249,7 +258,7 @@ class AnthropicDecoder:
 
     def _end(self) -> None:
         if self._stop is None:
-            raise UpstreamError("The upstream's answer ended without a stop reason")
+            raise truncated("a stop reason")
         for call in self._queue:
             call.give_up()
         self._advance()
@@ -257,7 +266,7 @@ class AnthropicDecoder:
             reason = StopReason(self._stop.stop_reason or "")
         except ValueError:
             reason = StopReason.END_TURN
-        self._add(MessageEnd(reason, self._stop.stop_sequence, self._usage))
+        self._add(MessageEnd(reason, self._stop.stop_sequence, self.usage))
         self._done = True
 
 
@@ -265,10 +274,7 @@ def _decoded(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
     try:
         return decode(decoder, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UpstreamError(
-            f"The upstream sent an event that cannot be read: {error}",
-            kind=FailureKind.TRANSFORMATION,
-        ) from error
+        raise unreadable("an event", error) from error
 
 
 def _failure(error: WireError | str) -> UpstreamError:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from formats.codec import encode_string, raw_string
+from formats.codec import encode, encode_string
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
 from formats.errors import FailureKind
 from formats.events import (
@@ -34,12 +34,16 @@ from formats.reply import Reply, ReplyOptions
 from formats.sse import encode_event
 from formats.verbatim import Frame
 
-_encode = msgspec.json.encode
-
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 _EMPTY_TEXT = b'{"type":"text","text":""}'
 _EMPTY_THINKING = b'{"type":"thinking","thinking":"","signature":""}'
+# The type of the deltas that a block takes, and their field.
+_DELTAS: dict[type[Event] | None, tuple[bytes, bytes]] = {
+    TextDelta: (b"text_delta", b"text"),
+    ReasoningDelta: (b"thinking_delta", b"thinking"),
+    ToolCallDelta: (b"input_json_delta", b"partial_json"),
+}
 
 
 class AnthropicEncoder:
@@ -47,32 +51,39 @@ class AnthropicEncoder:
         self._input_estimate = max(options.input_estimate, 1)
         self._block: type[Event] | None = None  # what the open block takes
         self._index = -1
+        self._head = b""  # of the open block's deltas
         self._call: ToolCallStart | None = None  # one whose block has not been opened
         self._left_open: list[int] = []  # the blocks of failed calls, to be closed at a good end
 
     def feed(self, events: Iterable[Event]) -> bytes:
-        return b"".join([self._encode(event) for event in events])
+        parts: list[bytes] = []
+        for event in events:
+            if type(event) is not self._block:
+                parts.append(self._encode(event))
+            elif type(event) is TextDelta or type(event) is ReasoningDelta:
+                parts.append(b"%b%b}}\n\n" % (self._head, encode_string(event.text)))
+            elif type(event) is ToolCallDelta:
+                parts.append(b"%b%b}}\n\n" % (self._head, encode_string(event.json)))
+        return b"".join(parts)
 
     def resume(self, start: MessageStart, frame: Frame) -> None:
         """Go on behind what somebody else has written."""
-        self._index, self._block = frame.index, frame.takes
+        self._index = frame.index
+        self._take(frame.takes)
 
     def _encode(self, event: Event) -> bytes:
         match event:
             case TextDelta(text=text):
                 opening = b"" if self._block is TextDelta else self._open(TextDelta, _EMPTY_TEXT)
-                return opening + self._delta(b"text_delta", b"text", text)
+                return opening + self._delta(text)
             case ToolCallDelta(json=json):
-                return self._open_call() + self._delta(b"input_json_delta", b"partial_json", json)
+                return self._open_call() + self._delta(json)
             case ReasoningDelta(text=text):
-                return self._open_thinking() + self._delta(b"thinking_delta", b"thinking", text)
+                return self._open_thinking() + self._delta(text)
             case ReasoningSignature(signature=signature):
                 opening = self._open_thinking()
-                return (
-                    opening
-                    + self._delta(b"signature_delta", b"signature", signature)
-                    + self._close()
-                )
+                self._head = self._delta_head(b"signature_delta", b"signature")
+                return opening + self._delta(signature) + self._close()
             case ReasoningRedacted(data=data):
                 block = b'{"type":"redacted_thinking","data":%b}' % encode_string(data)
                 return self._open(ReasoningRedacted, block) + self._close()
@@ -101,13 +112,13 @@ class AnthropicEncoder:
             "message_start",
             b'{"type":"message_start","message":{"id":%b,"type":"message","role":"assistant",'
             b'"model":%b,"content":[],"stop_reason":null,"stop_sequence":null,"usage":%b}}'
-            % (encode_string(event.id), encode_string(event.model), _encode(usage)),
+            % (encode_string(event.id), encode_string(event.model), encode(usage)),
         )
 
     def _open(self, takes: type[Event], block: bytes) -> bytes:
         closing = self._close()
-        self._block = takes
         self._index += 1
+        self._take(takes)
         return closing + encode_event(
             "content_block_start",
             b'{"type":"content_block_start","index":%d,"content_block":%b}' % (self._index, block),
@@ -135,12 +146,20 @@ class AnthropicEncoder:
             self._block = None
         self._call = None
 
-    def _delta(self, kind: bytes, field: bytes, value: str) -> bytes:
+    def _take(self, takes: type[Event] | None) -> None:
+        self._block = takes
+        if takes in _DELTAS:
+            self._head = self._delta_head(*_DELTAS[takes])
+
+    def _delta_head(self, kind: bytes, field: bytes) -> bytes:
         return (
             b"event: content_block_delta\ndata: "
-            b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":%b}}\n\n'
-            % (self._index, kind, field, encode_string(value))
+            b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":'
+            % (self._index, kind, field)
         )
+
+    def _delta(self, value: str) -> bytes:
+        return b"%b%b}}\n\n" % (self._head, encode_string(value))
 
     def _close(self) -> bytes:
         if self._block is None:
@@ -158,10 +177,9 @@ class AnthropicEncoder:
         if self._index < 0:  # a truly empty answer: some SDKs read content[0]
             closing = self._open(TextDelta, _EMPTY_TEXT) + self._close()
         closing += b"".join(map(self._stop_block, self._left_open))
-        stop = None if event.stop_sequence is None else raw_string(event.stop_sequence)
-        delta = {"stop_reason": event.stop_reason, "stop_sequence": stop}
+        delta = {"stop_reason": event.stop_reason, "stop_sequence": event.stop_sequence}
         body = {"type": "message_delta", "delta": delta, "usage": _usage(event.usage)}
-        return closing + encode_event("message_delta", _encode(body)) + _STOP
+        return closing + encode_event("message_delta", encode(body)) + _STOP
 
 
 def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
@@ -171,12 +189,12 @@ def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
     for part in reply.parts:
         match part:
             case Text(text=text):
-                content.append({"type": "text", "text": raw_string(text)})
+                content.append({"type": "text", "text": text})
             case Reasoning(text=text, signature=signature):
                 content.append(
                     {
                         "type": "thinking",
-                        "thinking": raw_string(text),
+                        "thinking": text,
                         "signature": signature or "",
                     }
                 )
@@ -185,7 +203,7 @@ def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
             case ToolCall(id=call_id, name=name, arguments=arguments):
                 call = {"type": "tool_use", "id": call_id, "name": name}
                 content.append(call | {"input": msgspec.Raw(arguments)})
-    return _encode(
+    return encode(
         {
             "id": reply.id,
             "type": "message",
@@ -193,9 +211,7 @@ def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
             "model": reply.model,
             "content": content or [{"type": "text", "text": ""}],
             "stop_reason": reply.stop_reason,
-            "stop_sequence": None
-            if reply.stop_sequence is None
-            else raw_string(reply.stop_sequence),
+            "stop_sequence": reply.stop_sequence,
             "usage": usage,
         }
     )
@@ -211,13 +227,13 @@ def encode_error(
 ) -> bytes:
     """The body of an error, in a stream or alone; `param` is OpenAI's."""
     shown = FailureKind.UPSTREAM if kind is FailureKind.INTERNAL else kind
-    error: dict[str, object] = {"type": shown, "message": raw_string(message)}
+    error: dict[str, object] = {"type": shown, "message": message}
     if details:
         error["details"] = details
     body: dict[str, object] = {"type": "error", "error": error}
     if request_id is not None:
         body["request_id"] = request_id
-    return _encode(body)
+    return encode(body)
 
 
 def _usage(usage: Usage) -> dict[str, int]:

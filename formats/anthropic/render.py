@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from formats.anthropic.scrub import REFUSED, UNSIGNED, Scrub, is_genuine
-from formats.codec import ABSENT, given, raw_string
+from formats.codec import ABSENT, encode, given
 from formats.conversation import (
     Conversation,
     Document,
@@ -37,7 +37,6 @@ from formats.splice import spliced
 _DEFAULT_MAX_TOKENS = 8192
 _MIN_BUDGET = 1024
 
-_encode = msgspec.json.encode
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -55,7 +54,7 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
     fields["model"] = target.model or conversation.model
     fields["stream"] = stream
     fields |= target.fields
-    return Rendered(_encode(fields), tuple(notices))
+    return Rendered(encode(fields), tuple(notices))
 
 
 def _same_dialect(
@@ -84,9 +83,9 @@ def _same_dialect(
     changes |= target.fields
     if "system" in source and not system:  # an empty one is refused, and a splice takes nothing out
         kept = {name: value for name, value in source.items() if name != "system"}
-        return Rendered(_encode(kept | changes), tuple(notices))
+        return Rendered(encode(kept | changes), tuple(notices))
     body = spliced(conversation.body, source, changes)
-    return Rendered(body or _encode(source | changes), tuple(notices))
+    return Rendered(body or encode(source | changes), tuple(notices))
 
 
 def _sequential(conversation: Conversation) -> dict[str, object]:
@@ -170,6 +169,7 @@ def _render_messages(
     messages: Iterable[Message], target: Target, notices: list[Notice]
 ) -> list[dict[str, object]]:
     out: list[dict[str, object]] = []
+    open_blocks: list[dict[str, object]] = []  # of the newest of them, to which neighbours add
     for message in safe_ids(ordered(messages, notices)):
         parts = message.parts
         if not target.takes_thinking:
@@ -183,20 +183,17 @@ def _render_messages(
             reminder = f"<system-reminder>\n{text}\n</system-reminder>"
             blocks = [{"type": "text", "text": reminder}]
         if blocks and out and out[-1]["role"] == role:
-            out[-1]["content"] = [*_list(out[-1]["content"]), *blocks]
+            open_blocks += blocks
         elif blocks:
+            open_blocks = blocks
             out.append({"role": role, "content": blocks})
     return out
-
-
-def _list(content: object) -> list[object]:
-    return content if isinstance(content, list) else []
 
 
 def _render_part(part: Part, notices: list[Notice]) -> dict[str, object] | None:
     match part:
         case Text(text=text):
-            return {"type": "text", "text": raw_string(text)} if text.strip() else None
+            return {"type": "text", "text": text} if text.strip() else None
         case Image():
             return {"type": "image", "source": _source(part.media_type, part.data, part.url)}
         case Document(text=str(text)):
@@ -206,7 +203,7 @@ def _render_part(part: Part, notices: list[Notice]) -> dict[str, object] | None:
             source = _source(part.media_type, part.data, part.url)
             return {"type": "document", "source": source, **_title(part)}
         case Reasoning(text=text, signature=signature) if is_genuine(signature):
-            return {"type": "thinking", "thinking": raw_string(text), "signature": signature}
+            return {"type": "thinking", "thinking": text, "signature": signature}
         case Reasoning():
             notices.append(Notice(NoticeCode.REASONING_DROPPED, UNSIGNED))
             return None

@@ -4,60 +4,46 @@ Unknown fields never fail a request. They are named in `Conversation.notices` fo
 another dialect, and stay in `Conversation.source` for one of this.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from formats.anthropic.blocks import BlockParser
-from formats.anthropic.wire import PlainTool, WireRequest, WireTool, WireToolChoice
+from formats.anthropic.blocks import BlockParser, PlainMessage
+from formats.anthropic.tools import parse_tools
+from formats.anthropic.wire import WireRequest, WireToolChoice
 from formats.codec import ABSENT, given
+from formats.complexity import Complexity, Fields, bounded, check_fields, check_unread
 from formats.conversation import (
     Conversation,
     Message,
     ReasoningMode,
     Role,
     Sampling,
-    ServerTool,
-    Tool,
     ToolChoice,
 )
 from formats.errors import ClientError
 from formats.events import NoticeCode
-from formats.request import parse_json, require, require_object, require_schema, require_utf8
+from formats.request import parse_json, require, require_object
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[dict[str, Raw]])
+_plain_messages: "msgspec.json.Decoder[list[Any]]" = msgspec.json.Decoder(list[PlainMessage])
 _roles = msgspec.json.Decoder(str)
-_plain_tools = msgspec.json.Decoder(list[PlainTool] | None)
-_tools = msgspec.json.Decoder(list[WireTool] | None)
-_tool_fields = msgspec.json.Decoder(list[dict[str, Raw]] | None)
 
 # Decoded apart, each in one pass: they are nearly all of a request's bytes.
 _LARGE = frozenset({"system", "messages", "tools"})
 _KNOWN = frozenset({*WireRequest.__struct_fields__, *_LARGE, "thread"})
-_KNOWN_OF_TOOL = frozenset(WireTool.__struct_fields__)
 _KNOWN_OF_MESSAGE = frozenset({"role", "content"})
-# Tools that only Anthropic can run; their types end in a date.
-_SERVER_TOOLS = (
-    "web_search_",
-    "web_fetch_",
-    "code_execution_",
-    "tool_search_tool_",
-    "mcp_",
-    "advisor_",
-)
 _ROLES = {role.value: role for role in Role}
 _NULL = Raw(b"null")
-# Stands in `tools` for tools that a search would load; only Anthropic's own API expands it.
-_PLACEHOLDER = "DeferredToolPlaceholder"
 
 
-def parse(body: bytes) -> Conversation:
+@bounded
+def parse(body: bytes, source: Fields, most: Complexity) -> Conversation:
     """The conversation that a request asks to go on with; raises ClientError."""
-    require_utf8(body)
-    source = parse_json(_fields, body)
+    check_fields(body, source, most, but=_LARGE)
     if given(source.get("thread", ABSENT)):
         raise ClientError(
             "threads are not supported: send the whole conversation",
@@ -66,18 +52,20 @@ def parse(body: bytes) -> Conversation:
         )
     small = {name: value for name, value in source.items() if name not in _LARGE}
     wire = parse_json(_requests, msgspec.json.encode(small))
-    wire_tools, unknown = _decode_tools(source.get("tools", _NULL))
-    tools, server_tools = _parse_tools(wire_tools)
-    blocks = BlockParser({tool.name: tool for tool in tools})
-    for name in [*sorted(source.keys() - _KNOWN), *(f"tools[].{name}" for name in unknown)]:
+    offered = parse_tools(bytes(source.get("tools", _NULL)), most)
+    blocks = BlockParser(offered.tools)
+    for name in sorted(source.keys() - _KNOWN):
         blocks.drop(NoticeCode.FIELD_DROPPED, name)
+    blocks.notices |= dict.fromkeys(offered.notices)
     messages = tuple(_parse_messages(source.get("messages"), blocks))
+    system = tuple(blocks.texts(source.get("system", ABSENT), "system"))
+    check_unread(body, blocks.unread, most)
     return Conversation(
         model=wire.model,
         messages=messages,
-        system=tuple(blocks.texts(source.get("system", ABSENT), "system")),
-        tools=tuple(tools),
-        server_tools=tuple(server_tools),
+        system=system,
+        tools=offered.tools,
+        server_tools=offered.server_tools,
         tool_choice=_parse_tool_choice(wire.tool_choice),
         sampling=Sampling(
             max_tokens=wire.max_tokens,
@@ -98,9 +86,23 @@ def parse(body: bytes) -> Conversation:
 
 
 def _parse_messages(messages: Raw | None, blocks: BlockParser) -> Iterator[Message]:
-    given_messages = parse_json(_messages, require(messages, "messages"), path="messages")
-    if not given_messages:
-        raise ClientError("at least one message is required", path="messages")
+    text = require(messages, "messages")
+    try:
+        plain = _plain_messages.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        blocks.unread.append(bytes(text))
+        yield from _parse_odd_messages(text, blocks)
+        return
+    _require_message(plain)
+    for index, message in enumerate(plain):
+        path, role = f"messages.{index}", message.role
+        yield Message(role, tuple(blocks.parts(message.content, role, f"{path}.content")), path)
+
+
+def _parse_odd_messages(messages: Raw, blocks: BlockParser) -> Iterator[Message]:
+    """The same, of a history with something in it that is not known, or not right."""
+    given_messages = parse_json(_messages, messages, path="messages")
+    _require_message(given_messages)
     for index, fields in enumerate(given_messages):
         path = f"messages.{index}"
         name = parse_json(_roles, require(fields.get("role"), f"{path}.role"), path=f"{path}.role")
@@ -115,30 +117,9 @@ def _parse_messages(messages: Raw | None, blocks: BlockParser) -> Iterator[Messa
         yield Message(_ROLES[name], tuple(parts), path)
 
 
-def _decode_tools(tools: Raw) -> tuple[Sequence[WireTool], list[str]]:
-    """The tools, and the names of fields that another dialect has no place for."""
-    try:
-        return _plain_tools.decode(tools) or (), []
-    except (msgspec.DecodeError, RecursionError):
-        found = parse_json(_tools, tools, path="tools") or ()
-    fields = _tool_fields.decode(tools) or ()
-    return found, sorted({name for tool in fields for name in tool.keys() - _KNOWN_OF_TOOL})
-
-
-def _parse_tools(tools: Iterable[WireTool]) -> tuple[list[Tool], list[ServerTool]]:
-    own: list[Tool] = []
-    server: list[ServerTool] = []
-    for index, tool in enumerate(tools):
-        path = f"tools.{index}"
-        schema, kind = given(tool.input_schema), tool.type or "custom"
-        if kind.startswith(_SERVER_TOOLS) or (kind != "custom" and schema is None):
-            server.append(ServerTool(kind, tool.name or kind))
-        elif not tool.name:
-            raise ClientError("is required", path=f"{path}.name")
-        elif tool.name != _PLACEHOLDER:
-            schema = require_schema(schema, path=f"{path}.input_schema")
-            own.append(Tool(tool.name, tool.description, schema, tool.strict))
-    return own, server
+def _require_message(messages: Sequence[object]) -> None:
+    if not messages:
+        raise ClientError("at least one message is required", path="messages")
 
 
 def _parse_tool_choice(choice: WireToolChoice | None) -> ToolChoice:

@@ -3,9 +3,12 @@
 Blocks that stay are the client's own bytes; where nothing goes, so is all that is around them.
 """
 
+from typing import Any
+
 import msgspec
 from msgspec import Raw
 
+from formats.anthropic.blocks import KIND_OF_PLAIN, PlainMessage
 from formats.codec import ABSENT, given
 from formats.conversation import Target
 from formats.events import Notice, NoticeCode
@@ -16,6 +19,7 @@ _SIGNATURE_CHARS = 100
 UNSIGNED = "no signature of Anthropic's"
 REFUSED = "the upstream refused it"
 
+_plain_messages: "msgspec.json.Decoder[list[Any]]" = msgspec.json.Decoder(list[PlainMessage])
 _objects = msgspec.json.Decoder(list[Raw])
 _message = msgspec.json.Decoder(dict[str, Raw])
 _contents = msgspec.json.Decoder(str | list[Raw] | None)
@@ -30,6 +34,12 @@ class Scrub:
 
     def messages(self, messages: Raw) -> Raw | list[object]:
         """The messages themselves, or what is left of them."""
+        try:
+            plain = _plain_messages.decode(messages)
+        except (msgspec.DecodeError, RecursionError):
+            plain = None
+        if plain and all(self._leaves(message.content) for message in plain):
+            return messages
         out: list[object] = []
         found = _objects.decode(messages)
         for raw in found:
@@ -41,6 +51,26 @@ class Scrub:
             elif after:
                 out.append(message | {"content": after})
         return messages if len(out) == len(found) and all(map(_is, out, found)) else out
+
+    def _leaves(self, content: str | list[Any] | None) -> bool:
+        """Whether nothing goes of a content that was decoded into plain blocks."""
+        if not isinstance(content, list):
+            return content is not None and not _is_blank(content)
+        target = self._target
+        for block in content:
+            match KIND_OF_PLAIN[type(block)]:
+                case "text":
+                    text = block.text
+                    if _is_blank(text) or (not target.is_anthropic and text.startswith(BILLING)):
+                        return False
+                case "tool_result":
+                    if block.content is not None and not self._leaves(block.content):
+                        return False
+                case "thinking" if target.is_anthropic and not is_genuine(block.signature):
+                    return False
+                case "thinking" | "redacted_thinking" if not target.takes_thinking:
+                    return False
+        return True
 
     def content(self, content: Raw) -> object:
         """The content itself, what is left of its blocks, or nothing."""
@@ -80,6 +110,10 @@ class Scrub:
 def _string(block: dict[str, Raw], name: str) -> str:
     raw = bytes(block.get(name, b""))
     return str(msgspec.json.decode(raw)) if raw.startswith(b'"') else ""
+
+
+def _is_blank(text: str) -> bool:
+    return not text or text.isspace()
 
 
 def _is(one: object, other: object) -> bool:

@@ -82,7 +82,7 @@ _CLOSE: Atoms = ("<", "/", *_DSML)
 _BLOCK_NAME = "(?!invoke|parameter)[a-z_]{1,24}"
 # Models swap the attributes, add some, and quote them in their own way.
 _ATTRIBUTES: Atoms = ("[ ]", r"[^<>\n]{1,256}", ">")
-_ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ATTRIBUTE = re.compile(r"""\b(\w++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""")
 
 
 def _attributes(tag: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ from formats.toolbox import Toolbox
 
 _COUNTED = re.compile(r"(.+):\d+", re.DOTALL)
 _USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
-_PUNCTUATION = re.compile(r"\s*([.:])\s*")
+_PUNCTUATION = re.compile(r"(?:(?<!\s)\s++)?([.:])\s*+")
 _OTHERS_ID = re.compile(r"(?:call|toolu)_(?=.*\d).+")
 _SQUASHED = re.compile(r"functions[._]?(.+?)_?\d+")
 

@@ -57,18 +57,19 @@ class Machine:
 
     def accepts(self, text: str, channel: Channel) -> bool:
         """Whether `text` is plain text amid plain text: it is shown as it is, and noted."""
+        stretch = self._text
         if (
             channel is not self._channel
             or self._pending
             or self._reader is not None
             or self._draft is not None
-            or self._text.is_blank
+            or stretch.is_blank
         ):
             return False
         for initial in self._native.initials:
             if initial in text:
                 return False
-        self._text.note(text)
+        stretch.before = (stretch.before + text)[-_BEFORE_CHARS:]
         return True
 
     def feed(self, text: str, channel: Channel) -> None:
@@ -260,7 +261,7 @@ class _Stretch:
         """The text that may be shown now."""
         if not text:
             return ""
-        self.note(text)
+        self.before = (self.before + text)[-_BEFORE_CHARS:]
         if not self.is_blank:
             return text
         text = self.blank + text
@@ -269,9 +270,6 @@ class _Stretch:
             return ""
         self.blank, self.is_blank = "", False
         return text
-
-    def note(self, text: str) -> None:
-        self.before = (self.before + text)[-_BEFORE_CHARS:]
 
 
 class _Draft:

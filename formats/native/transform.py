@@ -33,6 +33,8 @@ from formats.native.output import Output
 from formats.native.region import Context
 from formats.toolbox import Toolbox
 
+# Bound once: to name a member costs as much as a call.
+_CONTENT, _REASONING = Channel.CONTENT, Channel.REASONING
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/)|.)", re.DOTALL)
 
 
@@ -57,24 +59,27 @@ class NativeTransform:
         self._has_answer = False
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
-        machine = self._machine
+        machine, out = self._machine, self._machine.out
         for event in events:
             if type(event) is TextDelta:
-                self._has_answer = self._has_answer or not event.text.isspace()
-                if machine.accepts(event.text, Channel.CONTENT):
-                    machine.out.append(event)
+                if not self._has_answer:
+                    self._has_answer = not event.text.isspace()
+                if machine.accepts(event.text, _CONTENT):
+                    out.append(event)
                 else:
-                    self._read(event.text, Channel.CONTENT)
+                    self._read(event.text, _CONTENT)
             elif type(event) is ReasoningDelta:
-                if machine.accepts(event.text, Channel.REASONING):
-                    machine.out.append(event)
+                if machine.accepts(event.text, _REASONING):
+                    out.append(event)
                 else:
-                    self._read(event.text, Channel.REASONING)
+                    self._read(event.text, _REASONING)
+            elif type(event) is ToolCallDelta and self._held is None:
+                out.append(event)
             else:
                 self._other(event)
-        out = machine.out[:]
-        machine.out.clear()
-        return out
+        taken = out[:]
+        out.clear()
+        return taken
 
     def _read(self, text: str, channel: Channel) -> None:
         start = len(self._machine.out)

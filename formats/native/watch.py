@@ -39,19 +39,15 @@ class MarkupWatch:
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
         """The events as they are; at the message's end a notice of what was seen."""
-        out: list[Event] = []
-        for event in events if self._native is None else self._native.feed(events):
-            if self._seen is None and isinstance(event, TextDelta):
-                self._look(event.text)
-            elif self._seen is not None and isinstance(event, MessageEnd | MessageFailed):
-                out.append(Notice(NoticeCode.NATIVE_MARKUP_SEEN, self._seen))
-            out.append(event)
-        return out
+        out = list(events) if self._native is None else self._native.feed(events)
+        for event in out:
+            if type(event) is TextDelta and self._seen is None:
+                text = event.text
+                if self._tail or "<" in text or "[" in text or "✿" in text:
+                    self._look(self._tail + text)
+        return out if self._seen is None else _announced(out, self._seen)
 
     def _look(self, text: str) -> None:
-        if not self._tail and not any(initial in text for initial in _INITIALS):
-            return
-        text = self._tail + text
         for found in _SIGN.finditer(text):
             if found.lastgroup != self._family:
                 self._seen = found.lastgroup
@@ -59,3 +55,13 @@ class MarkupWatch:
         start = max(text.rfind(initial) for initial in _INITIALS)
         recent = start >= max(len(text) - _LONGEST, 0)
         self._tail = text[max(start - 1, 0) :] if recent and start >= 0 else ""
+
+
+def _announced(events: list[Event], family: str) -> list[Event]:
+    """The events, with a notice before the message's end."""
+    out: list[Event] = []
+    for event in events:
+        if isinstance(event, MessageEnd | MessageFailed):
+            out.append(Notice(NoticeCode.NATIVE_MARKUP_SEEN, family))
+        out.append(event)
+    return out

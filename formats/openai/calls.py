@@ -10,26 +10,14 @@ from collections import deque
 
 import msgspec
 
-from formats.arguments import Arguments, Status
 from formats.errors import LimitExceeded, Limits
 from formats.events import (
     CallFault,
     Event,
-    Notice,
-    NoticeCode,
-    ToolCallDelta,
-    ToolCallEnd,
     ToolCallFailed,
-    ToolCallStart,
 )
+from formats.openai.call import Call
 from formats.openai.chunks import Function, ToolCallEntry
-from formats.openai.repeats import Repeats
-
-_FAULT = {
-    Status.OPEN: CallFault.TRUNCATED,
-    Status.INVALID: CallFault.INVALID_JSON,
-    Status.NON_OBJECT: CallFault.NON_OBJECT_ARGS,
-}
 
 
 class Calls:
@@ -38,10 +26,10 @@ class Calls:
         self.is_irregular = False
         """Whether a client that goes by index alone, as OpenAI's own does, would go wrong."""
         self._limits = limits
-        self._queue: deque[_Call] = deque()  # the calls that have not ended, oldest first
-        self._by_index: dict[int, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
-        self._newest: _Call | None = None
+        self._queue: deque[Call] = deque()  # the calls that have not ended, oldest first
+        self._by_index: dict[int, Call] = {}
+        self._by_id: dict[str, Call] = {}
+        self._newest: Call | None = None
         self._announced = ""  # a name that came again, without arguments, after a complete call
         self._waiting_chars = 0
         self._faults: list[Event] = []  # of calls that had already ended
@@ -79,8 +67,8 @@ class Calls:
         self._waiting_chars += len(fragment)
         return self._advance()
 
-    def proceed(self, entry: ToolCallEntry | None) -> str | None:
-        """The next fragment of the only open call, or None if the entry may be more than that."""
+    def fragment(self, entry: ToolCallEntry | None) -> str | None:
+        """What an entry adds to the newest call, or None if it may be more than that."""
         call = self._newest
         function = entry.function if entry else None
         if (
@@ -89,13 +77,29 @@ class Calls:
             or call is None
             or entry.id is not None
             or function.name is not None
-            or type(function.arguments) is not str
-            or len(self._queue) != 1
-            or self._announced
-            or (entry.index is not None and self._by_index.get(entry.index) is not call)
+            or entry.index != call.number
+            or self._by_index.get(call.number) is not call
         ):
             return None
-        return call.proceed(function.arguments)
+        return function.arguments if type(function.arguments) is str else None
+
+    def proceed(self, fragments: list[str], out: list[Event]) -> None:
+        """Add the events of several fragments of the newest call."""
+        call = self._newest
+        assert call is not None  # noqa: S101
+        at = 0
+        while at < len(fragments):
+            if call.flows:
+                told, count = call.proceed(fragments[at:])
+                out += told
+                at += count
+                self.is_irregular = self.is_irregular or not call.is_plain
+                if call.failed or (call.complete and call is not self._queue[-1]):
+                    out += self._advance()
+            else:  # what it is comes with the second fragment, and nothing flows behind the end
+                function = Function(arguments=fragments[at])
+                out += self.feed(ToolCallEntry(index=call.number, function=function))
+                at += 1
 
     def settle(self) -> list[Event]:
         """Something else follows: end the calls that are complete."""
@@ -121,7 +125,7 @@ class Calls:
 
     def _identify(
         self, index: int | None, call_id: str, name: str, fragment: str, alone: bool
-    ) -> "_Call":
+    ) -> Call:
         call = self._newest if index is None else self._by_index.get(index)
         if call is None or (name and index is None and not alone):
             call = None
@@ -130,7 +134,7 @@ class Calls:
         elif not call_id and self._is_another(call, name, fragment):
             call = None
         if call is None:
-            call = _Call(self._limits, self.count)
+            call = Call(self._limits, self.count)
             self.count += 1
             call.name, self._announced = self._announced, ""
             self._queue.append(call)
@@ -141,7 +145,7 @@ class Calls:
         self._newest = call
         return call
 
-    def _is_another(self, call: "_Call", name: str, fragment: str) -> bool:
+    def _is_another(self, call: Call, name: str, fragment: str) -> bool:
         """Whether an entry without an id begins a call beside the one that its index names."""
         if name and call.name and name != call.name:
             return True
@@ -170,96 +174,6 @@ class Calls:
         if self._waiting_chars > self._limits.held_chars:
             raise LimitExceeded("held_chars", self._limits.held_chars)
         return events
-
-
-class _Call:
-    def __init__(self, limits: Limits, number: int) -> None:
-        self.number = number
-        self.started = False
-        self.id = ""
-        self.name = ""
-        self.ended = False
-        self.failed = False
-        self.is_plain = True  # whether the fragments, joined, are the arguments
-        self.waiting: list[str] = []
-        self._arguments = Arguments(limits)
-        self._repeats = Repeats()
-
-    @property
-    def complete(self) -> bool:
-        return self._arguments.status is Status.COMPLETE
-
-    @property
-    def holds(self) -> bool:
-        return not self.started or self._arguments.holds
-
-    def is_repeated(self, fragment: str) -> bool:
-        return self._repeats.repeats(fragment)
-
-    def proceed(self, fragment: str) -> str | None:
-        """The fragment, if it is known to be the middle of a string, which most fragments are."""
-        if self.started and not self.waiting and self._repeats.sends_what_is_new:
-            if self._arguments.goes_on(fragment):
-                self._repeats.note(fragment)
-                return fragment
-        return None
-
-    def stream(self) -> list[Event]:
-        """The events of the fragments that waited."""
-        events: list[Event] = []
-        if not self.started:
-            self.started = True
-            events.append(ToolCallStart(self.id, self.name))
-        for fragment in self.waiting:
-            events += self.push(fragment)
-        self.waiting.clear()
-        return events
-
-    def push(self, fragment: str) -> list[Event]:
-        """The events of one fragment."""
-        addition, repeated = self._repeats.addition(fragment, complete=self.complete)
-        events: list[Event] = []
-        if repeated:
-            self.is_plain = False
-            events.append(Notice(NoticeCode.ARGUMENTS_REPEATED, self.name))
-        if addition and not self.failed:
-            events += self._read(addition)
-        return events
-
-    def _read(self, text: str) -> list[Event]:
-        forward, end = self._arguments.read(text)
-        junk = text[end:].strip() if self.complete else ""
-        self.is_plain = self.is_plain and self._arguments.is_plain and not junk
-        if junk.strip("}"):
-            forward = forward[:-1]  # no client may take what it got for a complete call
-        events: list[Event] = [ToolCallDelta(forward)] if forward else []
-        if end == len(text) and self._arguments.status is Status.OPEN:
-            return events
-        if self._arguments.decoded_twice and forward:
-            events.insert(0, Notice(NoticeCode.ARGUMENTS_DECODED_TWICE, self.name))
-        if junk:
-            if junk.strip("}"):
-                return [*events, *self._fail(CallFault.INVALID_JSON, junk)]
-            events.append(Notice(NoticeCode.MARKUP_REMOVED, junk))
-        elif self._arguments.status in (Status.INVALID, Status.NON_OBJECT):
-            events += self._fail(_FAULT[self._arguments.status], text)
-        return events
-
-    def _fail(self, fault: CallFault, detail: str) -> list[Event]:
-        self.failed = True
-        return [ToolCallFailed(fault, detail[:200])]
-
-    def close(self, *, cut: bool) -> list[Event]:
-        self.ended = True
-        if self.failed:
-            return []
-        self._arguments.finish()
-        status = self._arguments.status
-        if not self.name:
-            return self._fail(CallFault.MISSING_NAME, "")
-        if status is Status.COMPLETE or (status is Status.EMPTY and not cut):
-            return [ToolCallEnd()]
-        return self._fail(_FAULT.get(status, CallFault.TRUNCATED), "")
 
 
 def _text(arguments: object) -> str:

@@ -4,10 +4,23 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from formats.events import MessageStart, Usage
+from formats.events import MessageStart, StopReason, Usage
 
 CHUNK = "chat.completion.chunk"
 WHOLE = "chat.completion"
+
+STOP_REASONS: dict[str, StopReason] = {
+    "stop": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_length": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "content_filter": StopReason.REFUSAL,
+    "safety": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+}
 
 
 class Function(Struct):
@@ -58,6 +71,12 @@ class Delta(Struct):
     reasoning_details: list[ReasoningDetail] | None = None
     tool_calls: list[ToolCallEntry | None] | None = None
     function_call: Function | None = None
+
+    def reasoning_text(self) -> str:
+        """Relays send the same text in two or three fields: one copy."""
+        details = self.reasoning_details or ()
+        said = self.reasoning or self.reasoning_content
+        return said or "".join(detail.text or detail.summary or "" for detail in details)
 
 
 class TokenDetails(Struct):
@@ -126,10 +145,28 @@ class Chunk(Struct):
             str(self.id or ""), self.model or "", created=_count(self.created) or None
         )
 
-    def is_complete(self, kind: str) -> bool:
+    def delta(self) -> Delta | None:
+        """Its delta, if it has no more than one."""
+        if not self.choices or len(self.choices) > 1 or self.usage:
+            return None
+        choice = self.choices[0]
+        if choice.finish_reason or choice.index or choice.usage or choice.error is not None:
+            return None
+        return choice.delta
+
+    def is_error(self, name: bytes) -> bool:
+        """Whether one without choices is an error in one of the shapes of other servers."""
+        return name == b"error" or self.object == "error" or bool(self.message or self.detail)
+
+    def error_body(self) -> ErrorBody | str:
+        """What an error says, in whichever shape."""
+        message = self.message or self.detail
+        return self.error or ErrorBody(message=message, code=self.code)
+
+    def is_complete(self, form: str) -> bool:
         """Whether it says all that OpenAI's types require; strict clients refuse one without."""
         return (
-            self.object == kind
+            self.object == form
             and type(self.created) is int
             and self.created > 0
             and bool(self.id and self.model)

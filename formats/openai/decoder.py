@@ -8,13 +8,7 @@ end without a finish reason. Text that arrives while a call is open follows the 
 import msgspec
 
 from formats.codec import decode
-from formats.errors import (
-    DEFAULT_LIMITS,
-    FailureKind,
-    LimitExceeded,
-    Limits,
-    UpstreamError,
-)
+from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits, UpstreamError
 from formats.events import (
     UNKNOWN_USAGE,
     Event,
@@ -28,27 +22,15 @@ from formats.events import (
     TextDelta,
     ToolCallDelta,
 )
+from formats.failure import check_utf8, truncated, unreadable
 from formats.openai.calls import Calls
-from formats.openai.chunks import CHUNK, WHOLE, Choice, Chunk, Delta, ErrorBody, ToolCallEntry
+from formats.openai.chunks import CHUNK, STOP_REASONS, WHOLE, Choice, Chunk, Delta, ToolCallEntry
 from formats.openai.failure import FAILED, reported_error
+from formats.openai.runs import Kind, Run
 from formats.sse import EventDecoder
 from formats.verbatim import Frame
 
-STOP_REASONS: dict[str, StopReason] = {
-    "stop": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "model_length": StopReason.MAX_TOKENS,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "function_call": StopReason.TOOL_USE,
-    "content_filter": StopReason.REFUSAL,
-    "safety": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-}
-
 _chunks = msgspec.json.Decoder(Chunk)
-_decode = _chunks.decode
 
 
 class OpenAIDecoder:
@@ -61,12 +43,12 @@ class OpenAIDecoder:
         self._sse = EventDecoder(limits)
         self._calls = Calls(limits)
         self._out: list[Event] = []
-        self._run: list[str] = []  # the texts of the deltas that the next event will stand for
-        self._run_kind: type[TextDelta] | type[ToolCallDelta] = TextDelta
+        self._run = Run()
         self._later: list[Event] = []  # text that arrived while a call was open
         self._later_chars = 0
         self._finish: str | None = None
-        self._usage = UNKNOWN_USAGE
+        self.usage = UNKNOWN_USAGE
+        self.heard = 0
         self._started = False
         self._has_content = False
         self._ignored_choice = False
@@ -80,24 +62,46 @@ class OpenAIDecoder:
         return self._calls.open and self._calls.waits
 
     def feed(self, data: bytes) -> list[Event]:
-        for name, payload in self._sse.feed(data):
-            self._read(payload, name)
-        return self.take()
+        run, sse = self._run, self._sse
+        if sse.is_between and len(data) <= sse.least and (text := run.only(data)):
+            self.heard += 1
+            if run.kind is TextDelta and not self._later:
+                return [TextDelta(text)]
+            run.texts.append(text)
+            return self.take()
+        events = sse.feed(data)
+        self.heard += len(events)
+        before, behind = run.shape
+        for name, payload in events:
+            if payload.startswith(before) and payload.endswith(behind):
+                run.alike.append(payload)
+            else:
+                self._read(payload, name)
+                before, behind = run.shape
+        if run.alike or run.texts:
+            self._close_run()
+        if self._sse.error is not None:
+            raise self._sse.error
+        out, self._out = self._out, []
+        return out
 
     def close(self) -> list[Event]:
         """The last events; raises UpstreamError when the answer has no end."""
         for name, payload in self._sse.close():
             self._read(payload, name)
+        self._close_run()
+        if self._sse.error is not None:
+            raise self._sse.error
         if not self._done:
             if self._finish is None:
-                raise UpstreamError("The upstream's answer ended without a finish reason")
-            self._close_run()
+                raise truncated("a finish reason")
             self._end(self._finish)
         return self.take()
 
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a completion that came as one JSON document."""
-        self._read(body, kind=WHOLE)
+        check_utf8(body)
+        self._read(body, form=WHOLE)
         if not self._done:
             self._end(self._finish)
         return self.take()
@@ -108,8 +112,12 @@ class OpenAIDecoder:
         out, self._out = self._out, []
         return out
 
-    def _read(self, data: bytes, name: bytes = b"", kind: str = CHUNK) -> None:
-        if self._done:
+    def _read(self, data: bytes, name: bytes = b"", form: str = CHUNK) -> None:
+        if self._run.alike:
+            for unread in self._run.read_alike():
+                self._read(unread)
+        if self._done:  # nobody looks at what is behind the end, so it must not go on
+            self.is_irregular = self.is_irregular or data.strip() != b"[DONE]"
             return
         if not data.startswith(b"{"):
             data = data.strip()
@@ -119,78 +127,81 @@ class OpenAIDecoder:
             if data in (b"[DONE]", b"", b"null"):
                 return
         try:
-            chunk = _decode(data) if b"\\u" not in data else decode(_chunks, data)
+            chunk = decode(_chunks, data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise UpstreamError(
-                f"The upstream sent a chunk that cannot be read: {error}",
-                kind=FailureKind.TRANSFORMATION,
-            ) from error
-        if chunk.error is not None or (chunk.choices is None and self._is_error(chunk, name)):
-            message = chunk.message or chunk.detail
-            body = chunk.error or ErrorBody(message=message, code=chunk.code)
-            raise reported_error(body, is_reported=bool(chunk.error))
+            raise unreadable("a chunk", error) from error
+        if chunk.error is not None or (chunk.choices is None and chunk.is_error(name)):
+            raise reported_error(chunk.error_body(), is_reported=bool(chunk.error))
         if not self._started:
             self._started = True
             self._out.append(chunk.start())
             self.served_by = str(chunk.provider) if chunk.provider else None
             # The first speaks for all: to look at each would cost as much as reading it.
-            self.is_irregular = not chunk.is_complete(kind)
-        if self._extends_run(chunk):
+            self.is_irregular = not chunk.is_complete(form)
+        if (more := self._more(chunk)) is not None:
+            kind, text = more
+            if text:
+                if kind is not self._run.kind:
+                    self._close_run()
+                self._has_content = True
+                self._run.add(kind, text, data, chunk)
             return
         self._close_run()
+        self._run.end()
         if chunk.usage is not None:
-            self._usage = self._usage.updated(chunk.usage.counts())
+            self.usage = self.usage.updated(chunk.usage.counts())
         if chunk.choices:
+            self.is_irregular = self.is_irregular or len(chunk.choices) > 1
             for choice in chunk.choices:
                 self._read_choice(choice)
         elif chunk.usage is not None and self._finish is not None:
             self._end(self._finish)
 
-    def _extends_run(self, chunk: Chunk) -> bool:
-        """Whether a chunk is just a little more of what came last, as nearly all of them are.
+    def _more(self, chunk: Chunk) -> tuple[Kind, str] | None:
+        """What a chunk adds to what came last, if it does nothing else, as nearly all of them.
 
-        One read often brings many: as one delta they cost the rest of the way once.
+        One read often brings many: as one event they cost the rest of the way once.
         """
-        if not chunk.choices or chunk.usage:
-            return False
-        choice = chunk.choices[0]
-        delta = choice.delta
-        if delta is None or choice.finish_reason or choice.index or choice.usage or choice.error:
-            return False
-        if delta.reasoning or delta.reasoning_content or delta.reasoning_details or delta.refusal:
-            return False
-        if not delta.tool_calls:
-            if type(delta.content) is not str or delta.function_call or self._calls.open:
-                return False
-            return self._extend(TextDelta, delta.content)
-        if delta.content or len(delta.tool_calls) > 1 or not self._calls.open:
-            return False
-        return self._extend(ToolCallDelta, self._calls.proceed(delta.tool_calls[0]))
-
-    def _extend(self, kind: type[TextDelta] | type[ToolCallDelta], text: str | None) -> bool:
-        if text is None:
-            return False
-        if text:
-            if kind is not self._run_kind or self._later:
-                self._close_run()
-                if self._later:
-                    self._flush()
-                self._run_kind = kind
-            self._has_content = True
-            self._run.append(text)
-        return True
+        delta = chunk.delta()
+        if delta is None or delta.reasoning_details or delta.refusal or delta.function_call:
+            return None
+        content, reasoning = delta.content, delta.reasoning or delta.reasoning_content
+        if delta.tool_calls:
+            if content or reasoning or len(delta.tool_calls) > 1 or not self._calls.open:
+                return None
+            fragment = self._calls.fragment(delta.tool_calls[0])
+            return None if fragment is None else (ToolCallDelta, fragment)
+        if self._calls.open:
+            return None
+        if reasoning:
+            return None if content else (ReasoningDelta, reasoning)
+        return (TextDelta, content) if type(content) is str else None
 
     def _close_run(self) -> None:
-        if self._run:
-            self._out.append(self._run_kind("".join(self._run)))
-            self._run = []
+        run = self._run
+        if run.alike:
+            for unread in run.read_alike():
+                self._read(unread)
+        if not run.texts:
+            return
+        texts, run.texts = run.texts, []
+        if run.kind is ToolCallDelta:
+            self._calls.proceed(texts, self._out)
+            self._note_calls()
+            return
+        if self._later:
+            self._flush()
+        kind = ReasoningDelta if run.kind is ReasoningDelta else TextDelta
+        self._out.append(kind("".join(texts) if len(texts) > 1 else texts[0]))
 
-    def _is_error(self, chunk: Chunk, name: bytes) -> bool:
-        """Whether a chunk without choices is an error in one of the shapes of other servers."""
-        return name == b"error" or chunk.object == "error" or bool(chunk.message or chunk.detail)
+    def _note_calls(self) -> None:
+        self.is_irregular = self.is_irregular or self._calls.is_irregular
+        if self.frame.index != self._calls.count - 1:
+            self.frame = Frame(self._calls.count - 1)
 
     def _read_choice(self, choice: Choice) -> None:
         if choice.index:
+            self.is_irregular = True  # its calls are not looked at: they must not go on
             if not self._ignored_choice:
                 self._ignored_choice = True
                 self._out.append(Notice(NoticeCode.CHOICE_IGNORED, f"index {choice.index}"))
@@ -205,7 +216,7 @@ class OpenAIDecoder:
         if delta is not None:
             self._read_delta(delta)
         if choice.usage is not None:
-            self._usage = self._usage.updated(choice.usage.counts())
+            self.usage = self.usage.updated(choice.usage.counts())
         if choice.finish_reason:
             self._finish = choice.finish_reason
             for reason in (choice.finish_reason, choice.native_finish_reason or ""):
@@ -230,16 +241,9 @@ class OpenAIDecoder:
             self._read_calls(delta)
 
     def _read_reasoning(self, delta: Delta) -> None:
-        # Relays send the same text in two or three fields: one copy.
-        details = delta.reasoning_details or []
-        text = (
-            delta.reasoning
-            or delta.reasoning_content
-            or "".join(detail.text or detail.summary or "" for detail in details)
-        )
-        if text:
+        if text := delta.reasoning_text():
             self._add(ReasoningDelta(text))
-        for detail in details:
+        for detail in delta.reasoning_details or ():
             if not detail.is_anthropic():
                 continue  # another vendor's seal; Anthropic would refuse it when it is replayed
             if detail.signature:
@@ -254,8 +258,7 @@ class OpenAIDecoder:
         for entry in entries:
             self._has_content = True
             self._out += self._calls.feed(entry, alone=len(entries) == 1)
-        self.is_irregular = self.is_irregular or self._calls.is_irregular
-        self.frame = Frame(self._calls.count - 1)
+        self._note_calls()
 
     def _add(self, event: Event) -> None:
         self._has_content = True
@@ -284,10 +287,11 @@ class OpenAIDecoder:
     def _end(self, finish: str | None) -> None:
         if finish is None:
             if not self._has_content or self._calls.open:
-                raise UpstreamError("The upstream's answer ended without a finish reason")
+                raise truncated("a finish reason")
             self._out.append(Notice(NoticeCode.FINISH_REASON_MISSING))
         reason = STOP_REASONS.get((finish or "stop").lower(), StopReason.END_TURN)
         self._out += self._calls.finish(cut=reason is StopReason.MAX_TOKENS)
         self._flush()
-        self._out.append(MessageEnd(reason, usage=self._usage))
+        self._out.append(MessageEnd(reason, usage=self.usage))
+        self._run.end()
         self._done = True

@@ -8,10 +8,7 @@ that OpenAI's API does not define, but for reasoning, of which it has none: text
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-from msgspec import Raw
-
-from formats.codec import encode_string, raw_string
+from formats.codec import encode, encode_string
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
 from formats.errors import FailureKind
 from formats.events import (
@@ -34,8 +31,6 @@ from formats.events import (
 from formats.openai.custom import InputReader
 from formats.reply import Reply, ReplyOptions
 from formats.verbatim import Frame
-
-_encode = msgspec.json.encode
 
 FINISH_REASONS: dict[StopReason, str] = {
     StopReason.END_TURN: "stop",
@@ -146,7 +141,7 @@ class OpenAIEncoder:
         )
         usage = b""
         if self._options.include_usage:
-            usage = b'%b],"usage":%b}\n\n' % (self._head, _encode(_usage(event.usage)))
+            usage = b'%b],"usage":%b}\n\n' % (self._head, encode(_usage(event.usage)))
         return finish + usage + _DONE
 
 
@@ -160,27 +155,27 @@ def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
     for part in reply.parts:
         match part:
             case Reasoning(signature=str(signature)) if signature:
-                text_of_it = raw_string(part.text)
                 details.append(
-                    {"type": "reasoning.text", "text": text_of_it, "signature": signature}
+                    {"type": "reasoning.text", "text": part.text, "signature": signature}
                 )
             case RedactedReasoning(data=data):
                 details.append({"type": "reasoning.encrypted", "data": data})
             case ToolCall(is_custom=True):
-                custom = {"name": part.name, "input": _input(part)}
+                text_of_it = InputReader().feed(part.arguments.decode())
+                custom = {"name": part.name, "input": text_of_it}
                 calls.append({"id": part.id, "type": "custom", "custom": custom})
             case ToolCall():
                 function = {"name": part.name, "arguments": part.arguments.decode()}
                 calls.append({"id": part.id, "type": "function", "function": function})
     if text or not calls:
-        message["content"] = raw_string(text)
+        message["content"] = text
     if reasoning:
-        message["reasoning_content"] = raw_string(reasoning)
+        message["reasoning_content"] = reasoning
     if details:
         message["reasoning_details"] = details
     if calls:
         message["tool_calls"] = calls
-    return _encode(
+    return encode(
         {
             "id": reply.id,
             "object": "chat.completion",
@@ -222,10 +217,6 @@ def _error(kind: FailureKind, message: str, param: str | None = None) -> bytes:
         encode_string(param) if param else b"null",
         kind.encode(),
     )
-
-
-def _input(call: ToolCall) -> Raw:
-    return raw_string(InputReader().feed(call.arguments.decode()))
 
 
 def _usage(usage: Usage) -> dict[str, object]:

@@ -1,45 +1,19 @@
-"""Conversation → Chat Completions request; the inverse of `formats.openai.request`.
+"""Conversation → Chat Completions request; the inverse of `formats.openai.request`."""
 
-One system message at the front, and only there: chat templates insist on it, and an upstream's
-prompt cache needs a front that stays the same. A system message in the middle becomes user text in
-its place. Results come first, then whatever they cannot carry themselves: images and files.
-"""
-
-from collections.abc import Iterable, Iterator
-
-import msgspec
 from msgspec import Raw
 
-from formats.codec import raw_string
-from formats.conversation import (
-    Conversation,
-    Document,
-    Image,
-    Message,
-    Part,
-    Reasoning,
-    ReasoningMode,
-    RedactedReasoning,
-    Rendered,
-    Role,
-    Target,
-    Text,
-    Tool,
-    ToolCall,
-    ToolResult,
-)
+from formats.codec import encode
+from formats.conversation import Conversation, ReasoningMode, Rendered, Target, Tool
 from formats.events import Notice, NoticeCode
-from formats.history import Names, numbered_ids, ordered
+from formats.history import short_name, shortened
+from formats.memory import once_for_tools
 from formats.openai.own import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
-from formats.request import BILLING, check_messages, check_tools, fitted_max_tokens, fitted_user
+from formats.openai.turns import MessageRenderer
+from formats.request import check_messages, check_tools, fitted_max_tokens, fitted_user
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-_REASONING_PLACEHOLDER = "(no reasoning was recorded)"
 # What is made anew, if need be, of a request in the client's own dialect.
 _MADE = ABOUT_TOOLS | {"messages"}
-_FORMAT = "anthropic-claude-v1"
-
-_encode = msgspec.json.encode
 
 
 def render(conversation: Conversation, target: Target, *, stream: bool = True) -> Rendered:
@@ -52,12 +26,15 @@ class _Renderer:
         self._conversation = conversation
         self._target = target
         self._notices: list[Notice] = []
-        self._names = Names(conversation, self._notices)
+        self._aliases: dict[str, str] = {}
+        for short, name in shortened(conversation.tools):
+            self._aliases[short] = name
+            self._drop(NoticeCode.NAME_SHORTENED, f"{name} → {short}")
 
     def render(self, *, stream: bool) -> Rendered:
         conversation = self._conversation
         check_tools(conversation, self._target)
-        messages = self._messages()
+        messages = MessageRenderer(self._target, self._notices).render(conversation)
         check_messages(messages)
         made: dict[str, object] = {"messages": messages, **self._tools()}
         max_tokens = fitted_max_tokens(conversation, self._target, self._notices)
@@ -77,7 +54,7 @@ class _Renderer:
         fields |= self._target.fields
         if stream:
             fields["stream_options"] = {"include_usage": True}
-        return Rendered(_encode(fields), tuple(self._notices), self._names.aliases)
+        return Rendered(encode(fields), tuple(self._notices), self._aliases)
 
     def _other_fields(self, max_tokens: int | None) -> dict[str, object]:
         """The client's own fields, beside messages and tools that had to be changed."""
@@ -95,33 +72,20 @@ class _Renderer:
         tools = self._conversation.server_tools
         self._drop(NoticeCode.SERVER_TOOL_DROPPED, *(tool.type for tool in tools))
 
-    def _drop_once(self, code: NoticeCode, detail: str) -> None:
-        if Notice(code, detail) not in self._notices:
-            self._drop(code, detail)
-
     def _tools(self) -> dict[str, object]:
         conversation = self._conversation
         choice = conversation.tool_choice
         if not conversation.tools:
             return {}
-        fields: dict[str, object] = {"tools": [self._tool(tool) for tool in conversation.tools]}
+        fields: dict[str, object] = {"tools": _rendered_tools(conversation.tools)}
         if choice.mode == "tool":
-            function = {"name": self._names.short(choice.name or "")}
+            function = {"name": short_name(choice.name or "")}
             fields["tool_choice"] = {"type": "function", "function": function}
         elif choice.mode != "auto":
             fields["tool_choice"] = _CHOICES[choice.mode]
         if not choice.parallel:
             fields["parallel_tool_calls"] = False
         return fields
-
-    def _tool(self, tool: Tool) -> dict[str, object]:
-        function: dict[str, object] = {"name": self._names.short(tool.name)}
-        if tool.description:
-            function["description"] = raw_string(tool.description)
-        function["parameters"] = Raw(tool.schema)
-        if tool.strict is not None:
-            function["strict"] = tool.strict
-        return {"type": "function", "function": function}
 
     def _sampling(self, max_tokens: int | None) -> dict[str, object]:
         conversation = self._conversation
@@ -158,131 +122,17 @@ class _Renderer:
             self._drop(NoticeCode.FIELD_DROPPED, "thinking")
         return {}
 
-    def _messages(self) -> list[dict[str, object]]:
-        messages = ordered(self._conversation.messages, self._notices)
-        if self._target.native_ids:
-            messages = numbered_ids(messages, self._names.short)
-        out: list[dict[str, object]] = []
-        texts = map(_without_billing, self._conversation.system)
-        if system := "\n\n".join(text for text in texts if text.strip()):
-            out.append({"role": "system", "content": raw_string(system)})
-        for message in messages:
-            if message.role is Role.ASSISTANT:
-                out += self._assistant(message)
-            else:
-                out += self._user(message)
-        return out
 
-    def _assistant(self, message: Message) -> Iterator[dict[str, object]]:
-        texts = [part.text for part in message.parts if isinstance(part, Text)]
-        text = "\n\n".join(text for text in texts if text.strip())
-        calls = [part for part in message.parts if isinstance(part, ToolCall)]
-        if not (text or calls):
-            if message.parts:
-                self._drop(NoticeCode.REASONING_DROPPED, f"{message.path} has nothing else")
-            return
-        fields: dict[str, object] = {"role": "assistant", "content": raw_string(text)}
-        fields |= self._replayed(message, bool(calls))
-        if calls:
-            fields["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {
-                        "name": self._names.short(call.name),
-                        "arguments": raw_string(call.arguments.decode()),
-                    },
-                }
-                for call in calls
-            ]
-        yield fields
-
-    def _replayed(self, message: Message, has_calls: bool) -> dict[str, object]:
-        """Earlier reasoning, where the upstream wants it back; beside calls it insists."""
-        field = self._target.reasoning_field
-        parts = [p for p in message.parts if isinstance(p, Reasoning | RedactedReasoning)]
-        if field is None:
-            if parts:
-                self._drop_once(NoticeCode.REASONING_DROPPED, "the upstream does not take it back")
-            return {}
-        reasoning = "".join(part.text for part in parts if isinstance(part, Reasoning))
-        if not reasoning and has_calls:
-            self._drop(NoticeCode.REASONING_PLACEHOLDER, message.path)
-            reasoning = _REASONING_PLACEHOLDER
-        fields: dict[str, object] = {field: raw_string(reasoning)} if reasoning else {}
-        if field == "reasoning" and (details := [*_details(parts)]):
-            fields["reasoning_details"] = details
-        return fields
-
-    def _user(self, message: Message) -> Iterator[dict[str, object]]:
-        attached: list[Part] = []
-        rest: list[Part] = []
-        for part in message.parts:
-            if isinstance(part, ToolResult):
-                yield self._result(part, attached)
-            else:
-                rest.append(part)
-        content = [*self._content([*attached, *rest])]
-        if not content:
-            return
-        text = "\n\n".join(str(item["text"]) for item in content if "text" in item)
-        if message.role is Role.SYSTEM:
-            text = f"<system-reminder>\n{text}\n</system-reminder>"
-            content = [{"type": "text", "text": text}, *(c for c in content if "text" not in c)]
-        if all(item["type"] == "text" for item in content):
-            yield {"role": "user", "content": raw_string(text)}
-        else:
-            yield {"role": "user", "content": content}
-
-    def _result(self, result: ToolResult, attached: list[Part]) -> dict[str, object]:
-        texts: list[str] = []
-        for part in result.content:
-            match part:
-                case Text(text=text) | Document(text=str(text)):
-                    texts.append(text)
-                case _:
-                    attached.append(part)
-                    texts.append("(see the attachment in the next message)")
-        text = "\n\n".join(texts)
-        if result.is_error and not text.startswith(("<tool_use_error>", "Error")):
-            text = f"Error: {text}"
-        content = raw_string(text)
-        return {"role": "tool", "tool_call_id": result.call_id, "content": content}
-
-    def _content(self, parts: Iterable[Part]) -> Iterator[dict[str, object]]:
-        for part in parts:
-            match part:
-                case Text(text=text) | Document(text=str(text)):
-                    if text.strip():
-                        yield {"type": "text", "text": text}
-                case Image() if self._target.images:
-                    url = part.url or f"data:{part.media_type};base64,{part.data}"
-                    yield {"type": "image_url", "image_url": {"url": url}}
-                case Document(data=str(data)) if self._target.files:
-                    file = {"filename": part.title or "document.pdf"}
-                    file["file_data"] = f"data:{part.media_type};base64,{data}"
-                    yield {"type": "file", "file": file}
-                case Document(url=str(url)):
-                    yield {"type": "text", "text": f"[document: {url}]"}
-                case Image() | Document():
-                    kind = type(part).__name__.lower()
-                    self._drop(NoticeCode.CONTENT_UNSUPPORTED, kind)
-                    yield {"type": "text", "text": f"[{kind} omitted: this model cannot read it]"}
+@once_for_tools
+def _rendered_tools(tools: tuple[Tool, ...]) -> Raw:
+    return Raw(encode([{"type": "function", "function": _function(tool)} for tool in tools]))
 
 
-def _details(parts: Iterable[Reasoning | RedactedReasoning]) -> Iterator[dict[str, object]]:
-    """Sealed reasoning in OpenRouter's form."""
-    for part in parts:
-        match part:
-            case RedactedReasoning(data=data):
-                yield {"type": "reasoning.encrypted", "format": _FORMAT, "data": data}
-            case Reasoning(text=text, signature=str(signature)):
-                detail: dict[str, object] = {"type": "reasoning.text", "format": _FORMAT}
-                yield detail | {"text": raw_string(text), "signature": signature}
-
-
-def _without_billing(part: Text) -> str:
-    if BILLING not in part.text:
-        return part.text
-    lines = part.text.split("\n")
-    return "\n".join(line for line in lines if not line.startswith(BILLING)).strip("\n")
+def _function(tool: Tool) -> dict[str, object]:
+    function: dict[str, object] = {"name": short_name(tool.name)}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = Raw(tool.schema)
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return function

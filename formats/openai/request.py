@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from formats.codec import ABSENT, given
+from formats.complexity import Complexity, Fields, bounded, check_fields
 from formats.conversation import (
     Conversation,
     Message,
@@ -23,39 +24,38 @@ from formats.openai.fields import chat_fields, is_responses
 from formats.openai.items import parse_input
 from formats.openai.messages import MessageParser
 from formats.openai.parts import parse_content
-from formats.openai.tools import parse_tool_choice, parse_tools
-from formats.openai.wire import Content, WireFunction, WireMessage, WireRequest, WireTool
-from formats.request import parse_json, require_object, require_utf8
+from formats.openai.tools import parse_functions, parse_tool_choice, parse_tools
+from formats.openai.wire import Content, WireMessage, WireRequest
+from formats.request import parse_json, require_object
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[WireMessage])
 _contents = msgspec.json.Decoder(Content)
-_tools = msgspec.json.Decoder(list[WireTool] | None)
-_functions = msgspec.json.Decoder(list[WireFunction] | None)
 
 # Decoded apart: they are nearly all of a request's bytes.
 _LARGE = frozenset({"messages", "tools", "functions"})
 _KNOWN = frozenset({*WireRequest.__struct_fields__, *_LARGE})
+_CHECKED_APART = frozenset({"tools"})
 _NULL = Raw(b"null")
 
 
-def parse(body: bytes) -> Conversation:
+@bounded
+def parse(body: bytes, fields: Fields, most: Complexity) -> Conversation:
     """The conversation that a request asks to go on with; raises ClientError."""
-    require_utf8(body)
+    check_fields(body, fields, most, but=_CHECKED_APART)
     notices: dict[Notice, None] = {}
-    fields = parse_json(_fields, body)
     source = chat_fields(fields, notices)
     small = {name: value for name, value in source.items() if name not in _LARGE}
     wire = parse_json(_requests, msgspec.json.encode(small))
+    if wire.n is not None and wire.n > 1:
+        raise ClientError("must be 1: an answer has one choice", path="n")
     for name in sorted(source.keys() - _KNOWN):
         notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
-    tools, server_tools = parse_tools(
-        parse_json(_functions, source.get("functions", _NULL), path="functions") or (),
-        parse_json(_tools, source.get("tools", _NULL), path="tools") or (),
-        notices,
-    )
-    tool_choice, tools = parse_tool_choice(wire, tools, notices)
+    functions = parse_functions(source.get("functions", _NULL))
+    offered = parse_tools(bytes(source.get("tools", _NULL)), most)
+    notices |= dict.fromkeys(offered.notices)
+    all_tools = (*functions, *offered.tools) if functions else offered.tools
+    tool_choice, tools = parse_tool_choice(wire, all_tools, notices)
     parser = MessageParser(notices, {tool.name for tool in tools if tool.is_custom})
     system, messages = _parse_messages(fields, parser)
     format_ = wire.response_format.json_schema if wire.response_format else None
@@ -67,8 +67,8 @@ def parse(body: bytes) -> Conversation:
         model=wire.model,
         messages=tuple(messages),
         system=tuple(system),
-        tools=tuple(tools),
-        server_tools=tuple(server_tools),
+        tools=tools,
+        server_tools=offered.server_tools,
         tool_choice=tool_choice,
         sampling=Sampling(
             max_tokens=wire.max_completion_tokens or wire.max_tokens,

@@ -8,14 +8,15 @@
 What has no name that a model could call is a tool of the vendor's own server.
 """
 
-from collections.abc import Iterable
-
 import msgspec
+from msgspec import Raw
 
 from formats.codec import given
+from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool, ToolChoice
 from formats.errors import ClientError
 from formats.events import Notice
+from formats.memory import Offered, once_for_text
 from formats.openai.custom import stand_in
 from formats.openai.parts import translated
 from formats.openai.wire import (
@@ -29,26 +30,36 @@ from formats.openai.wire import (
 )
 from formats.request import parse_json, require, require_schema
 
+_functions = msgspec.json.Decoder(list[WireFunction] | None)
+_tools = msgspec.json.Decoder(list[WireTool] | None)
 _grammars = msgspec.json.Decoder(WireGrammar)
 _CHOICES = {"auto": "auto", "required": "any", "any": "any", "none": "none"}
 _FUNCTIONS = frozenset({None, "function"})
 
 
-def parse_tools(
-    functions: Iterable[WireFunction], tools: Iterable[WireTool], notices: dict[Notice, None]
-) -> tuple[list[Tool], list[ServerTool]]:
+def parse_functions(text: Raw) -> list[Tool]:
+    """What a model may call, in the spelling before tools; raises ClientError."""
+    found = parse_json(_functions, text, path="functions") or ()
+    return [
+        _tool(function, given(function.parameters), f"functions.{index}.parameters")
+        for index, function in enumerate(found)
+    ]
+
+
+@once_for_text
+def parse_tools(text: bytes, most: Complexity) -> Offered:
     """What a model may call, and what only a vendor's server could run; raises ClientError."""
+    check_value(text, most)
     own: list[Tool] = []
     server: list[ServerTool] = []
-    for index, function in enumerate(functions):
-        own.append(_tool(function, given(function.parameters), f"functions.{index}.parameters"))
-    for index, tool in enumerate(tools):
+    notices: dict[Notice, None] = {}
+    for index, tool in enumerate(parse_json(_tools, text, path="tools") or ()):
         found = _parse_tool(tool, f"tools.{index}", notices)
         if isinstance(found, Tool):
             own.append(found)
         else:
             server.append(found)
-    return own, server
+    return Offered(tuple(own), tuple(server), tuple(notices))
 
 
 def _parse_tool(tool: WireTool, path: str, notices: dict[Notice, None]) -> Tool | ServerTool:
@@ -81,7 +92,7 @@ def _custom(custom: WireCustom, path: str) -> Tool:
     name = _name(custom.name, path)
     grammar = WireGrammar()
     if text := given(custom.format):
-        grammar = parse_json(_grammars, msgspec.Raw(text), path=f"{path}.format")
+        grammar = parse_json(_grammars, Raw(text), path=f"{path}.format")
     grammar = grammar.grammar or grammar
     return stand_in(name, custom.description, grammar.syntax, grammar.definition)
 
@@ -94,8 +105,8 @@ def _name(name: str | None, path: str) -> str:
 
 
 def parse_tool_choice(
-    wire: WireRequest, tools: list[Tool], notices: dict[Notice, None]
-) -> tuple[ToolChoice, list[Tool]]:
+    wire: WireRequest, tools: tuple[Tool, ...], notices: dict[Notice, None]
+) -> tuple[ToolChoice, tuple[Tool, ...]]:
     """The choice, and the tools that it leaves to choose from; raises ClientError."""
     choice = wire.tool_choice if wire.tool_choice is not None else wire.function_call
     parallel = wire.parallel_tool_calls is not False
@@ -112,7 +123,7 @@ def parse_tool_choice(
         if choice.type == "allowed_tools":
             allowed = choice.allowed_tools or choice
             names = {_named(tool) for tool in allowed.tools or ()}
-            left = [tool for tool in tools if tool.name in names]
+            left = tuple(tool for tool in tools if tool.name in names)
             return _mode(allowed.mode or "auto", parallel), left
     name = _named(choice)
     if name is not None:

@@ -121,6 +121,7 @@ class WireRequest(Struct):
     top_k: int | None = None
     stop: str | list[str] | None = None
     user: str | None = None
+    n: int | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None

@@ -98,7 +98,7 @@ def structured(text: str, places: list[int]) -> bytes:
     ascii_only=st.booleans(),
     places=st.lists(st.integers(0, 999), max_size=12),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_input_is_what_the_model_wrote_however_it_was_cut(text, ascii_only, places):
     arguments = json.dumps({"input": text}, ensure_ascii=ascii_only)
     answer = read(relay(structured(arguments, places), client="openai", toolbox=TOOLBOX))

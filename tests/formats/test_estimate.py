@@ -130,7 +130,7 @@ def test_an_empty_conversation_is_never_zero():
 )
 def test_every_kind_of_part_adds(part):
     assert tokens(part) > 0
-    assert tokens(part, part) == 2 * tokens(part)
+    assert abs(tokens(part, part) - 2 * tokens(part)) <= 1  # texts are weighed as one
 
 
 def test_system_messages_tools_and_schemas_add():

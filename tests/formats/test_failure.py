@@ -84,7 +84,7 @@ def test_the_sentence_about_max_tokens_is_kept_because_clients_lower_their_limit
         (429, FailureKind.RATE_LIMIT, 429),
         (500, FailureKind.UPSTREAM, 500),
         (502, FailureKind.UPSTREAM, 502),
-        (503, FailureKind.OVERLOADED, 503),
+        (503, FailureKind.OVERLOADED, 529),
         (504, FailureKind.TIMEOUT, 504),
         (529, FailureKind.OVERLOADED, 529),
     ],

@@ -71,7 +71,7 @@ def meaning(conversation: Conversation) -> Conversation:
 
 
 @given(data=st.data(), said=turns(), system=st.just("") | prose.filter(str.strip))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_mixture_means_the_same_as_its_plain_equivalent(data, said, system):
     spelled = [data.draw(st.sampled_from(TOOL_SHAPES)) for _ in range(2)]
     tools = [spelled_tool(name, shape) for name, shape in zip("fg", spelled, strict=True)]
@@ -436,14 +436,14 @@ def _survives(body: bytes) -> None:
 
 
 @given(fields=st.dictionaries(_KEYS, _junk, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_random_json_raises_nothing_but_a_client_error(fields):
     _survives(json.dumps({"model": "m", "messages": [USER]} | fields).encode())
     _survives(json.dumps(fields).encode())
 
 
 @given(data=st.data(), said=turns())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_junk_anywhere_in_a_mixture_raises_nothing_but_a_client_error(data, said):
     request = deepcopy({"model": "m", "tools": TOOLS, **data.draw(mixed(said, "x"))})
     node: Any = request

@@ -60,7 +60,7 @@ def check_anthropic(message: Any, events: list[Event]) -> None:
 
 
 @given(events=messages())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_anthropic_rebuilds_a_stream(events):
     body = DIALECTS["anthropic"].encoder(OPTIONS).feed(events)
     if isinstance(events[-1], MessageFailed):
@@ -71,7 +71,7 @@ def test_anthropic_rebuilds_a_stream(events):
 
 
 @given(events=messages())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_anthropic_reads_a_whole_message(events):
     if isinstance(events[-1], MessageFailed):
         return
@@ -96,7 +96,7 @@ def check_openai(completion: Any, events: list[Event]) -> None:
 
 
 @given(events=messages())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_openai_rebuilds_a_stream(events):
     end = events[-1]
     body = DIALECTS["openai"].encoder(OPTIONS).feed(events)
@@ -112,7 +112,7 @@ def test_openai_rebuilds_a_stream(events):
 
 
 @given(events=messages())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_openai_reads_a_whole_completion(events):
     end = events[-1]
     if isinstance(end, MessageFailed) or end.stop_reason in (

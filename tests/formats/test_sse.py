@@ -1,9 +1,13 @@
 """Server-sent events, cut anywhere."""
 
-import pytest
+from itertools import pairwise
 
-from formats import LimitExceeded, Limits
-from formats.sse import EventDecoder, encode_event
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formats import LimitExceeded, Limits, UpstreamError
+from formats.sse import EventDecoder, WholeEvents, encode_event
 from tests.formats.wire import byte_cuts
 
 CASES = {
@@ -43,9 +47,63 @@ def test_events_are_read_at_any_cut(body, events):
 )
 def test_an_event_over_the_limit_is_refused_at_any_cut(body):
     for parts in byte_cuts(body):
-        decoder = EventDecoder(Limits(event_bytes=100))
-        with pytest.raises(LimitExceeded, match="event_bytes"):
-            [decoder.feed(part) for part in parts]
+        assert limit_of(parts, event_bytes=100) == "event_bytes"
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        (b"data: " + b"x" * 30, "line_bytes"),
+        (b"data: a\n" * 8, "event_bytes"),
+        (b"data: a\n" * 3 + b"data: " + b"x" * 30, "line_bytes"),
+        (b"data: a\n" * 4 + b"data: " + b"x" * 30, "event_bytes"),
+        (b"data: a\n\n" * 9 + b"data: " + b"x" * 30, "line_bytes"),
+        (b"data: a\r\n\r\n" * 9 + b"data: " + b"x" * 30, "line_bytes"),
+        (b"data: a\r\r" * 9 + b": comment " + b"x" * 30 + b"\r\r", "line_bytes"),
+        (b"data: a\n\n" * 9 + b"data: a\n" * 6, None),
+        (b"data: " + b"x" * 14 + b"\n\n" + b"data: " + b"x" * 14, None),
+    ],
+)
+def test_the_limit_that_is_exceeded_first_is_named_at_any_cut(body, limit):
+    for parts in byte_cuts(body, 20):
+        assert limit_of(parts, line_bytes=20, event_bytes=50) == limit
+
+
+def limit_of(parts, **limits):
+    decoder = EventDecoder(Limits(**limits))
+    try:
+        for part in parts:
+            decoder.feed(part)
+            if decoder.error is not None:
+                raise decoder.error
+    except LimitExceeded as error:
+        return error.limit
+    return None
+
+
+def test_what_came_before_an_error_is_read_at_any_cut():
+    for bad in (b"data: " + b"x" * 99, b"data: \xff\n\n", b'data: {"a":"\xf0\x9f\x8c"}\n\n'):
+        for parts in byte_cuts(b"data: one\n\ndata: two\n\n" + bad + b"\n\ndata: three\n\n"):
+            decoder, seen = EventDecoder(Limits(line_bytes=50)), []
+            try:
+                for part in parts:
+                    seen += [data for _, data in decoder.feed(part)]
+                    if decoder.error is not None:
+                        raise decoder.error
+            except UpstreamError:
+                assert seen == [b"one", b"two"]
+            else:
+                raise AssertionError("it passed")
+
+
+@given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
+def test_bytes_that_only_a_whole_event_may_end_are_cut_there_and_nothing_is_lost(body, places):
+    places = sorted({0, len(body), *(place for place in places if place < len(body))})
+    cutter, seen = WholeEvents(Limits(line_bytes=20, event_bytes=40)), b""
+    for start, end in pairwise(places):
+        seen += cutter.feed(body[start:end])
+    assert seen + cutter.close() == body
+    assert cutter.held == 0
 
 
 def test_many_events_in_one_read_are_no_event_over_the_limit():

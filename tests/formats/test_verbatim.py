@@ -99,7 +99,7 @@ def cuts(body):
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(events=messages(), crlf=st.booleans(), seed=st.integers(0, 99))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_what_needs_no_rescue_goes_on_byte_for_byte_at_any_cut(
     dialect, format_name, events, crlf, seed
 ):
@@ -119,7 +119,7 @@ def test_what_needs_no_rescue_goes_on_byte_for_byte_at_any_cut(
     channel=st.sampled_from(["content", "reasoning"]),
     seed=st.integers(0, 9999),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_client_understands_the_same_as_if_all_were_written_anew(
     dialect, format_name, texts, channel, seed
 ):
@@ -137,7 +137,7 @@ def test_the_client_understands_the_same_as_if_all_were_written_anew(
 @given(
     events=messages(), texts=st.lists(garbage | whole | st.sampled_from(WRITTEN)), data=st.data()
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_so_it_does_beside_structured_calls_and_signed_thinking(
     dialect, format_name, events, texts, data
 ):
@@ -162,7 +162,7 @@ def _is_between_calls(events, at):
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("format_name", NATIVE)
 @given(texts=st.lists(garbage | whole | st.sampled_from(WRITTEN), min_size=1, max_size=3))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_the_official_sdk_rebuilds_the_same_message(dialect, format_name, texts):
     body = text_from(dialect, texts, "content")
     expected = rebuilt(written_anew(dialect, body, format_name), dialect)

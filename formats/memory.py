@@ -1,0 +1,75 @@
+"""What is made of a request's tools, remembered for the next turn of the same session.
+
+A client sends the same tools with every turn, and they are most of its bytes. They are known again
+by their text, or by being equal. What was used long ago is forgotten, and what is large is never
+kept: a few MB are all that clients can fill. Deliberately absent: anything that is said.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from formats.complexity import Complexity
+from formats.conversation import ServerTool, Tool
+from formats.events import Notice
+
+_T = TypeVar("_T")
+
+_REMEMBERED = 32
+_LARGEST = 128 * 1024  # Claude Code's own have 40 to 60 KB
+_SAMPLE = 32
+
+
+class Offered(Struct, frozen=True):
+    """The tools of a request, and what another dialect cannot be told of them."""
+
+    tools: tuple[Tool, ...]
+    server_tools: tuple[ServerTool, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+_ParseTools: TypeAlias = Callable[[bytes, Complexity], Offered]
+
+
+def once_for_text(parse: _ParseTools) -> _ParseTools:
+    """`parse`, of the JSON text of tools, and how complex it may be."""
+    kept: dict[tuple[object, ...], tuple[bytes, Offered]] = {}
+
+    def parsed(text: bytes, most: Complexity) -> Offered:
+        size = len(text)
+        # To compare two texts takes a tenth of the time of hashing one. Those that are alike here
+        # and differ elsewhere take turns.
+        alike = (size, text[:_SAMPLE], text[size // 2 : size // 2 + _SAMPLE], text[-_SAMPLE:], most)
+        known = kept.get(alike)
+        if known is not None and known[0] == text:
+            return known[1]
+        offered = parse(text, most)
+        if size <= _LARGEST:
+            if len(kept) >= _REMEMBERED:
+                kept.clear()
+            kept[alike] = text, offered
+        return offered
+
+    return parsed
+
+
+def _size(tool: Tool) -> int:
+    return 200 + len(tool.name) + len(tool.schema) + len(tool.description or "")
+
+
+def once_for_tools(make: Callable[[tuple[Tool, ...]], _T]) -> Callable[[tuple[Tool, ...]], _T]:
+    """`make`, of tools alone."""
+    kept: dict[tuple[Tool, ...], _T] = {}
+
+    def made(tools: tuple[Tool, ...]) -> _T:
+        if (found := kept.get(tools)) is not None:
+            return found
+        found = make(tools)
+        if sum(map(_size, tools)) <= _LARGEST:
+            if len(kept) >= _REMEMBERED:
+                kept.clear()
+            kept[tools] = found
+        return found
+
+    return made

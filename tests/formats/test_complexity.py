@@ -1,0 +1,172 @@
+"""Requests that are too deep or too large to be worth reading, found out wherever that is."""
+
+import json
+import random
+import time
+from typing import Any
+
+import pytest
+
+from bench.bodies import body as claude_code_body
+from formats import DIALECTS, ClientError, Complexity, TooComplex
+
+MOST = Complexity(depth=20, nodes=1000)
+
+
+def is_refused(body: bytes, most: Complexity = MOST) -> bool:
+    """Whether it is too complex, whatever else is wrong with it."""
+    found = set()
+    for dialect in DIALECTS.values():
+        try:
+            dialect.parse(body, most)
+            found.add(False)
+        except ClientError as error:
+            found.add(isinstance(error, TooComplex))
+    (is_too_complex,) = found  # in every dialect
+    return is_too_complex
+
+
+def nested(levels: int, opening: bytes = b'{"a":') -> bytes:
+    return opening * levels + b"1" + (b"}" if opening[:1] == b"{" else b"]") * levels
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        (b"", b"", 0),
+        (b'{"x":', b"}", 1),
+        (b'{"messages":[', b"]}", 2),
+        (b'{"tools":[{"input_schema":', b"}]}", 3),
+        (b'{"text":"[[[[{{{{\\"[[[[[[{{{{{{[[[[[[[[[[",  "x":', b"}", 1),
+        (b'{"text":"\\\\","more":"]]]]]\\\\\\"}}}}}}}}}}}}}","x":', b"}", 1),
+        (b'{"text":["]","}","]]]]]]]]]]]]]]]]]]]]]]]]]]]"],"x":', b"}", 1),
+        (b'{"messages":{"role":[[]]},"x":', b"}", 1),
+        (b'{"x":', b',"x":1}', 1),
+        (b'{"tools":[', b'],"messages":[],"tools":[]}', 2),
+    ],
+)
+@pytest.mark.parametrize("opening", [b'{"a":', b"[", b' [ "}]" , ', b'{"]":"[{", "b" :\n'])
+def test_the_depth_is_exact_wherever_it_is_and_whatever_the_strings_say(around, opening):
+    before, after, own = around
+    assert not is_refused(before + nested(20 - own, opening) + after)
+    assert is_refused(before + nested(21 - own, opening) + after)
+
+
+def test_the_number_of_values_is_exact():
+    assert not is_refused(json.dumps([1] * 999).encode())
+    assert is_refused(json.dumps([1] * 1000).encode())
+    assert is_refused(json.dumps({str(n): n for n in range(1000)}).encode())
+    assert not is_refused(json.dumps({"text": "a,[{" * 5000}).encode())
+    assert not is_refused(json.dumps({"text": '","' * 5000}).encode())
+
+
+def test_what_it_finds_is_what_a_parser_finds():
+    chance = random.Random(7)
+
+    def value(levels: int) -> object:
+        kind = chance.random()
+        if levels == 0 or kind < 0.3:
+            return chance.choice(["x", '"[{', "\\", "]}\\", 1, None, "},{", ""])
+        if kind < 0.65:
+            return [value(levels - 1) for _ in range(chance.randrange(4))]
+        return {chance.choice('a"[\\') + str(n): value(levels - 1) for n in range(3)}
+
+    def depth(found: Any) -> int:
+        inner = found if isinstance(found, list) else list(found.values())
+        return 1 + max((depth(item) for item in inner if isinstance(item, list | dict)), default=0)
+
+    seen = set()
+    for _ in range(300):
+        found = {"messages": [value(6)], "tools": value(6), "x": value(6)}
+        most = Complexity(depth=6)
+        assert is_refused(json.dumps(found).encode(), most) is (depth(found) > 6)
+        seen.add(depth(found) > 6)
+    assert seen == {True, False}
+
+
+BOMBS = {
+    "brackets": b"[" * 8_000_000,
+    "pairs": b"[]" * 4_000_000,
+    "deep, but not large": b"[" * 100_000 + b"]" * 100_000,
+    "quotes": b'"' + b'\\"' * 4_000_000 + b'"',
+    "backslashes": b'"' + b"\\" * 8_000_000 + b'"',
+    "messages": b'{"messages":[' + b",".join([b"[[]]"] * 49_000) + b"]}",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_finding_out_takes_no_longer_for_an_attack(bomb):
+    began = time.process_time()
+    is_refused(bomb, Complexity())
+    assert time.process_time() - began < 0.5
+
+
+def test_a_request_of_claude_codes_is_never_counted_exactly(monkeypatch):
+    """That would cost as much as parsing it."""
+    monkeypatch.setattr("formats.complexity._structure", None)
+    assert not is_refused(claude_code_body("a", stream=True), Complexity())
+
+
+TEXT = {"type": "text", "text": "hi"}
+USE = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+# A place that typed decoders leave unread, and how many levels are around it.
+UNREAD = {
+    "arguments": (5, USE | {"input": "HERE"}),
+    "cache control": (5, TEXT | {"cache_control": "HERE"}),
+    "a document": (6, {"type": "document", "source": {"type": "content", "content": "HERE"}}),
+    "an unknown field": (5, TEXT | {"hologram": "HERE"}),
+    "an unknown block": (5, {"type": "hologram", "x": "HERE"}),
+    "a found text": (
+        7,
+        {"type": "search_result", "content": [TEXT | {"cache_control": "HERE"}]},
+    ),
+    "an image's source": (6, {"type": "image", "source": {"type": "file", "x": "HERE"}}),
+    "a result": (7, {"type": "tool_result", "tool_use_id": "a", "content": [TEXT | {"x": "HERE"}]}),
+}
+
+
+def asked(block: dict[str, Any], value: bytes) -> bytes:
+    """A request of Anthropic's with the value in a block of its history."""
+    role = "assistant" if block["type"] == "tool_use" else "user"
+    before = [] if role == "assistant" else [{"role": "assistant", "content": [USE]}]
+    messages = [{"role": "user", "content": "hi"}, *before, {"role": role, "content": [block]}]
+    fields = {"model": "m", "messages": messages}
+    return json.dumps(fields, separators=(",", ":")).encode().replace(b'"HERE"', value)
+
+
+@pytest.mark.parametrize(("levels", "block"), UNREAD.values(), ids=UNREAD)
+@pytest.mark.parametrize("opening", [b'{"a":', b"[", b'{"]":"[{", "b" :\n'])
+@pytest.mark.parametrize("most", [9, 20, 128])
+def test_the_depth_is_exact_where_nothing_else_is_read(levels, block, opening, most):
+    parse, most = DIALECTS["anthropic"].parse, Complexity(depth=most)
+    if levels < most.depth:
+        within = asked(block, b'{"x":' + nested(most.depth - levels - 1, opening) + b"}")
+        try:
+            parse(within, most)
+        except ClientError as error:
+            assert not isinstance(error, TooComplex)  # noqa: PT017
+    with pytest.raises(TooComplex, match=f"more than {most.depth} levels"):
+        parse(asked(block, b'{"x":' + nested(most.depth - levels, opening) + b"}"), most)
+
+
+def test_a_limit_below_what_is_always_there_is_kept():
+    deepest = asked(UNREAD["a result"][1] | {"content": [TEXT]}, b"")
+    for depth in range(1, 7):
+        with pytest.raises(TooComplex):
+            DIALECTS["anthropic"].parse(deepest, Complexity(depth=depth))
+    DIALECTS["anthropic"].parse(deepest, Complexity(depth=7))
+
+
+@pytest.mark.parametrize(("_", "block"), UNREAD.values(), ids=UNREAD)
+@pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"\xe2\x82"])
+def test_what_nothing_else_reads_must_be_utf8(_, block, bad):
+    with pytest.raises(ClientError, match="UTF-8"):
+        DIALECTS["anthropic"].parse(asked(block, b'{"x":"a%bz"}' % bad))
+
+
+@pytest.mark.parametrize("place", [b'"x":"\xff","x":1', b'"":"\xff","":1', b'"x":1 ,"x":"\xff"'])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_field_that_is_there_twice_must_be_utf8_each_time(dialect, place):
+    body = asked(TEXT, b"")[:-1] + b"," + place + b"}"
+    with pytest.raises(ClientError, match="UTF-8"):
+        DIALECTS[dialect].parse(body)

@@ -1,0 +1,71 @@
+"""What is made of tools is made once for the same tools, and little of it is kept."""
+
+import pytest
+
+from formats.complexity import Complexity
+from formats.conversation import Tool
+from formats.memory import Offered, once_for_text, once_for_tools
+
+
+def counted(result):
+    made = []
+
+    def make(value):
+        made.append(value)
+        return result
+
+    return make, made
+
+
+def test_the_same_tools_are_looked_at_once():
+    make, made = counted(7)
+    remembered = once_for_tools(make)
+    tools = (Tool("t", "does it", b"{}"),)
+    assert [remembered(tools), remembered((Tool("t", "does it", b"{}"),))] == [7, 7]
+    remembered((Tool("t", "does it", b"{ }"),))
+    remembered((Tool("t", "does it", b"{}", is_custom=True),))
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        (Tool("n" * 200_000, None, b"{}"),),
+        (Tool("t", "d" * 200_000, b"{}"),),
+        (Tool("t", None, b" " * 200_000 + b"{}"),),
+        tuple(Tool(str(number), None, b"{}") for number in range(1000)),
+    ],
+    ids=["name", "description", "schema", "number"],
+)
+def test_what_is_large_is_not_kept(large):
+    make, made = counted(7)
+    remembered = once_for_tools(make)
+    assert [remembered(large), remembered(large)] == [7, 7]
+    assert len(made) == 2
+
+
+def test_a_text_is_read_once_unless_it_is_large():
+    make, made = counted(Offered(()))
+    remembered = once_for_text(lambda text, most: make((text, most)))
+    for text in (b"[]", b"[]", b" " * 200_000, b" " * 200_000):
+        remembered(text, Complexity())
+    assert len(made) == 3
+    remembered(b"[]", Complexity(depth=3))  # what may be kept differs
+    assert len(made) == 4
+
+
+def test_only_so_many_are_kept():
+    make, made = counted(7)
+    remembered = once_for_tools(make)
+    several = [(Tool(str(number), None, b"{}"),) for number in range(100)]
+    for tools in (*several, several[0]):
+        remembered(tools)
+    assert len(made) == 101
+
+
+def test_texts_that_differ_anywhere_are_told_apart():
+    remembered = once_for_text(lambda text, most: Offered((Tool("t", None, text),)))
+    text = bytes(range(256)) * 8
+    for at in (*range(0, len(text), 37), len(text) - 1):
+        for other in (text, text[:at] + b"?" + text[at + 1 :]):
+            assert remembered(other, Complexity()).tools[0].schema == other

@@ -1,0 +1,146 @@
+"""Recorded answers with calls, cut at every byte: never a runnable call that was not complete.
+
+An answer that was cut is an error, whose reason is told; one that the token limit cut ends so. The
+connection may also end well, with a finish reason, while the call in the text is open.
+"""
+
+import json
+
+import pytest
+
+from formats import (
+    DIALECTS,
+    AnswerFault,
+    MessageEnd,
+    MessageFailed,
+    StopReason,
+    Toolbox,
+    ToolCallEnd,
+    build_pipeline,
+    collect,
+)
+from formats.conversation import ToolCall
+from tests.formats.test_kimi_log import BODY as KIMI_LOG
+from tests.formats.test_laws import written
+from tests.formats.views import view
+from tests.formats.wire import IDENTITY, OPTIONS, decode, stream
+from tests.proxy.speech import Call, document
+from tests.proxy.speech import stream as spoken
+
+ARGUMENTS = {"harbor": "Tromsø — 🌊", "days": [1, {"deep": None}], "note": 'a "quoted" \\ word'}
+CALLS = [Call("get_tide", ARGUMENTS, "call_1"), Call("get_tide", {"harbor": "Bodø"}, "call_2")]
+STREAMS = {dialect: b"".join(spoken(dialect, "Let me see. ", CALLS)) for dialect in DIALECTS}
+FORMATS = ("kimi", "qwen", "deepseek")
+
+
+def called(events):
+    return [json.loads(p.arguments) for p in collect(events).parts if isinstance(p, ToolCall)]
+
+
+def cut_everywhere(body, upstream, format_name="standard"):
+    """The events for every prefix of an answer."""
+    for end in range(len(body)):
+        yield end, decode(body[:end], upstream=upstream, format_name=format_name)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_u9_a_stream_cut_at_any_byte_is_an_error_or_complete(dialect):
+    body = STREAMS[dialect]
+    whole = called(decode(body, upstream=dialect))
+    assert whole == [call.arguments for call in CALLS]
+    ends = 0
+    for end, events in cut_everywhere(body, dialect):
+        last = events[-1]
+        delivered = called(events)
+        assert delivered == whole[: len(delivered)], end
+        if isinstance(last, MessageEnd):  # only what follows the finish reason is missing
+            ends += 1
+            assert delivered == whole
+            assert last.stop_reason is StopReason.TOOL_USE
+        else:
+            assert isinstance(last, MessageFailed)
+            # The end of input is also the end of the last event, which may be half of one.
+            assert last.fault in (
+                AnswerFault.TRUNCATED,
+                AnswerFault.BAD_CHUNK,
+                AnswerFault.BAD_UTF8,
+            ), end
+    assert 0 < ends < 400
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_u9_no_client_gets_a_stop_reason_for_a_stream_that_was_cut(dialect, client):
+    body = STREAMS[dialect]
+    for end in range(0, len(body), 7):
+        pipeline = build_pipeline(
+            client=client, upstream=dialect, format_name="standard", identity=IDENTITY
+        )
+        told = pipeline.feed(body[:end])
+        if pipeline.done:
+            break
+        last = pipeline.decode_end()
+        told += pipeline.encode(last)
+        if isinstance(last[-1], MessageEnd):
+            continue
+        seen = view(told, client)
+        assert seen.error
+        assert seen.stop is None
+        assert b"[DONE]" not in told
+
+
+def test_u9_a_recorded_stream_of_kimis_cut_at_any_byte_gives_only_calls_of_the_whole():
+    whole = called(decode(KIMI_LOG, format_name="kimi"))
+    assert len(whole) == 2
+    for end in range(1, len(KIMI_LOG), 211):  # 211 is prime: every place in a chunk is met
+        events = decode(KIMI_LOG[:end], format_name="kimi")
+        delivered = called(events)
+        assert delivered == whole[: len(delivered)]
+        assert isinstance(events[-1], MessageFailed) or delivered == whole
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_u14_a_call_in_text_cut_by_the_token_limit_at_any_character_ends_in_max_tokens(format_name):
+    text = "Let me see. " + written(format_name, "get_tide", ARGUMENTS)
+    for end in range(1, len(text)):
+        events = decode(stream({"content": text[:end]}, finish="length"), format_name=format_name)
+        last = events[-1]
+        if isinstance(last, MessageEnd):
+            assert last.stop_reason is StopReason.MAX_TOKENS, text[:end]
+        delivered = called(events)
+        assert delivered in ([], [ARGUMENTS])
+        # Only closing markers may be missing of a call that is delivered.
+        assert not delivered or json.dumps(ARGUMENTS) in text[:end] or "<parameter" in text
+
+
+@pytest.mark.parametrize("finish", ["stop", "tool_calls", None])
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_u15_a_call_in_text_left_open_at_any_character_is_an_error_and_no_text(format_name, finish):
+    text = written(format_name, "get_tide", ARGUMENTS)
+    commits = text.index("get_tide") + len("get_tide") + 45  # where nobody takes it for text
+    for end in range(commits, len(text) - 60):
+        events = decode(stream({"content": text[:end]}, finish=finish), format_name=format_name)
+        if called(events) == [ARGUMENTS]:
+            break  # all but its closing markers is there
+        last = events[-1]
+        assert isinstance(last, MessageFailed), text[:end]
+        assert not any(isinstance(event, ToolCallEnd) for event in events)
+    else:
+        assert end > commits
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_whole_answer_cut_at_any_byte_is_an_error(dialect):
+    body = document(dialect, "Let me see. ", CALLS)
+    for end in range(1, len(body)):
+        pipeline = build_pipeline(
+            client=dialect,
+            upstream=dialect,
+            format_name="standard",
+            identity=IDENTITY,
+            toolbox=Toolbox(()),
+            options=OPTIONS,
+        )
+        [failed] = pipeline.decode_whole(body[:end])
+        assert isinstance(failed, MessageFailed)
+        assert failed.fault in (AnswerFault.BAD_CHUNK, AnswerFault.BAD_UTF8)

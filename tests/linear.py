@@ -1,0 +1,21 @@
+"""Whether work grows with its input and no faster, in seconds of CPU."""
+
+import time
+from collections.abc import Callable
+
+
+def is_linear(work: Callable[[int], object], size: int) -> bool:
+    """Whether twice the size takes twice the time; measured again when others disturb it."""
+    once = twice = 0.0
+    for attempt in range(30):
+        once += _cost(work, size)
+        twice += _cost(work, 2 * size)
+        if attempt and twice <= 2.6 * once + 0.002:
+            return True
+    return False
+
+
+def _cost(work: Callable[[int], object], size: int) -> float:
+    began = time.process_time()
+    work(size)
+    return time.process_time() - began
