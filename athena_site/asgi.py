@@ -1,6 +1,7 @@
 """The ASGI application that the server runs: the hot path, and stock Django for the rest."""
 
 import os
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -12,16 +13,23 @@ _django = get_asgi_application()  # sets Django up: what follows imports its mod
 
 # Django would import the URLs with the first request, which would wait a third of a second.
 import athena_site.urls  # noqa: E402, F401
+from proxy.admission import vouch  # noqa: E402
 from proxy.handler import GatewayHandler  # noqa: E402
+from proxy.metrics import count_refusal  # noqa: E402
+from proxy.protocol import BOUNDS, REFUSED  # noqa: E402
 from proxy.runtime import runtime  # noqa: E402
+from proxy.submission import Submissions  # noqa: E402
 from proxy.views import answer_error  # noqa: E402
 
 _gateway = GatewayHandler(
-    max_body_bytes=runtime.max_body_bytes,
+    bounds=runtime.bounds,
+    vouch=vouch,
     answer_error=answer_error,
     on_end=runtime.end,
     uploads=runtime.uploads,
+    admit=runtime.admit,
 )
+_pages = Submissions(_django, bounds=runtime.bounds, on_refusal=count_refusal)
 # What Claude Code asks besides must not get Django's pages, nor its sessions: 404 will do.
 _PROBES = ("/api/hello", "/api/event_logging/", "/api/oauth/")
 _BARE = ("/chat/completions", "/models")
@@ -33,11 +41,24 @@ _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 async def application(scope: dict[str, Any], receive: _Receive, send: _Send) -> None:
     if scope["type"] == "lifespan":
+        scope["state"].update({BOUNDS: runtime.bounds, REFUSED: count_refusal})
         await _lifespan(receive, send)
-    elif scope["path"].startswith(_GATEWAY_PATHS) or scope["path"] in ("/", "/v1"):
+        return
+    task = runtime.drain.enter()
+    try:
+        await _answer(scope, receive, send)
+    except CancelledError:
+        if not runtime.drain.is_cut:
+            raise  # else it was the drain's doing, and no defect
+    finally:
+        runtime.drain.leave(task)
+
+
+async def _answer(scope: dict[str, Any], receive: _Receive, send: _Send) -> None:
+    if scope["path"].startswith(_GATEWAY_PATHS) or scope["path"] in ("/", "/v1"):
         await _gateway(scope, receive, send)
     else:
-        await _django(scope, receive, send)
+        await _pages(scope, receive, send)
 
 
 async def _lifespan(receive: _Receive, send: _Send) -> None:

@@ -1,30 +1,24 @@
 """Settings: all of them from the environment or a `.env` file, and nonsense is refused at start."""
 
-import re
 import secrets
 import sys
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from athena_site.environment import read_env_file, redis_url, write_whole
+from athena_site.log import lines
+from athena_site.login import *  # noqa: F403
+from athena_site.rest import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
+from proxy.addresses import Allowance
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-_LINE = re.compile(r"\s*(?:#.*|(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=.*)?")
-
-
-def _read_env_file(path: Path) -> None:
-    """Take a `.env` file into the environment; a line that is none of its kind is refused."""
-    if path.exists():
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            if not _LINE.fullmatch(line):
-                raise ImproperlyConfigured(f"line {number} of .env is not NAME=value: {line!r}")
-        environ.Env.read_env(path, parse_comments=True)
-
-
 env = environ.Env()
-_read_env_file(BASE_DIR / ".env")
+read_env_file(BASE_DIR / ".env")
 
 
 # Every variable that means something; a name that is not here is a slip of the pen.
@@ -33,6 +27,7 @@ VARIABLES = frozenset(
         "ATHENA_ADMIN_PASSWORD",
         "ATHENA_ADMIN_USER",
         "ATHENA_ALLOWED_HOSTS",
+        "ATHENA_ALLOW_PRIVATE_UPSTREAMS",
         "ATHENA_ANTHROPIC_API_KEY",
         "ATHENA_ANTHROPIC_BASE_URL",
         "ATHENA_CLIENT_KEY",
@@ -46,8 +41,11 @@ VARIABLES = frozenset(
         "ATHENA_MODEL_OPUS",
         "ATHENA_MODEL_SONNET",
         "ATHENA_PORT",
+        "ATHENA_PRODUCTION",
         "ATHENA_SECRET_KEY",
+        "ATHENA_SPOOL_BYTES",
         "ATHENA_TRANSPORT",
+        "ATHENA_TRUSTED_PROXIES",
         "ATHENA_WORKERS",
     }
 )
@@ -73,9 +71,12 @@ def _one_of(name: str, *choices: str) -> str:
     return text
 
 
+# For others than its maker: TLS in front, and nothing weak or by default (`proxy.checks`).
+PRODUCTION = _one_of("ATHENA_PRODUCTION", "0", "1") == "1"
+
 DATA_DIR = Path(_text("ATHENA_DATA_DIR", str(BASE_DIR / "var"))).absolute()
 try:
-    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 except OSError as error:
     raise ImproperlyConfigured(f"ATHENA_DATA_DIR cannot be used: {error}") from error
 
@@ -85,10 +86,34 @@ PORT = _number("ATHENA_PORT", 8000, least=1, most=65535)
 _HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(HOST, HOST)  # noqa: S104
 OWN_URL = f"http://{f'[{_HOST}]' if ':' in _HOST else _HOST}:{PORT}"
 WORKERS = _number("ATHENA_WORKERS", 1, least=1, most=256)
+# What may wait on disk for a database that is away, of all processes with this data directory.
+SPOOL_BYTES = _number("ATHENA_SPOOL_BYTES", 512 * 2**20, least=2**20, most=2**40)
 LOG_LEVEL = _one_of("ATHENA_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR")
 LOG_FORMAT = _one_of("ATHENA_LOG_FORMAT", "auto", "json", "text")
 if LOG_FORMAT == "auto":  # text for a person, JSON for whatever collects lines
     LOG_FORMAT = "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
+REDIS_URL = redis_url(_text("REDIS_URL", ""))
+
+
+def _trusted_proxies() -> list[str]:
+    """Who may say on whose behalf a request comes, and whether it came by TLS."""
+    found = [item.strip() for item in _text("ATHENA_TRUSTED_PROXIES", "").split(",")]
+    try:
+        return [str(ip_network(item)) for item in found if item]
+    except ValueError as error:
+        raise ImproperlyConfigured(f"ATHENA_TRUSTED_PROXIES: {error}") from error
+
+
+def _private_upstreams() -> Allowance:
+    text = _text("ATHENA_ALLOW_PRIVATE_UPSTREAMS", "none" if PRODUCTION else "all")
+    try:
+        return Allowance.parse(text, own=(_HOST.lower(), PORT))
+    except ValueError as error:
+        raise ImproperlyConfigured(f"ATHENA_ALLOW_PRIVATE_UPSTREAMS: {error}") from error
+
+
+TRUSTED_PROXIES = _trusted_proxies()
+PRIVATE_UPSTREAMS = _private_upstreams()
 UPSTREAM_TRANSPORT = _one_of("ATHENA_TRANSPORT", "athena", "httpx")
 
 
@@ -113,9 +138,10 @@ def _secret_key() -> str:
         return str(configured)
     path = DATA_DIR / "secret_key"
     try:
-        if not path.exists():
-            path.touch(mode=0o600)
-            path.write_text(secrets.token_urlsafe(48))
+        if not path.exists() or not path.stat().st_size:  # empty: an older start had no room
+            if PRODUCTION:  # which refuses to start without one: nothing is kept that nobody uses
+                return secrets.token_urlsafe(48)
+            write_whole(path, secrets.token_urlsafe(48))
         return path.read_text()
     except OSError as error:
         raise ImproperlyConfigured(f"ATHENA_DATA_DIR cannot be used: {error}") from error
@@ -123,7 +149,31 @@ def _secret_key() -> str:
 
 SECRET_KEY = _secret_key()
 DEBUG = False
-ALLOWED_HOSTS = env.list("ATHENA_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+ALLOWED_HOSTS = env.list("ATHENA_ALLOWED_HOSTS", default=[]) or LOOPBACK_HOSTS
+
+# A browser's session. Cookies are for pages alone; programs have keys and tokens.
+SESSION_COOKIE_AGE = 8 * 60 * 60  # seconds without a click
+SESSION_SAVE_EVERY_REQUEST = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
+CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"  # a link from a chat leads to its page
+# Whether a request came by TLS is told by trusted proxies, to the server itself (`serve`): no
+# header is believed here. The endpoints of clients are not redirected: a key that was sent in
+# plain text has been sent.
+SECURE_SSL_REDIRECT = PRODUCTION
+SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if PRODUCTION else 0
+SECURE_REFERRER_POLICY = "same-origin"
+CSRF_TRUSTED_ORIGINS = [
+    f"https://{f'*{host}' if host.startswith('.') else host}"
+    for host in ALLOWED_HOSTS
+    if PRODUCTION and host != "*"
+]
+X_FRAME_OPTIONS = "DENY"
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",  # HSTS for subdomains: the gateway speaks for its own host alone
+    "security.W021",  # and a list in browsers is for a whole domain
+]
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -136,19 +186,22 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "simple_history",
+    "axes",
     "proxy",
 ]
 MIDDLEWARE = [
     "proxy.middleware.content_security",
+    "proxy.outage.AnswerOutage",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "proxy.outage.Sessions",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "athena_site.urls"
 ASGI_APPLICATION = "athena_site.asgi.application"
@@ -184,6 +237,19 @@ def _database() -> dict[str, Any]:
             "timeout": 5,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         }
+    else:
+        database["ENGINE"] = (
+            "athena_site.postgresql"  # Django's own, that waits for nothing for ever
+        )
+        database["OPTIONS"] = {
+            "connect_timeout": 3,
+            # Of a machine that has vanished: after 10 s of silence, three times in 5 s.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 15_000,
+            **database.get("OPTIONS", {}),
+        }
     return database
 
 
@@ -194,53 +260,13 @@ PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12 if PRODUCTION else 8},
+    },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
-
-# The management API alone; the gateway's own endpoints know nothing of it.
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": [
-        "proxy.api.authentication.TokenAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
-    ],
-    "DEFAULT_PERMISSION_CLASSES": ["proxy.api.authentication.Denied"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["proxy.api.parsing.PlainJson"],
-    "DEFAULT_THROTTLE_CLASSES": [
-        "rest_framework.throttling.AnonRateThrottle",
-        "rest_framework.throttling.UserRateThrottle",
-    ],
-    # Counted by each process for itself.
-    "DEFAULT_THROTTLE_RATES": {"anon": "60/min", "user": "600/min", "replay": "60/min"},
-    "NUM_PROXIES": 0,
-    "URL_FORMAT_OVERRIDE": None,  # `format` is a filter
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "proxy.api.errors.answer",
-    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
-}
-SPECTACULAR_SETTINGS = {
-    "TITLE": "Athena's management API",
-    "DESCRIPTION": "Exchanges, transcripts, replays and groups of failures; and what steers the "
-    "gateway: upstreams, routes, formats, keys.",
-    "VERSION": "0.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SCHEMA_PATH_PREFIX": "/api",
-    "ENUM_NAME_OVERRIDES": {
-        "Phase": "proxy.models.Phase",
-        "GroupState": "proxy.models.GroupState",
-        "SettableState": "proxy.api.serializers.SETTABLE",
-        "Service": "proxy.models.Service",
-        "Reasoning": "proxy.models.Reasoning",
-        "Dialect": "proxy.models.upstreams.dialect_choices",
-        "Format": "proxy.models.formats.format_choices",
-        "KeyState": "proxy.models.KeyState",
-        "ChangeKind": "proxy.api.configuration_out.CHANGE_KINDS",
-        "FormatReason": "proxy.api.configuration_out.FORMAT_REASONS",
-    },
-    "ENABLE_DJANGO_DEPLOY_CHECK": False,
-}
 
 LANGUAGE_CODE = "en"
 FORMAT_MODULE_PATH = "athena_site.locale"
@@ -251,20 +277,4 @@ STATIC_ROOT = DATA_DIR / "static"
 SERVESTATIC_USE_FINDERS = True  # no collectstatic step
 SERVESTATIC_AUTOREFRESH = False
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "json": {"()": "proxy.logs.JSONFormatter"},
-        "text": {"()": "proxy.logs.TextFormatter"},
-    },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
-    "root": {"handlers": ["console"], "level": "WARNING"},
-    "loggers": {
-        "athena": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},
-        "django": {"handlers": ["console"], "level": "WARNING", "propagate": False},
-        "uvicorn": {"handlers": ["console"], "level": "WARNING", "propagate": False},
-        # Anybody can send a strange host name; it is answered with 400 and no more.
-        "django.security.DisallowedHost": {"handlers": [], "propagate": False},
-    },
-}
+LOGGING = lines(level=LOG_LEVEL, formatter=LOG_FORMAT)

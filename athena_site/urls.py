@@ -18,6 +18,7 @@ from proxy.pages.group import care_for_group, comment_group, group_page, replay_
 from proxy.pages.keys import revoke_key, rotate_key
 from proxy.pages.playground import playground
 from proxy.pages.rules import rules
+from proxy.pages.sessions import end_sessions
 from proxy.pages.upstream import test_upstream, upstream_models
 from proxy.pages.usage import usage
 from proxy.scrape import metrics
@@ -49,6 +50,7 @@ _pages = [
     path(f"{_group}replay", replay_group, name="replay_group"),
     path("playground/", playground, name="playground"),
     path("usage/", usage, name="usage"),
+    path("sessions/end", end_sessions, name="end_sessions"),
 ]
 _configuration = [
     path("configuration/", configuration_page, name="page"),
@@ -62,6 +64,10 @@ _configuration = [
     path("proxy/clientkey/<int:pk>/rotate/", rotate_key, name="rotate_key"),
     path("proxy/clientkey/<int:pk>/revoke/", revoke_key, name="revoke_key"),
 ]
+
+handler400 = "proxy.pages.errors.bad_request"
+handler404 = "proxy.pages.errors.not_found"
+handler500 = "proxy.pages.errors.server_error"
 
 urlpatterns = [
     path("v1/messages", only("POST", converse)),

@@ -52,7 +52,8 @@ class Piece:
 
 def decode_answer(data: bytes, dialect: str) -> list[Event]:
     """As much of an answer's framing as can be read, streamed or whole; no native format."""
-    decoder = DIALECTS[dialect].decoder(Limits(event_bytes=max(len(data), 1)))
+    most = len(data) + 1
+    decoder = DIALECTS[dialect].decoder(Limits(line_bytes=most, event_bytes=most))
     is_whole = data.lstrip()[:1] == b"{"
     events: list[Event] = []
     try:

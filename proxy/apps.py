@@ -14,6 +14,7 @@ class ProxyConfig(AppConfig):
     def ready(self) -> None:
         # The one use of signals: a change must reach every process however it was made, through
         # the admin, the API, a command, a fixture or a cascade.
+        from proxy import checks  # noqa: F401
         from proxy.headers import concealed
         from proxy.models import CONFIGURATION, ConfigurationVersion, Upstream
 

@@ -10,9 +10,12 @@ from msgspec.structs import replace
 from formats import (
     DIALECTS,
     STANDARD,
+    AnswerFault,
     Conversation,
     Event,
+    FailureKind,
     Identity,
+    LimitExceeded,
     MessageFailed,
     MessageStart,
     Notice,
@@ -20,10 +23,12 @@ from formats import (
     Pipeline,
     ReplyOptions,
     Toolbox,
+    UpstreamError,
     build_pipeline,
 )
-from proxy.errors import ErrorCode, UpstreamFailed
+from proxy.errors import GatewayError, UpstreamFailed
 from proxy.exchange import Exchange, Reading
+from proxy.refusal import told_headers
 from proxy.routing import Route
 from proxy.upstream import (
     NOTHING_CARRIED,
@@ -31,11 +36,11 @@ from proxy.upstream import (
     Carried,
     UpstreamClient,
     failure_of,
-    redacted_event,
+    redacted_events,
 )
 
-_WHOLE_BYTES = 64 * 1024 * 1024
-"""Of an answer that comes as one JSON document, although a stream was asked for."""
+_BLANK_BYTES = 8 * 1024
+"""In front of an answer. Some upstreams keep a connection open with an empty line a second."""
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space, and the byte order mark
 
 
@@ -55,7 +60,9 @@ class Begun:
     @property
     def is_empty(self) -> bool:
         """Whether it has ended with nothing in it."""
-        return any(isinstance(e, Notice) and e.code is NoticeCode.EMPTY_ANSWER for e in self.events)
+        return self.pipeline.done and any(
+            isinstance(e, Notice) and e.code is NoticeCode.EMPTY_ANSWER for e in self.events
+        )
 
 
 async def attempt(
@@ -88,7 +95,7 @@ async def attempt(
     asked = perf_counter()
     exchange.own_time += asked - began
     try:
-        answer, told = await client.open(
+        answer = await client.open(
             route,
             rendered.body,
             carried if is_same else NOTHING_CARRIED,
@@ -98,6 +105,8 @@ async def attempt(
         if not is_same:
             refused.refusal = None
         raise
+    told = told_headers(answer.headers, upstream) if is_same else {}
+    max_calls, taken_ids = conversation.max_calls(), conversation.call_ids()
     pipeline = build_pipeline(
         client=exchange.dialect,
         upstream=upstream.dialect,
@@ -106,61 +115,96 @@ async def attempt(
             token=exchange.token,
             message_id=exchange.message_id,
             model=exchange.model,
-            taken_ids=conversation.call_ids(),
+            taken_ids=taken_ids,
         ),
         toolbox=Toolbox(conversation.tools, aliases=rendered.aliases),
-        max_calls=conversation.max_calls(),
+        max_calls=max_calls,
         options=options,
         limits=route.limits,
         strict=route.strict,
         markers=route.markers,
     )
+    source = _Beginning(answer, exchange, upstream.first_byte_timeout)
     try:
-        async with asyncio.timeout(upstream.first_byte_timeout):
-            skipped, start = await _read_start(answer, exchange)
-            # Not by its content type, which many servers get wrong: no event begins like this.
-            is_whole = start.startswith((b"{", b"["))
-            exchange.reading = Reading(
-                is_whole=is_whole,
-                tools=conversation.tools,
-                max_calls=conversation.max_calls(),
-                taken_ids=conversation.call_ids(),
-                aliases=rendered.aliases,
-            )
-            if is_whole == conversation.stream:
-                pipeline.write_anew()  # the client wants the other form
-            if is_whole:
-                body = await _read_whole(_json_start(skipped, start), answer, exchange)
-                events = pipeline.decode_whole(body)
-            else:
-                start = _stream_start(skipped, start)
-                events = await _read_beginning(pipeline, start, answer, exchange)
+        skipped, start = await _read_start(source)
+        # Not by its content type, which many servers get wrong: no event begins like this.
+        is_whole = start.startswith((b"{", b"["))
+        exchange.reading = Reading(
+            is_whole=is_whole,
+            tools=conversation.tools,
+            max_calls=max_calls,
+            taken_ids=taken_ids,
+            aliases=rendered.aliases,
+        )
+        if is_whole == conversation.stream:
+            pipeline.write_anew()  # the client wants the other form
+        if is_whole:
+            beginning, most = _json_start(skipped, start), route.limits.answer_bytes
+            events = pipeline.decode_whole(await _read_whole(beginning, source, most))
+        else:
+            events = await _read_beginning(pipeline, _stream_start(skipped, start), source)
     except (TimeoutError, httpx.TransportError) as error:
         answer.abort()
         raise failure_of(error, upstream) from error
     except BaseException:
         answer.abort()
         raise
-    events = [redacted_event(event, upstream) for event in events]
+    finally:
+        source.release()
+    if pipeline.done:  # only its last event can be a failure
+        events = redacted_events(events, upstream)
     exchange.served_by = pipeline.served_by
     if failure := _failure(events):
-        answer.finish()
+        answer.abort()
         exchange.understood(events)
+        exchange.counted(pipeline.usage)
         raise exchange.error or exchange.failed(failure)
     exchange.has_begun, exchange.begun_after = True, perf_counter() - asked
     document = pipeline.encode(events) if is_whole and pipeline.is_verbatim else None
     if not pipeline.is_verbatim:  # what was to be delivered turned out to differ
         document = None
-    return Begun(route, pipeline, answer, events, document, told if is_same else {})
+    return Begun(route, pipeline, answer, events, document, told)
 
 
-async def _read_start(answer: Answer, exchange: Exchange) -> tuple[bytes, bytes]:
+class _Beginning:
+    """What is read of an answer until it has begun, for so many seconds."""
+
+    def __init__(self, answer: Answer, exchange: Exchange, seconds: float) -> None:
+        self._answer = answer
+        self._exchange = exchange
+        self._is_late = False
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
+
+    async def read(self) -> bytes:
+        """The next bytes, empty at the end; raises TimeoutError."""
+        data = await self._answer.read()
+        if data is None or self._is_late:
+            raise TimeoutError
+        self._exchange.received(data)
+        return data
+
+    def release(self) -> None:
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        self._is_late = True
+        self._answer.interrupt()
+
+
+async def _read_start(source: _Beginning) -> tuple[bytes, bytes]:
     """Blank bytes, and the first that say what follows; empty when there are none at all."""
-    skipped = start = b""
-    while not start and (data := await answer.read()) != b"":
-        exchange.received(data or b"")
-        start = (data or b"").lstrip(_BLANK)
-        skipped += (data or b"")[: len(data or b"") - len(start)]
+    skipped, start = b"", b""
+    while not start and (data := await source.read()):
+        start = data.lstrip(_BLANK)
+        skipped += data[: len(data) - len(start)]
+        if len(skipped) > _BLANK_BYTES:
+            raise GatewayError.of(
+                UpstreamError(
+                    f"The upstream sent more than {_BLANK_BYTES} blank bytes and no answer",
+                    kind=FailureKind.TRANSFORMATION,
+                    fault=AnswerFault.BAD_CHUNK,
+                )
+            )
     return skipped, start
 
 
@@ -174,30 +218,23 @@ def _stream_start(skipped: bytes, start: bytes) -> bytes:
     return start if b" " in skipped or b"\t" in skipped else skipped + start
 
 
-async def _read_beginning(
-    pipeline: Pipeline, start: bytes, answer: Answer, exchange: Exchange
-) -> list[Event]:
+async def _read_beginning(pipeline: Pipeline, start: bytes, source: _Beginning) -> list[Event]:
     """The first events, once there is more than the announcement of a message."""
     events = pipeline.decode(start) if start else pipeline.decode_end()
     while not pipeline.done and not any(map(_is_content, events)):
-        data = await answer.read()
-        if data is not None:
-            exchange.received(data)
-            events += pipeline.decode(data) if data else pipeline.decode_end()
+        data = await source.read()
+        events += pipeline.decode(data) if data else pipeline.decode_end()
     return events
 
 
-async def _read_whole(start: bytes, answer: Answer, exchange: Exchange) -> bytes:
+async def _read_whole(start: bytes, source: _Beginning, most: int) -> bytes:
     body = bytearray(start)
-    while (data := await answer.read()) != b"":
-        body += data or b""
-        exchange.received(data or b"")
-        if len(body) > _WHOLE_BYTES:
-            raise UpstreamFailed(
-                f"the upstream's answer is larger than {_WHOLE_BYTES} bytes",
-                code=ErrorCode.BUFFER_LIMIT,
-            )
-    return bytes(body)
+    while len(body) <= most:
+        data = await source.read()
+        if not data:
+            return bytes(body)
+        body += data
+    raise GatewayError.of(LimitExceeded("answer_bytes", most))
 
 
 def _is_content(event: Event) -> bool:
@@ -206,5 +243,5 @@ def _is_content(event: Event) -> bool:
 
 def _failure(events: list[Event]) -> MessageFailed | None:
     """Why there is no answer, if there is none at all."""
-    content = [event for event in events if _is_content(event)]
-    return content[0] if content and isinstance(content[0], MessageFailed) else None
+    first = next(filter(_is_content, events), None)
+    return first if isinstance(first, MessageFailed) else None

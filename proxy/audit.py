@@ -1,90 +1,181 @@
 """Exchanges → rows, in batches, off the hot path.
 
-What is to be kept is decided and redacted when an exchange ends; a thread writes it a moment later.
-The queue is bounded: when the database is away for long, rows are dropped and counted, and traffic
-goes on. A row that the database refuses is dropped alone.
+What is to be kept is decided and redacted when an exchange ends, and goes into the journal; a
+thread reads it there a moment later and writes to the database. When the database is away, the
+journal grows up to its limit, then rows are dropped and counted, and traffic goes on. When the disk
+takes nothing, a little is kept in memory. A row that the database refuses is dropped alone, and one
+that it has already is not written twice.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import Counter, deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from time import monotonic
 
-from django.db import InterfaceError, OperationalError, close_old_connections, transaction
+from django.db import IntegrityError
 
-from proxy import models
+from proxy.batch import missing_of, write
+from proxy.database import renew_connection
 from proxy.exchange import Exchange
-from proxy.failures import count_failures, fingerprint, leak_mark
+from proxy.failures import fingerprint, leak_mark
+from proxy.journal import Journal
+from proxy.lines import Begun, Entry, decode, encode
 from proxy.metrics import AUDIT_DROPPED
 from proxy.models import FAILURES
-from proxy.record import record, redactor_of
-from proxy.traffic import count_traffic
-from proxy.transcript import transcript_fields
+from proxy.outage import AWAY, reason
+from proxy.record import beginning, brief_of, record, redactor_of
+from proxy.salvage import salvage
+from proxy.transcript import packed_transcript
 
 logger = logging.getLogger("athena.audit")
 
 _INTERVAL = 1.0
-_BATCH = 500
-_MOST_WAITING = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    exchange: dict[str, Any]
-    transcript: dict[str, Any] | None
-    fingerprint: str | None
+_LAST_FLUSH = 3.0
+"""Seconds that the end waits for the database: what is in the journal then is not lost."""
+_LOOK_FOR_DEAD = 5.0
+_SELDOM = 60.0
+"""Seconds between two lines about one trouble."""
+_MEMORY_BYTES = 16 * 1024 * 1024
+_NOWHERE = Path("/nonexistent")
 
 
 class Audit:
-    def __init__(self) -> None:
+    def __init__(
+        self, journal: Journal | None = None, *, also: Callable[[], None] = lambda: None
+    ) -> None:
+        """Without a journal, what waits is in memory alone. `also` writes what else there is."""
         self.dropped = 0
-        self._waiting: deque[Entry] = deque()
+        self.journal = journal or Journal(_NOWHERE, most_bytes=0)
+        self.is_behind = False
+        """Whether something that there was did not reach the database."""
+        self.has_disk = True
+        self._memory: deque[bytes] = deque()
+        # Of entries, those that came and those that are done with; of the memory's, their bytes.
+        # Each of the four is changed by one thread alone.
+        self._submitted = self._settled = 0
+        self._remembered = self._forgotten = 0
         self._kept: Counter[str] = Counter()  # transcripts of each kind of trouble in this hour
         self._hour = 0
+        self._is_gone = False
+        self._looked_at = -_LOOK_FOR_DEAD
+        self._said: dict[str, float] = {}
+        self._also = also
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return max(0, self._submitted - self._settled)
+
+    def start(self) -> None:
+        """Open the journal, if the disk allows it."""
+        if self.journal.root is _NOWHERE or self.journal.is_open:
+            return
+        try:
+            self.journal.open()
+            self.has_disk = True
+        except OSError as error:
+            self._complain("the journal cannot be opened: %s", error.strerror)
+            self.has_disk = False
+
+    def begin(self, exchange: Exchange) -> None:
+        """Remember an exchange that has been accepted, should this process be lost."""
+        if self.journal.is_open:
+            with contextlib.suppress(OSError, ValueError):  # its end will say the same
+                brief = brief_of(exchange, redactor_of(exchange))
+                self.journal.begin(Begun(beginning(exchange, brief)))
 
     def submit(self, exchange: Exchange, status: int) -> None:
         """Remember an exchange that has ended."""
         redactor = redactor_of(exchange)
-        exchange.log(status, redactor.text)
+        brief = brief_of(exchange, redactor)
+        exchange.log(status, brief)
         if exchange.snapshot is None:
             return
-        if len(self._waiting) >= _MOST_WAITING:
-            self._drop()
-            return
-        row = record(exchange, status, redactor)
+        row = record(exchange, status, brief)
         mark = fingerprint(row) if exchange.outcome in FAILURES else None
-        kept = None
+        data = b""
         if self._keeps(exchange, leak_mark(row) if mark is None else mark):
             try:
-                kept = transcript_fields(exchange, redactor)
+                data = encode(Entry(row, None, mark, packed_transcript(exchange, redactor)))
             except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
                 # Without its words and its frames, which may have the content.
                 name = type(error).__name__
                 logger.error("no transcript, a defect: %s", name)  # noqa: TRY400
-        self._waiting.append(Entry(row, kept, mark))
+        self.keep(exchange.request_id, data or encode(Entry(row, None, mark)))
+
+    def keep(self, request_id: str, data: bytes) -> None:
+        """Put an encoded entry where the thread finds it."""
+        self._submitted += 1
+        try:
+            is_kept = self.journal.end_of(request_id, data)
+            self.has_disk = True
+        except OSError as error:
+            if self.journal.is_open:
+                self.has_disk = False
+                self._complain("the journal cannot be written: %s", error.strerror)
+            is_kept = self._remembered - self._forgotten + len(data) <= _MEMORY_BYTES
+            if is_kept:
+                self._remembered += len(data)
+                self._memory.append(data)
+        if not is_kept:
+            self._submitted -= 1
+            self._drop()
+            self._complain("too much waits for the database: exchanges are dropped")
 
     async def run(self) -> None:
         """Write what is waiting, every second, until cancelled."""
         while True:
             await asyncio.sleep(_INTERVAL)
             await self.flush()
+            if self._is_gone:
+                self._begin_anew()
+            self.start()
+            self._try_disk()
+            self.journal.tidy()
+
+    def _try_disk(self) -> None:
+        """Find out whether a disk that took nothing does now, though nobody asks for anything."""
+        if not self.has_disk and self.journal.is_open:
+            self.has_disk = self.journal.is_writable()
 
     async def flush(self) -> None:
         """Write all that is waiting now, as far as the database takes it."""
-        if self._waiting:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._write_all)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._write_all)
+
+    async def stop(self) -> None:
+        """Write what is waiting if that can be done now, and leave the journal."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.flush(), _LAST_FLUSH)
+        for data in list(self._memory):  # the disk may have room by now
+            try:
+                self.journal.end_of("", data)
+            except OSError:
+                self._drop()
+        self.journal.close()
+
+    def _begin_anew(self) -> None:
+        """With another journal: somebody deleted this one, and with it what it had."""
+        self._is_gone = False
+        for _ in range(self.waiting - len(self._memory)):
+            self._settled += 1
+            self._drop()
+        self.journal.close(is_lost=True)
 
     def _drop(self) -> None:
         self.dropped += 1
         AUDIT_DROPPED.inc()
+
+    def _complain(self, words: str, *values: object) -> None:
+        """Say it, unless it was said a moment ago."""
+        now = monotonic()
+        if now - self._said.get(words, -_SELDOM) >= _SELDOM:
+            self._said[words] = now
+            logger.warning(words, *values)
 
     def _keeps(self, exchange: Exchange, mark: str | None) -> bool:
         """Whether the transcript is worth keeping, and may be kept.
@@ -105,48 +196,74 @@ class Audit:
         return random.random() < share  # noqa: S311  no secret depends on it
 
     def _write_all(self) -> None:
-        close_old_connections()
-        while self._waiting:
-            batch = [self._waiting[at] for at in range(min(_BATCH, len(self._waiting)))]
-            try:
-                self._write(batch)
-            except (OperationalError, InterfaceError) as error:
-                logger.warning("%d exchanges wait for the database: %s", self.waiting, error)
-                return
-            for _ in batch:
-                self._waiting.popleft()
+        renew_connection()
+        is_behind = True  # whatever the reason is why something stays where it is
+        try:
+            self._write_journal()
+            self._write_memory()
+            self._also()
+            if self.journal.is_open and monotonic() - self._looked_at >= _LOOK_FOR_DEAD:
+                self.journal.others = salvage(self.journal, self._write)
+                self._looked_at = monotonic()
+            is_behind = False
+        except AWAY as error:
+            self._complain("exchanges wait for the database: %s", reason(error))
+        except OSError as error:
+            self._complain("a journal cannot be read: %s", error.strerror)
+        except Exception:
+            # It must not end the audit: the next time may do.
+            logger.exception("the audit has a defect")
+        self.is_behind = is_behind
+
+    def _write_journal(self) -> None:
+        try:
+            for lines in self.journal.reader.batches(self.journal.end):
+                entries = [entry for entry in map(self._read, lines) if entry is not None]
+                self._write(entries)
+                self._settled += len(entries)
+        except FileNotFoundError:
+            self._is_gone = True
+            raise
+
+    def _write_memory(self) -> None:
+        while lines := [self._memory[at] for at in range(min(500, len(self._memory)))]:
+            self._write([entry for entry in map(self._read, lines) if entry is not None])
+            for line in lines:
+                self._memory.popleft()
+                self._forgotten += len(line)
+            self._settled += len(lines)
+
+    def _read(self, data: bytes) -> Entry | None:
+        """The entry in a line, if it is one."""
+        try:
+            line = decode(data)
+        except ValueError:
+            self._drop()
+            logger.error("a line of the journal cannot be read")  # noqa: TRY400
+            return None
+        return line if isinstance(line, Entry) else None
 
     def _write(self, batch: list[Entry]) -> None:
         """Save a batch; if the database refuses it, its entries one by one."""
+        if not batch:
+            return
         try:
             write(batch)
-        except (OperationalError, InterfaceError):
+        except AWAY:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, the audit must go on
-            if len(batch) > 1:
+            if isinstance(error, IntegrityError) and len(missing := missing_of(batch)) < len(batch):
+                self._write(missing)
+            elif len(batch) > 1:
                 for entry in batch:
                     self._write([entry])
-                return
-            self._drop()
-            # The error's own words may quote the row.
-            fields = {"request_id": batch[0].exchange["request_id"]}
-            logger.error(  # noqa: TRY400
-                "a row cannot be stored: %s", type(error).__name__, extra={"fields": fields}
-            )
-
-
-@transaction.atomic
-def write(batch: list[Entry]) -> None:
-    """Save a batch: all of it or nothing."""
-    groups = count_failures([(e.fingerprint, e.exchange) for e in batch if e.fingerprint])
-    rows = models.Exchange.objects.bulk_create(
-        models.Exchange(**entry.exchange, group=groups.get(entry.fingerprint or ""))
-        for entry in batch
-    )
-    models.Transcript.objects.bulk_create(
-        models.Transcript(exchange=row, **entry.transcript)
-        for row, entry in zip(rows, batch, strict=True)
-        if entry.transcript is not None
-    )
-    # Last: every process adds to the sums of this hour, and waits for whoever is at it.
-    count_traffic(rows)
+            elif (entry := batch[0]).packed is not None:
+                # It may be what was said that is refused: that must not cost the row.
+                logger.error("a transcript cannot be stored: %s", type(error).__name__)  # noqa: TRY400
+                self._write([Entry(entry.exchange, None, entry.fingerprint)])
+            else:
+                self._drop()
+                # The error's own words may quote the row.
+                fields = {"request_id": batch[0].exchange["request_id"]}
+                name = type(error).__name__
+                logger.error("a row cannot be stored: %s", name, extra={"fields": fields})  # noqa: TRY400

@@ -18,6 +18,7 @@ from django.db import models, transaction
 
 from formats import FORMATS
 from proxy.demo import demo_key
+from proxy.destination import DEMO_URL
 from proxy.models import (
     ClientKey,
     ConfigurationVersion,
@@ -48,6 +49,8 @@ class Bootstrapped:
     """A key that was just made, to be shown once."""
     admin_user: str
     admin_password: str | None
+    unreadable: tuple[str, ...] = ()
+    """Upstreams whose secrets were stored with another ATHENA_SECRET_KEY."""
 
 
 def client_key_path() -> Path:
@@ -72,12 +75,13 @@ def bootstrap(environment: Mapping[str, str] = os.environ) -> Bootstrapped:
     # Two nodes may start at once: the row is a lock.
     ConfigurationVersion.objects.get_or_create(pk=1)
     ConfigurationVersion.objects.select_for_update().get(pk=1)
+    unreadable = tuple(row.name for row in Upstream.objects.all() if not row.is_readable())
     upstream = _upstreams(environment)
     _routes(environment, upstream)
     for name in FORMATS:
         FormatSettings.objects.get_or_create(format=name)
     user, password = _admin(environment)
-    return Bootstrapped(upstream.name, _client_key(environment), user, password)
+    return Bootstrapped(upstream.name, _client_key(environment), user, password, unreadable)
 
 
 def _upstreams(environment: Mapping[str, str]) -> Upstream:
@@ -107,12 +111,12 @@ def _upstreams(environment: Mapping[str, str]) -> Upstream:
         found.append(
             _follow(Upstream, {"name": "anthropic"}, fields, variable="ATHENA_ANTHROPIC_BASE_URL")
         )
-    fields = {"base_url": f"{settings.OWN_URL}/demo/v1", "active": not found}
+    fields = {"base_url": DEMO_URL, "active": not found}
     demo = _follow(Upstream, {"name": "demo"}, fields, variable="ATHENA_HOST")
-    if demo.base_url != fields["base_url"]:  # wherever it was, it is part of this gateway
-        demo.base_url = fields["base_url"]
+    if demo.base_url != DEMO_URL:  # wherever it was, it is part of this gateway
+        demo.base_url = DEMO_URL
         demo.save(update_fields=["base_url"])
-    if demo.from_environment and not demo.sealed_key:
+    if demo.from_environment and not (demo.sealed_key and demo.is_readable()):
         demo.store_key(demo_key())
         demo.save(update_fields=["sealed_key"])
     return found[0] if found else demo

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from formats import FORMATS
+from proxy.addresses import Allowance, Forbidden
+from proxy.destination import Upstream
 from proxy.models import (
     CONFIGURATION,
     FormatOverride,
@@ -40,6 +43,7 @@ def findings(now: datetime) -> list[Finding]:
         *_troubles(snapshot),
         *_routes(snapshot),
         *_default(snapshot),
+        *exposures(snapshot),
         *_idle(now),
         *([] if snapshot.keys else [Finding("No client key is valid: nobody can call.", False)]),
     ]
@@ -82,6 +86,29 @@ def _default(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding("There is no default route: names that no route matches get 404.")
     elif snapshot.default_route is None:
         yield Finding(f"The default route {default} is not in use: it or its upstream is inactive.")
+
+
+def exposures(snapshot: Snapshot) -> Iterator[Finding]:
+    """What is wrong in production, and elsewhere a hint: it is for others than its maker."""
+    called = {route.upstream.name: route.upstream for route in snapshot.routes}
+    for name, upstream in called.items():
+        if upstream.url.scheme == "http" and upstream.secrets() and not _is_near(upstream):
+            yield Finding(
+                f"The upstream {name} gets its key over plain HTTP: use https://.",
+                settings.PRODUCTION,
+            )
+    default = snapshot.default_route
+    if settings.PRODUCTION and default is not None and default.upstream.name == "demo":
+        yield Finding("The default route leads to the demo, which is no model: make another.")
+
+
+def _is_near(upstream: Upstream) -> bool:
+    """Whether nothing leaves this machine."""
+    try:
+        address = Allowance.parse("all").check_literal(upstream.url.host, 80)
+    except Forbidden:
+        return False
+    return upstream.url.host == "localhost" if address is None else address.is_loopback
 
 
 def _idle(now: datetime) -> Iterator[Finding]:

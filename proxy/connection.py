@@ -6,7 +6,7 @@ without losing data: the heartbeat of a silent stream needs that, and generators
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TypeAlias, cast
 
 import httptools
 import httpx
@@ -15,6 +15,13 @@ _READ_AHEAD = 256 * 1024
 """Bytes that may wait for a slow client before the upstream is not read any more."""
 _HEAD_BYTES = 64 * 1024
 """Bytes that may come without any of a body: headers, trailers. The parser itself has no limit."""
+
+Take: TypeAlias = Callable[[bytes], bool]
+"""Says whether it has taken what came."""
+
+
+class Cut(httpx.ReadError):
+    """The upstream closed the connection in the middle of a body; a reset is no closing."""
 
 
 class Connection(asyncio.Protocol):
@@ -27,40 +34,50 @@ class Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser
         self._head_bytes = 0
         self._chunks: list[bytes] = []
-        self._size = 0
+        self._size = 0  # of those that wait for their reader
+        self.on_body: Callable[[bytes], None] = self._chunks.append
         self._reader: asyncio.Future[bool] | None = None
+        self._take: Take | None = None
         self._is_lost = False
         self._is_complete = True
         self._is_kept_alive = False
         self._error: httpx.TransportError | None = None
         self._on_complete: Callable[[], None] | None = None
 
-    def send(self, request: httpx.Request) -> None:
-        """Send a request whose body is in memory; raises ReadError when the connection is lost."""
+    def send(self, head: bytes, body: bytes, loop: asyncio.AbstractEventLoop) -> None:
+        """Send a request, whose head ends before its length; raises ReadError when the connection
+        is lost."""
         if not self.is_alive:
             raise httpx.ReadError("the connection was closed")
-        self.head = asyncio.get_running_loop().create_future()
+        self.head = loop.create_future()
         self.status, self.headers, self._head_bytes = 0, [], 0
         self._is_complete = False
         self._parser = httptools.HttpResponseParser(self)
-        lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode(), request.url.raw_path)]
-        lines += [b"%b: %b\r\n" % header for header in request.headers.raw]
-        self._transport.writelines([*lines, b"\r\n", request.content])
+        self._transport.writelines((b"%b%d\r\n\r\n" % (head, len(body)), body))
 
-    async def read(self) -> bytes | None:
-        """What has arrived since the last read; empty at the end, None when interrupted."""
+    async def read(self, take: Take | None = None) -> bytes | None:
+        """What has arrived since the last read; empty at the end, None when interrupted.
+
+        What comes while it waits is offered to `take`, without waking the reader's task: when that
+        says that it has taken it, the read goes on waiting.
+        """
         while not self._chunks:
             if self._error is not None:
                 raise self._error
             if self._is_complete:
                 return b""
-            self._reader = asyncio.get_running_loop().create_future()
+            self._reader, self._take = asyncio.get_running_loop().create_future(), take
             try:
                 if not await self._reader:
                     return None
             finally:
-                self._reader = None
+                self._reader = self._take = None
         return self._take_chunks()
+
+    def expire(self, seconds: float) -> None:
+        """Wait no longer for the answer's head."""
+        if not self.head.done():
+            self._fail(httpx.ReadTimeout(f"nothing came for {seconds} s"))
 
     def interrupt(self) -> None:
         """Make a read that is waiting return None."""
@@ -89,11 +106,13 @@ class Connection(asyncio.Protocol):
         """Whether more of the body may come."""
         return self.is_alive and not self._is_complete and self._error is None
 
-    def when_complete(self, call: Callable[[], None]) -> None:
-        """Throw the rest of the body away, and `call` at its end."""
-        self._on_complete = call
+    def has_more(self, on_complete: Callable[[], None]) -> bool:
+        """Throw the rest of the body away; if more of it may come, its end will be told."""
         self._take_chunks()
-        self._wake()
+        if not self.is_reading:
+            return False
+        self._on_complete = on_complete
+        return True
 
     def abort(self) -> None:
         if self.is_alive:
@@ -108,24 +127,41 @@ class Connection(asyncio.Protocol):
         if self._is_complete:  # nobody asked: what follows cannot be trusted
             self.abort()
             return
-        self._head_bytes += len(data)
+        chunks = self._chunks
+        before = len(chunks)
         try:
             self._parser.feed_data(data)
-            if self._head_bytes > _HEAD_BYTES and not self._is_complete:
-                raise httptools.HttpParserError("too much that is not body")
+            if len(chunks) > before:
+                self._head_bytes = 0
+            else:
+                self._head_bytes += len(data)
+                if self._head_bytes > _HEAD_BYTES and not self._is_complete:
+                    raise httptools.HttpParserError("too much that is not body")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._is_complete:  # else the answer is good, and what follows it is not
                 self._fail(httpx.RemoteProtocolError(f"not HTTP: {error}"))
             self.abort()
-        self._wake()
+        reader, take = self._reader, self._take
+        if reader is None or take is None or not chunks or reader.done():
+            if self._on_complete is not None:  # nobody will read it
+                chunks.clear()
+            self._wake()
+        else:
+            self._offer(take, reader)
+        if chunks:
+            self._size += sum(map(len, chunks[before:]))
+            if self._size > _READ_AHEAD and self.is_alive:
+                self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         if not self._is_complete:
-            if exc is None and self.head.done() and self._ends_with_connection():
+            if exc is not None or not self.head.done():
+                self._fail(httpx.ReadError(str(exc) if exc else "the connection was closed"))
+            elif self._ends_with_connection():
                 self._is_complete = True
             else:
-                self._fail(httpx.ReadError(str(exc) if exc else "the connection was closed"))
+                self._fail(Cut("the connection was closed in the middle of the body"))
         self._wake()
 
     # What the parser calls.
@@ -143,15 +179,6 @@ class Connection(asyncio.Protocol):
         if self.status >= 200 and not self.head.done():
             self.head.set_result(None)
 
-    def on_body(self, body: bytes) -> None:
-        self._head_bytes = 0
-        if self._on_complete is not None:
-            return
-        self._chunks.append(body)
-        self._size += len(body)
-        if self._size > _READ_AHEAD:
-            self._transport.pause_reading()
-
     def on_message_complete(self) -> None:
         if self.status < 200:  # 100 and 103 come before the answer
             self.headers = []
@@ -166,17 +193,13 @@ class Connection(asyncio.Protocol):
         )
 
     def _take_chunks(self) -> bytes:
-        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks = []
+        chunks = self._chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
         if self._size > _READ_AHEAD and self.is_alive:
             self._transport.resume_reading()
         self._size = 0
         return data
-
-    def _fail(self, error: httpx.TransportError) -> None:
-        self._error = self._error or error  # the first says why, others follow from it
-        if not self.head.done():
-            self.head.set_exception(error)
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
@@ -184,3 +207,24 @@ class Connection(asyncio.Protocol):
         if self._on_complete is not None and not self.is_reading:
             call, self._on_complete = self._on_complete, None
             call()
+
+    def _offer(self, take: Take, reader: "asyncio.Future[bool]") -> None:
+        chunks = self._chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
+        try:
+            is_taken = take(data)
+        except Exception as error:  # noqa: BLE001  whoever reads is told
+            reader.set_exception(error)
+            return
+        if not is_taken:
+            chunks.append(data)
+        elif not self._is_complete and self._error is None:
+            return
+        if not reader.done():  # `take` may have interrupted it
+            reader.set_result(True)
+
+    def _fail(self, error: httpx.TransportError) -> None:
+        self._error = self._error or error  # the first says why, others follow from it
+        if not self.head.done():
+            self.head.set_exception(error)

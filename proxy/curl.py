@@ -3,26 +3,27 @@
 import json
 import shlex
 
-from proxy.models import Exchange, Transcript
+from proxy.models import Exchange
+from proxy.said import Said
 
 _PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
 _LONGEST = 100_000  # Linux takes no argument beyond 128 KB
 
 
-def curl_of(exchange: Exchange, transcript: Transcript, base_url: str) -> str:
+def curl_of(exchange: Exchange, said: Said, base_url: str) -> str:
     """The command; empty where the request was not kept whole, or is too long for one.
 
     The body is written again in ASCII: nothing in it can reach a terminal as a control character.
     """
-    if "request" in transcript.left_out:
+    if "request" in said.left_out:
         return ""
     try:
-        body = json.dumps(json.loads(transcript.request))
+        body = json.dumps(json.loads(said.request))
     except (ValueError, RecursionError):
         return ""
     if len(body) > _LONGEST:
         return ""
-    headers = {"content-type": "application/json", **transcript.headers}
+    headers = {"content-type": "application/json", **said.headers}
     shown = [
         f"-H {shlex.quote(f'{name}: {value}')}"
         for name, value in sorted(headers.items())

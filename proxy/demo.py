@@ -12,12 +12,13 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import msgspec
-from django.http import HttpResponse, HttpResponseBase
+from django.http import HttpResponse
 from django.utils.crypto import salted_hmac
 
 from formats import FailureKind, detect_format
 from proxy.errors import ErrorCode, GatewayError
-from proxy.handler import EventStream, GatewayRequest
+from proxy.handler import GatewayRequest
+from proxy.response import EventStream, Response
 
 MODELS = ("moonshotai/kimi-k2.5", "qwen/qwen3-coder", "qwen/qwen3-max", "deepseek/deepseek-v3.1")
 _ABOUT = (
@@ -38,15 +39,15 @@ def demo_key() -> str:
 
 
 async def models(request: GatewayRequest) -> HttpResponse:
-    _check(request)
+    check_sender(request)
     data = [{"id": name, "object": "model", "owned_by": "athena-demo"} for name in MODELS]
     return HttpResponse(
         msgspec.json.encode({"object": "list", "data": data}), content_type="application/json"
     )
 
 
-async def chat_completions(request: GatewayRequest) -> HttpResponseBase:
-    _check(request)
+async def chat_completions(request: GatewayRequest) -> Response:
+    check_sender(request)
     try:
         asked = msgspec.json.decode(request.content, type=dict[str, Any])
         deltas = [*answer(asked)]
@@ -144,7 +145,8 @@ def _chunk(model: str, **fields: Any) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(head | fields)
 
 
-def _check(request: GatewayRequest) -> None:
+def check_sender(request: GatewayRequest) -> None:
+    """Raise GatewayError unless it is the gateway itself that asks."""
     sent = request.headers.get("authorization", "").removeprefix("Bearer ")
     if not hmac.compare_digest(sent.encode(), demo_key().encode()):
         raise GatewayError(

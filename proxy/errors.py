@@ -14,11 +14,13 @@ from typing import Literal, TypeAlias
 
 from formats import (
     STATUS,
+    AnswerFault,
     ClientError,
     EventOrderError,
     FailureKind,
     FormatsError,
     MessageFailed,
+    TooComplex,
     UpstreamError,
 )
 
@@ -30,6 +32,7 @@ class ErrorCode(StrEnum):
     """
 
     AMBIGUOUS_CREDENTIALS = "ambiguous_credentials"
+    AT_CAPACITY = "at_capacity"
     BODY_TOO_LARGE = "body_too_large"
     BUFFER_LIMIT = "buffer_limit"
     CALL_BAD_HEADER = "call_bad_header"
@@ -38,14 +41,19 @@ class ErrorCode(StrEnum):
     CALL_MISSING_NAME = "call_missing_name"
     CALL_NON_OBJECT_ARGS = "call_non_object_args"
     CALL_TRUNCATED = "call_truncated"
+    CLIENT_STALLED = "client_stalled"
     DRAINING = "draining"
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
+    HEADERS_TOO_LARGE = "headers_too_large"
     INTERNAL_ERROR = "internal_error"
     INVALID_KEY = "invalid_key"
     INVALID_REQUEST = "invalid_request"
+    JSON_TOO_COMPLEX = "json_too_complex"
     KEYS_UNAVAILABLE = "keys_unavailable"
     KEY_BUSY = "key_busy"
     KEY_RATE_LIMIT = "key_rate_limit"
+    KEY_REVOKED = "key_revoked"
+    MALFORMED_HTTP = "malformed_http"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     MODEL_NOT_ALLOWED = "model_not_allowed"
     MODEL_NOT_FOUND = "model_not_found"
@@ -53,18 +61,26 @@ class ErrorCode(StrEnum):
     NOT_READY = "not_ready"
     PROMPT_TOO_LONG = "prompt_too_long"
     REQUEST_TIMEOUT = "request_timeout"
+    STREAM_TOO_LONG = "stream_too_long"
     TRANSFORMATION_FAILED = "transformation_failed"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
+    UPSTREAM_ANSWER_TOO_LARGE = "upstream_answer_too_large"
     UPSTREAM_AUTH = "upstream_auth"
+    UPSTREAM_BAD_CHUNK = "upstream_bad_chunk"
+    UPSTREAM_BAD_UTF8 = "upstream_bad_utf8"
     UPSTREAM_CONNECT_TIMEOUT = "upstream_connect_timeout"
     UPSTREAM_DNS = "upstream_dns"
     UPSTREAM_EMPTY = "upstream_empty"
     UPSTREAM_ENCODING = "upstream_encoding"
     UPSTREAM_ERROR = "upstream_error"
+    UPSTREAM_EVENT_TOO_LARGE = "upstream_event_too_large"
+    UPSTREAM_FORBIDDEN_ADDRESS = "upstream_forbidden_address"
     UPSTREAM_IDLE = "upstream_idle"
     UPSTREAM_IS_GATEWAY = "upstream_is_gateway"
+    UPSTREAM_LINE_TOO_LONG = "upstream_line_too_long"
     UPSTREAM_MISCONFIGURED = "upstream_misconfigured"
     UPSTREAM_NOT_FOUND = "upstream_not_found"
+    UPSTREAM_NO_PROGRESS = "upstream_no_progress"
     UPSTREAM_OVERLOADED = "upstream_overloaded"
     UPSTREAM_PROTOCOL = "upstream_protocol"
     UPSTREAM_RATE_LIMIT = "upstream_rate_limit"
@@ -74,7 +90,9 @@ class ErrorCode(StrEnum):
     UPSTREAM_TIMEOUT = "upstream_timeout"
     UPSTREAM_TLS = "upstream_tls"
     UPSTREAM_TOO_LARGE = "upstream_too_large"
+    UPSTREAM_TRUNCATED = "upstream_truncated"
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
+    WORKER_LOST = "worker_lost"
 
 
 Source: TypeAlias = Literal["client", "gateway", "upstream", "config"]
@@ -113,6 +131,14 @@ class GatewayError(Exception):
     @classmethod
     def of(cls, error: FormatsError) -> "GatewayError":
         match error:
+            case TooComplex():
+                return GatewayError(
+                    str(error),
+                    kind=error.kind,
+                    code=ErrorCode.JSON_TOO_COMPLEX,
+                    source="client",
+                    may_retry=False,
+                )
             case ClientError():
                 return GatewayError(
                     str(error),
@@ -126,7 +152,7 @@ class GatewayError(Exception):
                 return UpstreamFailed(
                     str(error),
                     kind=error.kind,
-                    code=code_of_kind(error.kind, str(error)),
+                    code=_code(error.kind, str(error), error.fault),
                     status=error.status,
                 )
             case EventOrderError():
@@ -141,6 +167,13 @@ class Refusal:
     status: int
     body: bytes
     headers: Mapping[str, str]
+
+
+# Whose fault it is, where it is not the upstream's.
+_SOURCES: dict[ErrorCode, Source] = {
+    ErrorCode.PROMPT_TOO_LONG: "client",
+    ErrorCode.UPSTREAM_FORBIDDEN_ADDRESS: "config",
+}
 
 
 class UpstreamFailed(GatewayError):
@@ -172,7 +205,7 @@ class UpstreamFailed(GatewayError):
             status=status,
             retry_after=retry_after,
             may_retry=may_retry,
-            source="client" if code is ErrorCode.PROMPT_TOO_LONG else None,
+            source=_SOURCES.get(code),
         )
         self.raw = raw
         self.refusal = refusal
@@ -187,9 +220,29 @@ class UpstreamFailed(GatewayError):
             failure.message,
             kind=failure.kind,
             code=code,
-            retries=failure.kind is FailureKind.OVERLOADED,
+            retries=failure.kind is FailureKind.OVERLOADED or code is ErrorCode.UPSTREAM_TRUNCATED,
             falls_back=failure.kind is not FailureKind.INVALID_REQUEST,
         )
+
+
+def code_of(failure: MessageFailed) -> ErrorCode:
+    """The code of a failed answer: its fault, or what the upstream reported itself."""
+    return _code(failure.kind, failure.message, failure.fault)
+
+
+def _code(kind: FailureKind, message: str, fault: AnswerFault | None) -> ErrorCode:
+    return ErrorCode(fault.value) if fault else code_of_kind(kind, message)
+
+
+def at_capacity() -> GatewayError:
+    """For a request too many, whoever asks: another node may have room, or this one in a moment."""
+    return GatewayError(
+        "the gateway is answering as many requests as it can: try again",
+        kind=FailureKind.OVERLOADED,
+        status=503,
+        code=ErrorCode.AT_CAPACITY,
+        retry_after=1,
+    )
 
 
 def code_of_kind(kind: FailureKind, message: str) -> ErrorCode:

@@ -5,7 +5,6 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from time import perf_counter
 
 from formats import (
@@ -17,21 +16,28 @@ from formats import (
     MessageStart,
     Notice,
     NoticeCode,
+    ReasoningDelta,
     StopReason,
+    TextDelta,
     Tool,
+    ToolCallDelta,
     ToolCallEnd,
     ToolCallFailed,
     Usage,
 )
 from proxy.capture import Capture
-from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of_kind
+from proxy.clock import clock
+from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of
 from proxy.models import Outcome, Phase
 from proxy.routing import Route
+from proxy.sink import tell
 from proxy.snapshot import Key, Snapshot
 
 logger = logging.getLogger("athena.exchange")
 
 _SHOWN_CHARS = 200
+
+_DELTAS = frozenset({ReasoningDelta, TextDelta, ToolCallDelta})
 
 _CONNECTING = frozenset(
     {
@@ -45,9 +51,22 @@ _CONNECTING = frozenset(
 _TIMEOUTS = frozenset(
     {
         ErrorCode.FIRST_BYTE_TIMEOUT,
+        ErrorCode.STREAM_TOO_LONG,
         ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
         ErrorCode.UPSTREAM_IDLE,
+        ErrorCode.UPSTREAM_NO_PROGRESS,
         ErrorCode.UPSTREAM_TIMEOUT,
+    }
+)
+_READING = frozenset(
+    {
+        ErrorCode.BUFFER_LIMIT,
+        ErrorCode.TRANSFORMATION_FAILED,
+        ErrorCode.UPSTREAM_ANSWER_TOO_LARGE,
+        ErrorCode.UPSTREAM_BAD_CHUNK,
+        ErrorCode.UPSTREAM_BAD_UTF8,
+        ErrorCode.UPSTREAM_EVENT_TOO_LARGE,
+        ErrorCode.UPSTREAM_LINE_TOO_LONG,
     }
 )
 
@@ -67,7 +86,7 @@ class Exchange:
     def __init__(self, dialect: str) -> None:
         self.token = secrets.token_hex(12)
         self.dialect = dialect
-        self.created_at = datetime.now(UTC)
+        self.created_at = clock.now()
         self.started = perf_counter()
         self.snapshot: Snapshot | None = None
         """Set when the request is accepted: only then is anything remembered."""
@@ -128,6 +147,20 @@ class Exchange:
         if self.capture is not None:
             self.capture.received(data)
 
+    def relayed(self, data: bytes, events: list[Event], part: bytes, came: float) -> None:
+        """A read of the upstream's was written at once: `received`, `understood` and `sent`."""
+        self.bytes_upstream += len(data)
+        if events:
+            self._bytes_used = self.bytes_upstream
+            if len(events) > 1 or type(events[0]) not in _DELTAS:
+                self.observe(events)
+        if part:
+            self.bytes_out += len(part)
+            if self.first_byte is None:
+                self.first_byte = perf_counter() - self.started
+        if self.capture is not None:
+            self.capture.relayed(data, events, part, came)
+
     def sent(self, data: bytes) -> None:
         """Bytes go to the client."""
         if self.first_byte is None:
@@ -140,6 +173,8 @@ class Exchange:
         """Take note of what is being delivered."""
         for event in events:
             kind = type(event)
+            if kind in _DELTAS:
+                continue
             if kind is ToolCallEnd:
                 self.calls += 1
                 self.rescued += self._is_rescuing
@@ -167,11 +202,15 @@ class Exchange:
         if self.capture is not None:
             self.capture.understood(events)
 
+    def counted(self, usage: Usage) -> None:
+        """What the upstream has counted so far, of an answer that may never end."""
+        self.usage = self.usage.updated(usage)
+
     def failed(self, failure: MessageFailed) -> GatewayError:
         """An answer that said that all is well, and then failed."""
         if failure.kind is FailureKind.INTERNAL:  # a defect of the gateway's, not the upstream's
             return GatewayError(failure.message, kind=failure.kind, code=ErrorCode.INTERNAL_ERROR)
-        code = code_of_kind(failure.kind, failure.message)
+        code = code_of(failure)
         if code is ErrorCode.TRANSFORMATION_FAILED and self.fault is not None:
             code = ErrorCode(f"call_{self.fault}")
         return UpstreamFailed.of_answer(failure, code)
@@ -211,40 +250,38 @@ class Exchange:
         code = self.error.code
         if code in _CONNECTING:
             return Phase.CONNECT
-        if code in (ErrorCode.TRANSFORMATION_FAILED, ErrorCode.BUFFER_LIMIT) or code.startswith(
-            "call_"
-        ):
+        if code in _READING or code.startswith("call_"):
             return Phase.TRANSLATION
         return Phase.BODY if self.has_begun else Phase.ANSWER
 
-    def log(self, status: int, redact: Callable[[str], str]) -> None:
-        """Write one line about it; `redact` takes secrets out of what others wrote."""
+    def log(self, status: int, brief: Callable[[str, int], str]) -> None:
+        """Write one line about it; `brief` cuts what others wrote, and takes out secrets."""
         route, error = self.route, self.error
         if (self.snapshot is None and error is None) or not logger.isEnabledFor(logging.INFO):
             return
         fields: dict[str, object] = {
             "request_id": self.request_id,
             "status": status,
-            "outcome": self.outcome.value,
+            "outcome": self.outcome,
             "duration_ms": round((perf_counter() - self.started) * 1000, 1),
         }
         if error is not None:
-            fields |= {"error_code": error.code.value, "error_source": error.source}
+            fields |= {"error_code": error.code, "error_source": error.source}
         if self.snapshot is not None:
             fields |= {
                 "key_id": self.key.id if self.key else None,
-                "model": redact(self.model)[:_SHOWN_CHARS] or None,
+                "model": brief(self.model, _SHOWN_CHARS) or None,
                 "upstream": route.upstream.name if route else None,
-                "upstream_model": redact(route.model)[:_SHOWN_CHARS] if route else None,
+                "upstream_model": brief(route.model, _SHOWN_CHARS) if route else None,
                 "format": route.format.format if route else None,
                 "tool_calls": self.calls,
-                "stop_reason": self.stop_reason.value if self.stop_reason else None,
+                "stop_reason": self.stop_reason,
                 "input_tokens": self.usage.input,
                 "output_tokens": self.usage.output,
-                "notices": sorted({notice.code.value for notice in self.notices}) or None,
+                "notices": sorted({notice.code for notice in self.notices}) or None,
             }
-        message = redact(_line(error))[:300] if error else "answered"
-        logger.info("%s", message, extra={"fields": fields})
+        message = brief(_line(error), 300) if error else "answered"
+        tell(logger, message, fields)
 
 
 def _line(error: GatewayError) -> str:

@@ -122,6 +122,8 @@ def _limits(route: Route) -> Iterator[Fact]:
         ("time to connect", times.connect_timeout),
         ("time to the first byte", times.first_byte_timeout),
         ("silence within an answer", times.idle_timeout),
+        ("nothing but pings within it", times.progress_timeout),
+        ("time for all of it", times.total_timeout),
     ):
         yield Fact(label, f"{seconds:g} s", "the upstream's settings", upstream)
     is_own = row is not None and row.sample_calls is not None

@@ -24,39 +24,40 @@ from formats import (
     ToolCallStart,
 )
 from proxy.anatomy import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
-from proxy.models import Exchange, Replay, Transcript
+from proxy.models import Exchange, Replay
 from proxy.replay import events_before, load_event, raw_answer
+from proxy.said import Said
 
 
 def fixture_of(
     exchange: Exchange,
-    transcript: Transcript,
+    said: Said,
     *,
     format_name: str | None = None,
     events: Sequence[Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
     """The vector; `format_name` and the stored `events` are those of a replay that is right."""
     if events is None:
-        read = events_before(transcript)
+        read = events_before(said)
     else:
         read = [load_event(list(fields)) for fields in events]
-    upstream = transcript.reading.get("upstream", "openai")
-    pieces = pieces_of(decode_answer(raw_answer(transcript), upstream))
-    said = [piece for piece in pieces if piece.channel in (TEXT, REASONING, CALL)]
-    channels = {piece.channel for piece in said}
+    upstream = said.reading.get("upstream", "openai")
+    pieces = pieces_of(decode_answer(raw_answer(said), upstream))
+    words = [piece for piece in pieces if piece.channel in (TEXT, REASONING, CALL)]
+    channels = {piece.channel for piece in words}
     channel = "reasoning" if channels == {REASONING} else "content"
     vector: dict[str, Any] = {
         "id": exchange.request_id,
         "format": format_name or exchange.format,
         "channel": channel,
-        "tools": [_tool(tool) for tool in transcript.tools],
-        "text": "".join(p.text for p in said)
+        "tools": [_tool(tool) for tool in said.tools],
+        "text": "".join(p.text for p in words)
         if len(channels) <= 1 and CALL not in channels
         else "",
     }
     if len(channels) > 1 or CALL in channels:
-        vector["deltas"] = _deltas(said)
-    return vector | {"expect": _expect(read, channel), "note": _note(exchange, transcript)}
+        vector["deltas"] = _deltas(words)
+    return vector | {"expect": _expect(read, channel), "note": _note(exchange, said)}
 
 
 def is_vector(fixture: dict[str, Any]) -> bool:
@@ -69,25 +70,25 @@ def is_vector(fixture: dict[str, Any]) -> bool:
     )
 
 
-def wire_of(name: str, exchange: Exchange, transcript: Transcript, tried: Replay) -> dict[str, Any]:
+def wire_of(name: str, exchange: Exchange, said: Said, tried: Replay) -> dict[str, Any]:
     """The upstream's very bytes, and the events that today's code makes of them."""
-    raw = raw_answer(transcript)
+    raw = raw_answer(said)
     try:
         answer = {"raw": raw.decode()}
     except UnicodeDecodeError:
         answer = {"raw_base64": b64encode(raw).decode()}
-    reading = transcript.reading | {
+    reading = said.reading | {
         "format": tried.format,
         "held_chars": tried.buffer_limit,
         "strict": tried.strict,
     }
-    if tried.format != transcript.reading["format"]:
+    if tried.format != said.reading["format"]:
         reading["markers"] = []  # other spellings are those of the format that they were set for
     return {
         "id": name,
-        "note": _note(exchange, transcript),
+        "note": _note(exchange, said),
         "reading": reading,
-        "tools": transcript.tools,
+        "tools": said.tools,
         **answer,
         "expect": tried.events,
     }
@@ -136,8 +137,8 @@ def _expect(events: Sequence[Event], channel: str) -> dict[str, Any]:
     }
 
 
-def _note(exchange: Exchange, transcript: Transcript) -> str:
+def _note(exchange: Exchange, said: Said) -> str:
     note = (
         f"{exchange.upstream_model or exchange.model}: {exchange.error_code or 'seen in the audit'}"
     )
-    return f"{note}; clipped" if "raw" in transcript.left_out else note
+    return f"{note}; clipped" if "raw" in said.left_out else note

@@ -1,99 +1,106 @@
-"""Django's ASGI handler for the hot path, slimmed.
+"""The hot path's place in Django: its URLconf and async views, and nothing that costs more.
 
-Stock Django makes a thread for every open stream and costs 1.5 ms a request. This one has the
-URLconf, the request, async views and responses, and leaves out the rest: no middleware, no signals,
-no thread. A view must therefore never touch the database. When the client leaves, the view or the
-stream is cancelled; whatever a response holds is closed on every way out.
+Stock Django makes a thread for every open stream and costs 1.5 ms a request. Here is no middleware,
+no signal and no thread, and a request has no more than views of the hot path read. A view must
+therefore never touch the database. Who calls is asked before the body is read. When the client
+leaves, the view or the stream is cancelled; whatever a response holds is closed on every way out.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
-from io import BytesIO
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
+from typing import Any
 
-from django.core.handlers.asgi import ASGIHandler, ASGIRequest
-from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.urls import get_resolver
+from django.http import HttpResponse, QueryDict
+from django.urls import ResolverMatch, get_resolver
 
 from formats import FailureKind
+from proxy.body import Receive, read_body
+from proxy.bounds import Bounds
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
 from proxy.logs import request_id
+from proxy.protocol import IS_WHOLE, STALLED
+from proxy.response import EventStream, Response, Send, send_response
+from proxy.snapshot import Snapshot
 
-_Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
-_Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
-
-BODY_PATIENCE = 30.0
-"""Seconds for which nothing of a request's body may come: its sender is stuck, or an attacker."""
-_ANTHROPIC_HEADERS = (b"anthropic-version", b"x-api-key")
+_ANTHROPIC_HEADERS = ("anthropic-version", "x-api-key")
 # Claude Code asks for the models with a bearer token and without a version.
-_ANTHROPIC_AGENTS = (b"claude", b"anthropic", b"asyncanthropic")
+_ANTHROPIC_AGENTS = ("claude", "anthropic", "asyncanthropic")
+_RESOLVED = 64
+"""Paths whose views are remembered."""
 
 
-class GatewayRequest(ASGIRequest):
-    """A request whose whole body is in memory."""
+class GatewayRequest:
+    """A request, as views of the hot path read it. Its whole body is in memory."""
 
     def __init__(self, scope: dict[str, Any], body: bytes = b"") -> None:
-        super().__init__(scope, BytesIO(body))
-        self.exchange = Exchange(_dialect(scope))
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers = _headers(scope["headers"])
+        """By name in lower case."""
+        self.query_string: bytes = scope.get("query_string", b"")
+        self.exchange = Exchange(_dialect(self.path, self.headers))
         self.content = body
+        self.snapshot: Snapshot | None = None
+        """By which the caller was known."""
+
+    @property
+    def query(self) -> QueryDict:
+        return QueryDict(self.query_string)
+
+    @property
+    def client_address(self) -> str:
+        """Empty when nobody knows it."""
+        client: tuple[str, int] | None = self.scope.get("client")
+        return client[0] if client else ""
 
 
-class EventStream(StreamingHttpResponse):
-    """Server-sent events; `on_close` is called however the stream ends, even before it began."""
-
-    def __init__(
-        self,
-        parts: AsyncGenerator[bytes, None],
-        on_close: Callable[[], None],
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(
-            parts,
-            content_type="text/event-stream",
-            headers={"cache-control": "no-cache", "x-accel-buffering": "no", **(headers or {})},
-        )
-        self.parts = parts
-        self.on_close = on_close
-
-
-class GatewayHandler(ASGIHandler):
+class GatewayHandler:
     def __init__(
         self,
         *,
-        max_body_bytes: Callable[[], int],
+        bounds: Callable[[], Bounds],
+        vouch: Callable[[GatewayRequest], Awaitable[bool]],
         answer_error: Callable[[GatewayRequest, Exception], HttpResponse],
         on_end: Callable[[Exchange, int], None],
         uploads: set[asyncio.Timeout],
+        admit: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_end` gets every exchange that has ended, and its status; `uploads` has the time-out
-        of every body that is being read."""
-        super().__init__()
+        """`vouch` raises GatewayError for a caller whom nobody knows or for whom there is no place,
+        and says whether the body is asked for. `on_end` gets every exchange that has ended, and its
+        status; `uploads` has the time-out of every body that is being read; `admit` raises when
+        no new work is taken."""
         self._on_end = on_end
-        self._max_body_bytes = max_body_bytes
+        self._bounds = bounds
+        self._vouch = vouch
         self._answer_error = answer_error
         self._uploads = uploads
-
-    def load_middleware(self, is_async: bool = False) -> None:
-        """None of it."""
+        self._admit = admit
 
     async def __call__(
         self,
         scope: dict[str, Any],
-        receive: _Receive,
-        send: _Send,
+        receive: Receive,
+        send: Send,
     ) -> None:
+        request = GatewayRequest(scope)
+        request_id.set(request.exchange.request_id)
         try:
-            request = GatewayRequest(scope)
-            request_id.set(request.exchange.request_id)
             body = await self._read(request, receive)
-        except GatewayError as error:
+        except Exception as error:  # noqa: BLE001  answer_error logs what it does not know
             refusal = self._answer_error(request, error)
-            await self.send_response(refusal, send)
-            self._on_end(request.exchange, refusal.status_code)
+            if not _is_whole(scope):
+                refusal["connection"] = "close"  # the rest of the body is not read
+            try:
+                await send_response(refusal, request.exchange.request_id, send)
+            finally:
+                self._on_end(request.exchange, refusal.status_code)
             return
         if body is None:
+            request.exchange.has_client = False
+            self._on_end(request.exchange, 499)
             return
         request.content = body
         del body
@@ -102,13 +109,18 @@ class GatewayHandler(ASGIHandler):
         listener = asyncio.create_task(_cancel_when_gone(receive, task))
         try:
             response = await self._respond(request)
-            await self.send_response(response, send)
+            await send_response(response, request.exchange.request_id, send)
         except asyncio.CancelledError:
             if not listener.done():  # the server's doing, not the client's
                 request.exchange.error = request.exchange.error or _ended()
+                if response is None:
+                    response = self._answer_error(request, request.exchange.error)
+                    await send_response(response, request.exchange.request_id, send)
                 raise
             task.uncancel()
             request.exchange.has_client = False
+            if STALLED in scope.get("state", ()):
+                request.exchange.error = _stalled()
         finally:
             listener.cancel()
             try:
@@ -117,72 +129,59 @@ class GatewayHandler(ASGIHandler):
             finally:
                 self._on_end(request.exchange, response.status_code if response else 499)
 
-    async def _respond(self, request: GatewayRequest) -> HttpResponseBase:
+    async def _respond(self, request: GatewayRequest) -> Response:
         try:
-            found = get_resolver().resolve(request.path_info)
-            response: HttpResponseBase = await found.func(request, *found.args, **found.kwargs)
+            found = _resolve(request.path)
+            response: Response = await found.func(request, *found.args, **found.kwargs)
         except Exception as error:  # noqa: BLE001  answer_error logs what it does not know
-            response = self._answer_error(request, error)
-        if isinstance(response, HttpResponse):
-            response["content-length"] = str(len(response.content))
-        response["request-id"] = response["x-request-id"] = request.exchange.request_id
+            return self._answer_error(request, error)
         return response
 
-    async def _read(self, request: GatewayRequest, receive: _Receive) -> bytes | None:
+    async def _read(self, request: GatewayRequest, receive: Receive) -> bytes | None:
         """The body; None when the client left before its end."""
-        limit = self._max_body_bytes()
-        if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
-            raise _too_large(limit)
-        patience = asyncio.timeout(None)
-        self._uploads.add(patience)
+        if not await self._vouch(request):
+            return b""
+        bounds = self._bounds()
         try:
-            async with patience:
-                return await _read_body(receive, limit, patience)
-        except TimeoutError as error:
-            raise GatewayError(
-                "the request's body did not come in time",
-                kind=FailureKind.TIMEOUT,
-                status=408,
-                code=ErrorCode.REQUEST_TIMEOUT,
-                source="client",
-                headers={"connection": "close"},
-            ) from error
-        finally:
-            self._uploads.discard(patience)
-
-    async def send_response(self, response: HttpResponseBase, send: _Send) -> None:
-        if not isinstance(response, EventStream):
-            await super().send_response(response, send)
-            return
-        headers = [(k.lower().encode(), v.encode("latin1")) for k, v in response.items()]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        async with aclosing(response.parts) as parts:
-            async for part in parts:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return await read_body(
+                receive,
+                self._uploads,
+                most=bounds.max_body_bytes,
+                seconds=bounds.request_timeout,
+                declared=request.headers.get("content-length"),
+                is_whole=_is_whole(request.scope),
+            )
+        except GatewayError as error:
+            if error.code is ErrorCode.REQUEST_TIMEOUT:
+                self._admit()  # it may be the gateway that has no more time
+            raise
 
 
-async def _read_body(receive: _Receive, limit: int, patience: asyncio.Timeout) -> bytes | None:
-    parts: list[bytes] = []
-    size, loop = 0, asyncio.get_running_loop()
-    while True:
-        patience.reschedule(loop.time() + BODY_PATIENCE)
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        part = message.get("body", b"")
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        parts.append(part)
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-async def _cancel_when_gone(receive: _Receive, task: "asyncio.Task[Any]") -> None:
+async def _cancel_when_gone(receive: Receive, task: "asyncio.Task[Any]") -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     task.cancel()
+
+
+def _is_whole(scope: dict[str, Any]) -> bool:
+    """Whether all of the request has come, as far as the server says so."""
+    is_whole: Callable[[], bool] | None = scope.get("state", {}).get(IS_WHOLE)
+    return is_whole is not None and is_whole()
+
+
+@lru_cache(_RESOLVED)
+def _resolve(path: str) -> ResolverMatch:
+    return get_resolver().resolve(path)
+
+
+def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """As Django reads them: one that comes twice has both values, and in a name `_` is no `-`."""
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        if b"_" not in name:
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            headers[key] = f"{headers[key]},{text}" if key in headers else text
+    return headers
 
 
 def _ended() -> GatewayError:
@@ -191,29 +190,27 @@ def _ended() -> GatewayError:
         kind=FailureKind.OVERLOADED,
         status=503,
         code=ErrorCode.DRAINING,
-    )
-
-
-def _too_large(limit: int) -> GatewayError:
-    return GatewayError(
-        f"the request is larger than {limit} bytes",
-        kind=FailureKind.TOO_LARGE,
-        code=ErrorCode.BODY_TOO_LARGE,
-        source="client",
-        may_retry=False,
+        retry_after=2,
         headers={"connection": "close"},
     )
 
 
-def _dialect(scope: dict[str, Any]) -> str:
+def _stalled() -> GatewayError:
+    return GatewayError(
+        "the client took nothing of its answer for too long",
+        kind=FailureKind.TIMEOUT,
+        code=ErrorCode.CLIENT_STALLED,
+        source="client",
+    )
+
+
+def _dialect(path: str, headers: dict[str, str]) -> str:
     """How the caller frames: by the endpoint, else by the headers that only one kind sends."""
-    path = scope["path"]
     if "/messages" in path:
         return "anthropic"
     if "/chat/completions" in path:
         return "openai"
-    headers = dict(scope["headers"])
-    agent = headers.get(b"user-agent", b"").lower()
+    agent = headers.get("user-agent", "").lower()
     if agent.startswith(_ANTHROPIC_AGENTS) or not headers.keys().isdisjoint(_ANTHROPIC_HEADERS):
         return "anthropic"
     return "openai"

@@ -4,15 +4,16 @@ Which of them carry a secret is told from their names. Their values leave the ro
 upstream: wherever else they would be shown or recorded, `[stored]` stands for them.
 """
 
+import re
 from typing import Any
 
 STORED = "[stored]"
 # Words in the names of headers that carry a secret; an operator may add any header.
-_SECRET_WORDS = ("auth", "cookie", "key", "secret", "token")
+_SECRET_WORDS = re.compile("auth|cookie|key|secret|token")
 
 
 def carries_secret(name: str) -> bool:
-    return any(word in name.lower() for word in _SECRET_WORDS)
+    return _SECRET_WORDS.search(name.lower()) is not None
 
 
 def concealed(headers: Any) -> Any:

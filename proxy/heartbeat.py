@@ -11,18 +11,22 @@ import secrets
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 
-from django.db import Error, close_old_connections
+from django.db import Error
 from django.db.models.functions import Now
 
+from proxy.database import renew_connection
 from proxy.models import GatewayProcess
+from proxy.outage import reason
 
 logger = logging.getLogger("athena.heartbeat")
 
 _INTERVAL = 2.0
+_PATIENCE = 2.0
 _FORGOTTEN = timedelta(hours=1)
 
 
@@ -50,7 +54,9 @@ class Heartbeat:
 
     async def stop(self) -> None:
         """Say that this process is no more."""
-        await self._do(GatewayProcess.objects.filter(token=self._token).delete)
+        with suppress(TimeoutError):  # the database is frozen; others forget this process later
+            work = GatewayProcess.objects.filter(token=self._token).delete
+            await asyncio.wait_for(self._do(work), _PATIENCE)
 
     async def _do(self, work: Callable[[], object]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, _tried, work)
@@ -67,11 +73,11 @@ class Heartbeat:
 
 
 def _tried(work: Callable[[], object]) -> None:
-    close_old_connections()
+    renew_connection()
     try:
         work()
     except Error as error:
-        logger.debug("the database takes no report: %s", error)
+        logger.debug("the database takes no report: %s", reason(error))
     except Exception:
         # It must not end the reports: the next may do.
         logger.exception("a report has a defect")

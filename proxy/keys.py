@@ -4,10 +4,11 @@ A missing, unknown, expired or revoked key gets one and the same answer. A key i
 so the time that takes says nothing about its characters.
 """
 
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
 from formats import FailureKind
+from proxy import metrics
+from proxy.clock import clock
 from proxy.configuration import Configuration
 from proxy.errors import ErrorCode, GatewayError
 from proxy.handler import GatewayRequest
@@ -21,7 +22,7 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
     """The key of a request; raises GatewayError."""
     credential = _credential(request)
     key = snapshot.keys.get(digest_of(credential))
-    if key is not None and (key.expires_at is None or key.expires_at > datetime.now(UTC)):
+    if key is not None and (key.expires_at is None or key.expires_at > clock.now()):
         configuration.note_use(key.id)
         request.exchange.secrets.append(credential)
         return key
@@ -33,6 +34,8 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
             code=ErrorCode.KEYS_UNAVAILABLE,
             retry_after=2,
         )
+    reason = "expired" if key is not None else "unknown" if credential else "missing"
+    metrics.REFUSED_KEYS.labels(reason).inc()
     raise GatewayError(
         "invalid client key",
         kind=FailureKind.AUTHENTICATION,
@@ -40,6 +43,17 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
         source="client",
         may_retry=False,
         headers={"www-authenticate": "Bearer"},
+    )
+
+
+def revoked() -> GatewayError:
+    """For an answer whose key was revoked while it was on its way."""
+    return GatewayError(
+        "this client key was revoked",
+        kind=FailureKind.AUTHENTICATION,
+        code=ErrorCode.KEY_REVOKED,
+        source="client",
+        may_retry=False,
     )
 
 

@@ -8,6 +8,7 @@ files of its own, and whichever is asked adds them up.
 
 import os
 from collections.abc import Iterable
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 
@@ -65,6 +66,23 @@ OPEN_STREAMS = Gauge(
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
+HELD_PLACES = Gauge(
+    "athena_held_places",
+    "Requests that hold a place of those that a node and a key may have.",
+    multiprocess_mode="livesum",
+    registry=REGISTRY,
+)
+REFUSED_KEYS = Counter(
+    "athena_refused_keys_total",
+    "Requests without a good key; a revoked one is unknown.",
+    ("reason",),
+    registry=REGISTRY,
+)
+REDIS_FALLBACKS = Counter(
+    "athena_redis_fallbacks_total",
+    "Requests that were counted by one process alone, as Redis did not answer.",
+    registry=REGISTRY,
+)
 DISCONNECTS = Counter(
     "athena_client_disconnects_total",
     "Conversations whose client left before the end of the answer.",
@@ -73,6 +91,12 @@ DISCONNECTS = Counter(
 AUDIT_QUEUE = Gauge(
     "athena_audit_queue_depth",
     "Exchanges that have ended and wait to be written to the database.",
+    multiprocess_mode="livesum",
+    registry=REGISTRY,
+)
+JOURNAL_BYTES = Gauge(
+    "athena_journal_bytes",
+    "What the journals have on disk: exchanges on their way to the database.",
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
@@ -100,6 +124,21 @@ BUFFER_BYTES = Gauge(
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
+LOOP_LAG = Histogram(
+    "athena_loop_lag_seconds",
+    "How late a timer on the event loop came, four times a second: what everything waited for.",
+    buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60),
+    registry=REGISTRY,
+)
+LOG_DROPPED = Counter(
+    "athena_log_dropped_total",
+    "Lines of the log that were dropped, as nobody read what was written before.",
+    registry=REGISTRY,
+)
+
+# The library finds a series under a lock, after it has made strings of the labels.
+_requests = lru_cache(1024)(REQUESTS.labels)
+_transforms = lru_cache(256)(TRANSFORMS.labels)
 
 
 def observe(exchange: Exchange, status: int) -> None:
@@ -107,7 +146,7 @@ def observe(exchange: Exchange, status: int) -> None:
     error, route = exchange.error, exchange.route
     if exchange.snapshot is None and error is None:
         return
-    REQUESTS.labels(
+    _requests(
         route.pattern if route else "",
         route.upstream.name if route else "",
         _model_group(exchange.snapshot, route.model) if route and exchange.snapshot else "",
@@ -122,14 +161,29 @@ def observe(exchange: Exchange, status: int) -> None:
     if exchange.begun_after is not None:
         TTFB.observe(exchange.begun_after)
     if route is not None and (transform := _transform(exchange)) is not None:
-        TRANSFORMS.labels(route.format.format, *transform).inc()
+        _transforms(route.format.format, *transform).inc()
 
 
-def measure(*, open_streams: int, held: Iterable[int], waiting: int, version: int) -> None:
+def count_refusal(status: int) -> None:
+    """Count a request that did not come as far as the application."""
+    _requests("", "", "", str(status), "client").inc()
+
+
+def measure(
+    *,
+    open_streams: int,
+    places: int,
+    held: Iterable[int],
+    waiting: int,
+    journal_bytes: int,
+    version: int,
+) -> None:
     """Note how things stand in this process."""
     OPEN_STREAMS.set(open_streams)
+    HELD_PLACES.set(places)
     BUFFER_BYTES.set(sum(held))
     AUDIT_QUEUE.set(waiting)
+    JOURNAL_BYTES.set(journal_bytes)
     CONFIG_VERSION.set(version)
 
 
@@ -148,10 +202,7 @@ def exposition() -> bytes:
 
 def _model_group(snapshot: Snapshot, model: str) -> str:
     """The upstream's name for the model, if the configuration has it."""
-    for row in snapshot.routes:
-        if model in (row.upstream_model, row.listed_as, row.pattern):
-            return model
-    return OTHER
+    return model if model in snapshot.model_names else OTHER
 
 
 def _transform(exchange: Exchange) -> tuple[str, str] | None:

@@ -2,12 +2,17 @@
 
 Django 5.2 has no Content-Security-Policy of its own. A view that needs another sets the header
 itself. The slim handler of `/v1` has no middleware, so that this costs the hot path nothing.
+
+A proxy that nobody trusts is told of in the log: its pages redirect to themselves for ever.
 """
 
+import logging
 from collections.abc import Callable
 from inspect import iscoroutinefunction
+from time import monotonic
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
@@ -25,6 +30,9 @@ POLICY = "; ".join(
     )
 )
 _PRIVATE = ("/admin", "/api")
+_LOG_EVERY = 60.0
+
+logger = logging.getLogger("athena.middleware")
 
 
 @sync_and_async_middleware
@@ -48,4 +56,29 @@ def _secured(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBa
     response.headers.setdefault("content-security-policy", POLICY)
     if request.path.startswith(_PRIVATE):
         response.headers.setdefault("cache-control", "no-store")
+    if settings.PRODUCTION and not request.is_secure():
+        _doubt.tell(request)
     return response
+
+
+class _Doubt:
+    """Of requests that came by TLS, if whoever passed them on could be believed."""
+
+    def __init__(self) -> None:
+        self._told_at = -_LOG_EVERY
+
+    def tell(self, request: HttpRequest) -> None:
+        """Log it, once a minute: strangers can write that header, too."""
+        if request.headers.get("x-forwarded-proto") != "https":
+            return
+        if monotonic() - self._told_at < _LOG_EVERY:
+            return
+        self._told_at = monotonic()
+        logger.warning(
+            "%s says that a request came by TLS, and is not in ATHENA_TRUSTED_PROXIES: if it is "
+            "your proxy, its pages redirect to themselves for ever",
+            request.META.get("REMOTE_ADDR"),
+        )
+
+
+_doubt = _Doubt()

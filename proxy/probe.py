@@ -8,6 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
@@ -18,12 +19,15 @@ import msgspec
 from django.conf import settings
 
 from formats import DIALECTS, FormatsError, ReplyOptions, read_failure
+from proxy.addresses import Forbidden
+from proxy.destination import Upstream, port_of
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
 from proxy.models import Reasoning, Service
 from proxy.redaction import Redactor
 from proxy.relay import Relay
-from proxy.snapshot import RouteRow, Snapshot, Upstream
+from proxy.snapshot import RouteRow, Snapshot
+from proxy.stock import StockClient
 from proxy.upstream import UpstreamClient
 
 LIST, CALL = "list of models", "streamed tool call"
@@ -73,6 +77,8 @@ def probe(upstream: Upstream, snapshot: Snapshot, *, model: str = "") -> Iterato
 
     def ask_for_models() -> str:
         found.extend(models_of(upstream))
+        if len(found) == 1:
+            return "1 model"
         return f"{len(found)} models" if found else "an empty list"
 
     def ask_for_call() -> str:
@@ -134,18 +140,13 @@ def _check_settings(upstream: Upstream) -> str:
 
 
 def _resolve(upstream: Upstream) -> str:
-    host, port = _address(upstream)
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise Trouble(f"the name {host} cannot be resolved. Is the address right?") from error
-    return ", ".join(dict.fromkeys(str(entry[4][0]) for entry in found))
+    return ", ".join(_addresses(upstream))
 
 
 def _connect(upstream: Upstream) -> str:
-    host, port = _address(upstream)
+    port = port_of(upstream.url)
     try:
-        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+        _dial(upstream).close()
     except TimeoutError as error:
         raise Trouble(f"nothing answers at port {port}. Is a firewall in between?") from error
     except OSError as error:
@@ -156,12 +157,11 @@ def _connect(upstream: Upstream) -> str:
 def _shake_hands(upstream: Upstream) -> str:
     if upstream.url.scheme != "https":
         return "not used: the address is plain HTTP"
-    host, port = _address(upstream)
     context = httpx.create_ssl_context()
     try:
         with (
-            socket.create_connection((host, port), timeout=_CONNECT_SECONDS) as plain,
-            context.wrap_socket(plain, server_hostname=host) as secure,
+            _dial(upstream) as plain,
+            context.wrap_socket(plain, server_hostname=upstream.url.host) as secure,
         ):
             version, certificate = secure.version(), secure.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
@@ -172,9 +172,25 @@ def _shake_hands(upstream: Upstream) -> str:
     return f"{version}, certificate valid until {datetime.fromtimestamp(ends, UTC):%Y-%m-%d}"
 
 
-def _address(upstream: Upstream) -> tuple[str, int]:
+def _addresses(upstream: Upstream) -> list[str]:
+    """Where it is; each is one that the gateway may connect to."""
     url = upstream.url
-    return url.host, url.port or (443 if url.scheme == "https" else 80)
+    try:
+        found: list[str] = settings.PRIVATE_UPSTREAMS.resolve(url.host, port_of(url))
+    except Forbidden as error:
+        raise Trouble(f"{error}.") from error
+    except (OSError, UnicodeError) as error:
+        raise Trouble(f"the name {url.host} cannot be resolved. Is the address right?") from error
+    return found
+
+
+def _dial(upstream: Upstream) -> socket.socket:
+    """A connection to the first of its addresses that takes one; raises OSError."""
+    *others, last = _addresses(upstream)
+    for address in others:
+        with suppress(OSError):
+            return socket.create_connection((address, port_of(upstream.url)), _CONNECT_SECONDS)
+    return socket.create_connection((last, port_of(upstream.url)), _CONNECT_SECONDS)
 
 
 def _check_key(upstream: Upstream) -> str:
@@ -213,7 +229,7 @@ async def _fetch(upstream: Upstream, path: str) -> httpx.Response:
     body = bytearray()
     async with (
         asyncio.timeout(_LIST_SECONDS),
-        httpx.AsyncClient(
+        StockClient(
             timeout=_LIST_SECONDS,
             verify=httpx.create_ssl_context(),
             trust_env=settings.UPSTREAM_TRANSPORT == "httpx",

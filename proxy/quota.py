@@ -1,66 +1,79 @@
-"""What a key may still ask for: so many requests in any minute, so many answered at once.
+"""What may be answered at once, by this node and for one key; and what a key may ask in a minute.
 
-Counted in memory, by each process for itself. Limits come with the key of a request, so that an
-edit is live with the configuration's next version, and what is open or was asked stays counted.
-A request that is refused counts for nothing.
+Places are counted in memory, by each process for itself; a node's are shared out among its
+processes. A request has its place from before its body is read. Limits come with the configuration
+of a request, so that an edit is live with the next version, and what is open or was asked stays
+counted. A request that is refused counts for nothing.
 """
 
-from collections import defaultdict, deque
 from math import ceil
-from time import monotonic
 
 from formats import FailureKind
-from proxy.errors import ErrorCode, GatewayError
+from proxy.errors import ErrorCode, GatewayError, at_capacity
 from proxy.exchange import Exchange
+from proxy.rate import OwnRate, Rate
 from proxy.snapshot import Key
 
-_MINUTE = 60.0
 _TRY_AGAIN = 1
 """Seconds: nobody knows when one of the key's answers will end."""
 
 
 class Quota:
-    def __init__(self) -> None:
-        self._open: dict[int, set[Exchange]] = {}
-        self._asked: defaultdict[int, deque[float]] = defaultdict(deque)
-        """When the requests of the last minute came, the oldest first."""
-
-    @property
-    def open(self) -> int:
+    def __init__(self, processes: int = 1) -> None:
+        """`processes`: how many share the node's places."""
+        self._processes = processes
+        self.rate: Rate = OwnRate()
+        self.open = 0
         """How many requests hold a place."""
-        return sum(map(len, self._open.values()))
+        self._open: dict[int, set[Exchange]] = {}
 
-    def admit(self, exchange: Exchange, key: Key) -> None:
-        """Give the request a place until `release`; raises GatewayError if there is none."""
-        held = self._open.setdefault(key.id, set())
+    async def admit(self, exchange: Exchange, key: Key, most: int) -> None:
+        """Give the request a place until `release`; raises GatewayError if there is none.
+
+        `most`: how many requests the node may be answering.
+        """
+        # Before the rate, which may have to be waited for: others would take the place meanwhile.
+        self.hold(exchange, key, most)
+        try:
+            await self.hit(key)
+        except GatewayError:
+            self.release(exchange)
+            raise
+
+    def hold(self, exchange: Exchange, key: Key, most: int) -> None:
+        """A place alone, whatever the key's rate."""
+        if self.open >= ceil(most / self._processes):
+            raise at_capacity()
+        held = self._open.get(key.id, ())
         if key.max_streams is not None and len(held) >= key.max_streams:
             raise _refusal(
-                f"this key may have {key.max_streams} answered at once, and {len(held)} are",
+                f"this key may have {key.max_streams} open at once, and has {len(held)}",
                 ErrorCode.KEY_BUSY,
                 _TRY_AGAIN,
             )
-        if key.requests_per_minute is not None:
-            self._count(key.id, key.requests_per_minute, monotonic())
-        held.add(exchange)
+        self._open.setdefault(key.id, set()).add(exchange)
+        self.open += 1
+
+    async def hit(self, key: Key) -> None:
+        """Count a request of the key's; raises GatewayError if it is one too many."""
+        if (limit := key.requests_per_minute) is not None:
+            wait = await self.rate.hit(key.id, limit)
+            if wait is not None:
+                raise _refusal(
+                    f"this key has made as many requests in a minute as it may: {limit}",
+                    ErrorCode.KEY_RATE_LIMIT,
+                    ceil(wait),
+                )
 
     def release(self, exchange: Exchange) -> None:
         """Give back the place of a request, if it has one."""
-        if exchange.key is not None and (held := self._open.get(exchange.key.id)) is not None:
-            held.discard(exchange)
+        key_id = exchange.key.id if exchange.key else 0
+        held = self._open.get(key_id)
+        if held is not None and exchange in held:
+            held.remove(exchange)
+            self.open -= 1
             if not held:
-                del self._open[exchange.key.id]
-
-    def _count(self, key_id: int, limit: int, now: float) -> None:
-        asked = self._asked[key_id]
-        while asked and asked[0] <= now - _MINUTE:
-            asked.popleft()
-        if len(asked) >= limit:
-            # The one whose minute must end: not the oldest, where the limit has been lowered.
-            wait = (asked[-limit] if asked else now) + _MINUTE - now
-            raise _refusal(
-                f"this key may make {limit} requests a minute", ErrorCode.KEY_RATE_LIMIT, ceil(wait)
-            )
-        asked.append(now)
+                del self._open[key_id]
 
 
 def _refusal(message: str, code: ErrorCode, retry_after: int) -> GatewayError:

@@ -1,68 +1,106 @@
-"""An exchange that has ended → the fields of its row. No content, and nothing secret.
+"""An exchange that has begun or ended → the fields of its row. No content, and nothing secret.
 
 Names and messages come from clients and upstreams: they are cut to what a column holds, redacted,
 and freed of characters that databases refuse.
 """
 
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from proxy.exchange import Exchange
-from proxy.redaction import Redactor, storable
+from proxy.redaction import Redactor, storable_text
 
 _MOST_TOKENS = 2**31 - 1
 _MOST_NOTICES = 50
+_MOST_TOGETHER = 4096
+_SESSION = "x-claude-code-session-id"
+
+Brief: TypeAlias = Callable[[str, int], str]
+"""The beginning of what others wrote, so many characters at most, as it may be stored."""
 
 
 def redactor_of(exchange: Exchange) -> Redactor:
     """One that knows the secrets of the client and of every upstream that was asked."""
+    secrets = [*exchange.secrets]
     asked = [tried for tried, _ in exchange.attempts]
     if exchange.route is not None:
         asked.append(exchange.route)
-    upstreams = {route.upstream.name: route.upstream for route in asked}
-    secrets = [secret for upstream in upstreams.values() for secret in upstream.secrets()]
-    return Redactor([*exchange.secrets, *secrets])
+    for upstream in {id(route.upstream): route.upstream for route in asked}.values():
+        secrets += upstream.secrets()
+    return Redactor(secrets)
 
 
-def record(exchange: Exchange, status: int, redactor: Redactor) -> dict[str, Any]:
-    """The columns of an exchange's row."""
-    route, error, usage = exchange.route, exchange.error, exchange.usage
+def brief_of(exchange: Exchange, redactor: Redactor) -> Brief:
+    """What makes the texts of an exchange's row.
+
+    Nearly always they are clean, which is found out of all together at the cost of one.
+    """
+    headers, route = exchange.headers, exchange.route
+    texts = [headers.get("user-agent", ""), headers.get(_SESSION, ""), exchange.model]
+    if route is not None:
+        texts += (route.model, exchange.served_by or "")
+    texts += [notice.detail for notice in exchange.notices]
+    together = "\n".join(texts)
+    is_plain = exchange.error is None and not exchange.attempts and together.isascii()
+    if is_plain and len(together) <= _MOST_TOGETHER and "\0" not in together:
+        if redactor.is_clean(together.encode()):
+            return _cut
+    return lambda text, length: storable_text(redactor.brief(text, length)) if text else ""
+
+
+def _cut(text: str, length: int) -> str:
+    return text[:length]
+
+
+def beginning(exchange: Exchange, brief: Brief) -> dict[str, Any]:
+    """The columns that are known when a request was accepted."""
     headers, snapshot = exchange.headers, exchange.snapshot
-
-    def text(value: str, length: int) -> str:
-        return storable(redactor.text(value))[:length]
-
     return {
         "request_id": exchange.request_id,
         "created_at": exchange.created_at,
         "key_id": exchange.key.id if exchange.key else None,
-        "user_agent": text(headers.get("user-agent", ""), 200),
-        "session_id": text(headers.get("x-claude-code-session-id", ""), 80),
+        "user_agent": brief(headers.get("user-agent", ""), 200),
+        "session_id": brief(headers.get(_SESSION, ""), 80),
         "dialect": exchange.dialect,
-        "model": text(exchange.model, 200),
-        "route": route.pattern if route else "",
-        "upstream": route.upstream.name if route else "",
-        "upstream_model": text(route.model, 200) if route else "",
-        "served_by": text(exchange.served_by or "", 100),
-        "format": route.format.format if route else "",
-        "format_reason": route.format.reason if route else "",
+        "model": brief(exchange.model, 200),
         "is_streaming": exchange.is_streaming,
+        "input_estimate": _tokens(exchange.input_estimate),
+        "gateway_ms": _ms(exchange.own_time),
+        "bytes_in": exchange.bytes_in,
+        "configuration_version": snapshot.version if snapshot else 0,
+    }
+
+
+def record(exchange: Exchange, status: int, brief: Brief) -> dict[str, Any]:
+    """The columns of an exchange's row."""
+    route, error, usage = exchange.route, exchange.error, exchange.usage
+    row = beginning(exchange, brief)
+    row |= {
+        "route": storable_text(route.pattern) if route else "",
+        "upstream": storable_text(route.upstream.name) if route else "",
+        "upstream_model": brief(route.model, 200) if route else "",
+        "served_by": brief(exchange.served_by or "", 100),
+        "format": route.format.format if route else "",
+        "format_reason": storable_text(route.format.reason) if route else "",
         "status": status,
         "outcome": exchange.outcome,
         "error_code": error.code if error else "",
         "error_source": error.source if error else "",
         "error_phase": exchange.phase if error else "",
-        "error_message": text(str(error), 500) if error else "",
+        "error_message": brief(str(error), 500) if error else "",
         "stop_reason": exchange.stop_reason or "",
         "tool_calls": exchange.calls,
         "rescued_calls": exchange.rescued,
-        "notices": [
-            [notice.code, text(notice.detail, 200), count]
-            for notice, count in exchange.notices.most_common(_MOST_NOTICES)
-        ],
-        "leaked_format": exchange.leaked_format,
+        "notices": _notices(exchange, brief),
+        "leaked_format": storable_text(exchange.leaked_format),
         "attempts": [
-            [tried.upstream.name, text(tried.model, 200), failed.code, text(str(failed), 200)]
+            [
+                storable_text(tried.upstream.name),
+                brief(tried.model, 200),
+                failed.code,
+                brief(str(failed), 200),
+            ]
             for tried, failed in exchange.attempts
             if failed is not error
         ],
@@ -70,15 +108,19 @@ def record(exchange: Exchange, status: int, redactor: Redactor) -> dict[str, Any
         "output_tokens": _tokens(usage.output),
         "cache_read_tokens": _tokens(usage.cache_read),
         "cache_creation_tokens": _tokens(usage.cache_creation),
-        "input_estimate": _tokens(exchange.input_estimate),
         "first_byte_ms": _ms(exchange.first_byte),
         "duration_ms": _ms(perf_counter() - exchange.started),
-        "gateway_ms": _ms(exchange.own_time),
-        "bytes_in": exchange.bytes_in,
         "bytes_upstream": exchange.bytes_upstream,
         "bytes_out": exchange.bytes_out,
-        "configuration_version": snapshot.version if snapshot else 0,
     }
+    return row
+
+
+def _notices(exchange: Exchange, brief: Brief) -> list[list[Any]]:
+    return [
+        [notice.code, brief(notice.detail, 200), count]
+        for notice, count in exchange.notices.most_common(_MOST_NOTICES)
+    ]
 
 
 def _tokens(count: int | None) -> int | None:

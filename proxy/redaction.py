@@ -7,39 +7,93 @@ its text, which says the same in fewer chunks.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ahocorasick_rs import BytesAhoCorasick, MatchKind
 from msgspec.structs import asdict, replace
 
 from formats import DIALECTS, Event, FormatsError, Limits, ReplyOptions, merge_deltas
 
-# A search for these costs next to nothing, and nearly every text has none of them.
-_HINTS = (
-    "sk-",
-    "ghp_",
-    "gho_",
-    "github_pat_",
-    "AKIA",
-    "eyJ",
-    "-----BEGIN",
-    "xox",
-    "AIza",
-    "earer ",
-)
-_PATTERNS = re.compile(
-    r"""
-      (?P<key>\bsk-[A-Za-z0-9_-]{16,})
-    | (?P<github>\b(?:gh[opsu]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}))
-    | (?P<aws>\bAKIA[0-9A-Z]{16}\b)
-    | (?P<google>\bAIza[0-9A-Za-z_-]{30,})
-    | (?P<slack>\bxox[abprs]-[A-Za-z0-9-]{10,})
-    | (?P<jwt>\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})
+# A secret begins where a word does; in JSON text an escape before it looks like a part of it.
+_ESCAPES = (r"\\[bfnrt]", r"\\u[0-9A-Fa-f]{4}")
+_BEGIN = rf"(?:\b|(?<={_ESCAPES[0]})|(?<={_ESCAPES[1]}))"
+
+
+def _begun(word: str) -> "re.Pattern[bytes]":
+    """Matches behind a word that begins a secret."""
+    begins = "|".join(f"(?<={before}{word})" for before in (r"\b", *_ESCAPES))
+    return re.compile(begins.encode())
+
+
+# A text without any of these has no secret of a known look, and nearly every text is such a one:
+# they are all looked for in one pass. Where one of them is, a second look tells more.
+_KEY = b"sk-"
+_MARKS = {
+    **{word: _begun(word) for word in (_KEY.decode(), "AKIA", "AIza", "eyJ", "github_pat_")},
+    **{word: _begun(word) for word in ("gho_", "ghp_", "ghs_", "ghu_")},
+    **{word: _begun(word) for word in ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")},
+    "BEGIN ": re.compile(b"(?<=-----BEGIN )"),
+    "earer ": re.compile(b""),
+}
+# Marks that overlap are not all found: that is the price of a vectorised search. The end of AKIA
+# alone may begin another, and a secret begins there no more than in any other word.
+_find = BytesAhoCorasick(
+    map(str.encode, _MARKS), matchkind=MatchKind.LeftmostFirst
+).find_matches_as_indexes
+_second_looks = [look.match for look in _MARKS.values()]
+_WINDOW = 64 * 1024
+"""Bytes that are searched at once: a text may be nothing but marks, and each takes memory."""
+_OVERLAP = max(map(len, _MARKS)) - 1
+
+# Each is linear in the text, whoever wrote it: a repetition is bounded, or ends at what it cannot
+# contain, or takes whatever it has seen. That is why the beginning of a JWT is found (`eyj`) though
+# the rest may be missing: else each of many beginnings in one word would read all that follow.
+_KINDS = rf"""
+      (?P<key>{_BEGIN}sk-[A-Za-z0-9_-]{{16,}}+)
+    | (?P<github>{_BEGIN}(?:gh[opsu]_[A-Za-z0-9]{{30,}}+|github_pat_[A-Za-z0-9_]{{30,}}+))
+    | (?P<aws>{_BEGIN}AKIA[0-9A-Z]{{16}}\b)
+    | (?P<google>{_BEGIN}AIza[0-9A-Za-z_-]{{30,}}+)
+    | (?P<slack>{_BEGIN}xox[abprs]-[A-Za-z0-9-]{{10,}}+)
     | (?P<pem>-----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z))
-    | (?P<bearer>(?<=[Bb]earer[ ])[A-Za-z0-9_.~+/-]{16,}=*)
+"""
+_PATTERNS = re.compile(
+    rf"""
+      (?P<bearer>(?<=[Bb]earer[ ])[A-Za-z0-9_.~+/-]{{16,}}+=*+)
+    | (?P<eyj>{_BEGIN}eyJ[A-Za-z0-9_-]{{8,}}+)(?P<jwt>\.[A-Za-z0-9_-]{{8,}}+\.[A-Za-z0-9_-]{{8,}}+)?
+    | {_KINDS}
     """,
     re.VERBOSE | re.DOTALL,
 )
+_IN_A_WORD = re.compile(_KINDS, re.VERBOSE | re.DOTALL)
+
+# What a secret is made of, and how much of it may be left out where one may have been cut.
+WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.~+/=-"
+MOST_WORD = 512
+NUL = "\N{SYMBOL FOR NULL}"
+"""Stands for the character, which PostgreSQL does not take."""
+_MORE = 1024
+"""Characters behind those that are shown, in which a secret may end that began there."""
+
+
+def are_suspect(data: bytes, secrets: Sequence[bytes] = ()) -> bool:
+    """Whether there may be a secret of a known look in it, or there is one of `secrets`."""
+    is_marked = False
+    for which, _, end in _find(data) if len(data) <= _WINDOW else _marks(data):
+        is_marked = True
+        if _second_looks[which](data, end):
+            return True
+    # A secret that has a mark itself is nowhere if no mark is.
+    return bool(secrets) and any(
+        (is_marked or _KEY not in secret) and secret in data for secret in secrets
+    )
+
+
+def _marks(data: bytes) -> Iterator[tuple[int, int, int]]:
+    view = memoryview(data)
+    for at in range(0, len(data), _WINDOW):
+        for which, start, end in _find(view[at : at + _WINDOW + _OVERLAP]):
+            yield which, at + start, at + end
 
 
 class Redactor:
@@ -53,12 +107,27 @@ class Redactor:
             if secret in text:
                 self.count += text.count(secret)
                 text = text.replace(secret, "[redacted:known]")
-        if any(hint in text for hint in _HINTS):
+        if are_suspect(text.encode("utf-8", "surrogatepass")):
             text = _PATTERNS.sub(self._replace, text)
         return text
 
+    def is_clean(self, data: bytes) -> bool:
+        """Whether there is surely nothing to take out; what is not UTF-8 hides nothing."""
+        spelt = [secret.encode("utf-8", "surrogateescape") for secret in self._secrets]
+        return not are_suspect(data, spelt)
+
+    def brief(self, text: str, length: int) -> str:
+        """The beginning of a text of any length; the work is that for a short one."""
+        most = 2 * length + _MORE
+        if len(text) > most:
+            # Half a secret would not be recognised as one.
+            text = text[: most - MOST_WORD] + text[most - MOST_WORD : most].rstrip(WORD)
+        return self.text(text)[:length]
+
     def redact(self, data: bytes) -> bytes:
         """Any bytes; what is not UTF-8 stays as it is."""
+        if self.is_clean(data):
+            return data
         return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def events(self, events: Sequence[Event]) -> list[Event]:
@@ -73,8 +142,9 @@ class Redactor:
         clean = self.redact(data)
         if not is_suspect:
             return clean
-        texts = self.events(_decode(data, dialect))
-        if texts == merge_deltas(_decode(clean, dialect)):
+        said = merge_deltas(_decode(data, dialect))
+        texts = [self._event(event) for event in said]
+        if texts == (said if clean == data else merge_deltas(_decode(clean, dialect))):
             return clean
         return self.redact(DIALECTS[dialect].encoder(ReplyOptions()).feed(texts))
 
@@ -91,10 +161,13 @@ class Redactor:
 
     def _event(self, event: Event) -> Event:
         """Whatever of it is text; names that the gateway gave are no plain strings."""
-        texts = {n: self.text(v) for n, v in asdict(event).items() if type(v) is str and v}
-        return replace(event, **texts) if texts else event
+        texts = {n: v for n, v in asdict(event).items() if type(v) is str and v}
+        clean = {n: self.text(v) for n, v in texts.items()}
+        return replace(event, **clean) if clean != texts else event
 
     def _replace(self, found: "re.Match[str]") -> str:
+        if found.lastgroup == "eyj":  # no more than the beginning
+            return _IN_A_WORD.sub(self._replace, found[0])
         self.count += 1
         return f"[redacted:{found.lastgroup}]"
 
@@ -131,10 +204,23 @@ def _collect(value: Any, path: str, texts: dict[str, list[str]]) -> None:
             _collect(item, path, texts)
 
 
-def storable(text: str) -> str:
-    """Text that every database takes: PostgreSQL has no NUL, and none has half a surrogate pair."""
+def storable(value: Any) -> Any:
+    """A value of JSON whose texts every database takes, whoever wrote them."""
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, dict):
+        return {storable(name): storable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    return value
+
+
+def storable_text(text: str) -> str:
+    """No database takes half a surrogate pair."""
     if "\0" in text:
-        text = text.replace("\0", "\N{SYMBOL FOR NULL}")
+        text = text.replace("\0", NUL)
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -8,29 +8,32 @@ import math
 import re
 import time
 from email.utils import parsedate_to_datetime
-
-import httpx
+from typing import TypeAlias
 
 from formats import FailureKind, UpstreamError, is_error_body, read_failure
+from proxy.destination import Upstream
 from proxy.errors import ErrorCode, Refusal, UpstreamFailed, code_of_kind
 from proxy.routing import Route
-from proxy.snapshot import Upstream
 
 _RETRIED = frozenset({502, 503, 529})
 # Headers that tell a client how to go on.
-_TOLD = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
-_TOLD_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
+_TOLD_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
+_TOLD = frozenset(
+    {b"x-should-retry", b"retry-after", b"retry-after-ms", b"request-id", b"x-request-id"}
+)
 _THINKING_REFUSED = re.compile(rb"signature.{0,80}thinking|thinking.{0,80}signature", re.DOTALL)
 _TOO_LONG = "prompt is too long"
 _LONGEST_WAIT = 60
 """Seconds. Claude Code gives up at once when it is told to wait longer."""
 
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+"""As they came, but with names in lower case."""
+
 
 def refusal_of(
-    route: Route, response: httpx.Response, body: bytes, *, tokens: int
+    route: Route, status: int, headers: Headers, body: bytes, *, tokens: int
 ) -> UpstreamFailed:
     """Why an upstream refused; `tokens` is the estimate of the input."""
-    status = response.status_code
     if 300 <= status < 400:
         return UpstreamFailed(
             f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
@@ -44,18 +47,18 @@ def refusal_of(
         kind=error.kind,
         code=ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind, str(error)),
         status=error.status,
-        retry_after=_retry_after(response.headers),
+        retry_after=_retry_after(headers),
         may_retry=not is_ours,
         retries=status in _RETRIED,
         falls_back=error.kind is not FailureKind.INVALID_REQUEST,
         raw=body,
-        refusal=None if is_ours else _own_words(route.upstream, error, response, body),
+        refusal=None if is_ours else _own_words(route.upstream, error, status, headers, body),
         refuses_thinking=status == 400 and bool(_THINKING_REFUSED.search(body)),
     )
 
 
 def _own_words(
-    upstream: Upstream, error: UpstreamError, response: httpx.Response, body: bytes
+    upstream: Upstream, error: UpstreamError, status: int, headers: Headers, body: bytes
 ) -> Refusal | None:
     """The refusal as the upstream wrote it, if it is an error in the form of its dialect."""
     if not is_error_body(body):
@@ -65,19 +68,31 @@ def _own_words(
             return None  # the one wording that makes Claude Code compact
     for secret in filter(None, upstream.secrets()):
         body = body.replace(secret.encode(), b"[redacted]")
-    return Refusal(response.status_code, body, told_headers(response.headers))
+    return Refusal(status, body, told_headers(headers, upstream))
 
 
-def told_headers(headers: httpx.Headers) -> dict[str, str]:
+def told_headers(headers: Headers, upstream: Upstream) -> dict[str, str]:
     """Of an upstream's headers, those that tell a client of its dialect how to go on."""
+    names = [name for name, _ in headers if name in _TOLD or name.startswith(_TOLD_PREFIXES)]
+    if not names:
+        return {}
     told = {
-        name: value
-        for name, value in headers.items()
-        if name in _TOLD or name.startswith(_TOLD_PREFIXES)
+        name.decode("latin-1"): redacted(joined(headers, name), upstream)
+        for name in names
+        if name == b"x-should-retry" or name.startswith(_TOLD_PREFIXES)
     }
-    if request_id := headers.get("request-id") or headers.get("x-request-id"):
-        told["x-upstream-request-id"] = request_id  # `request-id` is the gateway's own
+    if (seconds := _retry_after(headers)) is not None:
+        told["retry-after"] = str(seconds)
+    if request_id := joined(headers, b"request-id") or joined(headers, b"x-request-id"):
+        told["x-upstream-request-id"] = redacted(
+            request_id, upstream
+        )  # `request-id` is the gateway's own
     return told
+
+
+def joined(headers: Headers, name: bytes) -> str:
+    """A header's value; empty when it is not there."""
+    return b", ".join([value for known, value in headers if known == name]).decode("latin-1")
 
 
 def redacted(message: str, upstream: Upstream) -> str:
@@ -87,16 +102,16 @@ def redacted(message: str, upstream: Upstream) -> str:
     return message
 
 
-def _retry_after(headers: httpx.Headers) -> int | None:
+def _retry_after(headers: Headers) -> int | None:
     """Whole seconds, however the upstream says it, and never so many that a client gives up."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "")
+    for name, unit in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
+        value = joined(headers, name)
         try:
             return _clamped(float(value) * unit)
         except ValueError:
             pass
     try:
-        moment = parsedate_to_datetime(headers.get("retry-after", ""))
+        moment = parsedate_to_datetime(joined(headers, b"retry-after"))
     except ValueError:
         return None
     return _clamped(moment.timestamp() - time.time())

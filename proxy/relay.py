@@ -7,7 +7,7 @@ upstream is one write to the client, and silence is filled with pings.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from time import perf_counter
 
@@ -19,29 +19,21 @@ from formats import (
     Conversation,
     Event,
     EventOrderError,
-    FailureKind,
     FormatsError,
+    LimitExceeded,
     MessageFailed,
     ReplyOptions,
     UpstreamError,
 )
 from proxy.attempt import Begun
-from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
+from proxy.deadlines import Alarm, Deadlines
+from proxy.epilogue import epilogue
+from proxy.errors import GatewayError
 from proxy.exchange import Exchange
 from proxy.retry import begin
-from proxy.snapshot import Snapshot, Upstream
-from proxy.upstream import (
-    NOTHING_CARRIED,
-    Carried,
-    UpstreamClient,
-    failure_of,
-    redacted_event,
-)
-
-_RECHECK = 0.25
-_PATIENCE = 0.5
-"""Seconds for what an upstream sends behind the end of its message: `[DONE]`, a comment."""
-_MOST_BEHIND = 64 * 1024
+from proxy.shortcut import Shortcut
+from proxy.snapshot import Key, Snapshot
+from proxy.upstream import NOTHING_CARRIED, Carried, UpstreamClient, failure_of, redacted_events
 
 logger = logging.getLogger("athena.relay")
 
@@ -65,8 +57,10 @@ class Relay:
         self._opening: asyncio.Task[None]
         self._begun: Begun | None = None
         self._cut: GatewayError | None = None
-        self._idle_at = self._progress_at = self._ping_at = 0.0
-        self._timer: asyncio.TimerHandle
+        self._deadlines: Deadlines
+        self._time: Callable[[], float]  # the loop's: to ask for the loop is a call of the system's
+        self._heard = 0  # how many events of the upstream's, up to the last read
+        self._shortcut: Shortcut | None = None
 
     async def open(
         self,
@@ -82,7 +76,7 @@ class Relay:
         self._registry.add(self)
         self._opening = asyncio.create_task(self._open(conversation, carried))
         try:
-            await asyncio.wait((self._opening,), timeout=within)
+            await self._await_opening(within)
             if self._opening.done():
                 self._take_begun()
         except BaseException:
@@ -102,42 +96,51 @@ class Relay:
         return self._exchange.held_bytes
 
     @property
+    def key(self) -> Key | None:
+        """Whose answer it is."""
+        return self._exchange.key
+
+    @property
     def headers(self) -> dict[str, str]:
         """Of the upstream's, those that the client may see; none before it has begun."""
         return self._begun.headers if self._begun is not None else {}
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """The client's bytes: one part for every read of the upstream, and pings in silence."""
+    async def stream(self, shortcut: Shortcut | None = None) -> AsyncGenerator[bytes, None]:
+        """The client's bytes, but for those that the shortcut takes at once: one part for every
+        read of the upstream, and pings in silence."""
         dialect = DIALECTS[self._exchange.dialect]
         while not self._opening.done():
             yield dialect.ping
-            await asyncio.wait((self._opening,), timeout=self._snapshot.ping_after)
+            await self._await_opening(self._snapshot.ping_after)
         try:
             begun = self._take_begun()
         except (GatewayError, FormatsError) as error:
             failed = error if isinstance(error, GatewayError) else GatewayError.of(error)
             self._exchange.error = failed
-            failure = MessageFailed(failed.kind, str(failed))
-            data = dialect.encoder(self._options).feed([failure])
+            data = dialect.encoder(self._options).feed([MessageFailed(failed.kind, str(failed))])
             self._exchange.sent(data)
             yield data
             return
-        loop = asyncio.get_running_loop()
+        self._shortcut = shortcut
         async with aclosing(self._reads(begun)) as reads:
             async for events in reads:
                 data = b"" if events is None else begun.pipeline.encode(events)
-                if not data and loop.time() >= self._ping_at and not begun.pipeline.done:
+                now = self._time()
+                if not data and now >= self._deadlines.ping_at and not begun.pipeline.done:
                     data = dialect.ping
                 if data:
                     self._exchange.sent(data)
-                    self._ping_at = loop.time() + self._snapshot.ping_after
+                    self._deadlines.sent_at = now
                     yield data
 
     async def collect(self) -> bytes:
         """The whole answer; raises GatewayError when it failed on the way."""
         begun, collector = self._take_begun(), Collector()
+        most = begun.route.limits.answer_bytes
         async for events in self._reads(begun):
             collector.feed(events or ())
+            if collector.size > most:
+                self.cut(GatewayError.of(LimitExceeded("answer_bytes", most)))
         if failure := collector.reply.failure:
             raise self._cut or self._exchange.error or self._exchange.failed(failure)
         if begun.document is not None:
@@ -160,6 +163,24 @@ class Relay:
         assert self._begun is not None  # noqa: S101
         return self._begun
 
+    async def _await_opening(self, seconds: float | None) -> None:
+        """Until it has come to something, or for so long: it goes on whatever happens here."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def wake(*_: object) -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        timer = None if seconds is None else loop.call_later(seconds, wake)
+        self._opening.add_done_callback(wake)
+        try:
+            await waiter
+        finally:
+            self._opening.remove_done_callback(wake)
+            if timer is not None:
+                timer.cancel()
+
     async def _open(self, conversation: Conversation, carried: Carried) -> None:
         # Kept here and not as the task's result, which nobody may be there to take.
         self._begun = await begin(
@@ -173,68 +194,51 @@ class Relay:
 
     async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event] | None, None]:
         """The events of every read, observed; None where it was interrupted, for a ping."""
-        loop = asyncio.get_running_loop()
-        self._idle_at = loop.time() + begun.route.upstream.idle_timeout
-        self._progress_at = loop.time() + begun.route.upstream.first_byte_timeout
-        self._ping_at = loop.time() + self._snapshot.ping_after
-        self._arm(min(self._idle_at, self._ping_at))
+        self._time = asyncio.get_running_loop().time
+        now = self._time()
+        self._deadlines = Deadlines(
+            begun.route.upstream,
+            ping_after=self._snapshot.ping_after,
+            now=now,
+            since=now - (self._exchange.begun_after or 0),
+        )
+        alarm = Alarm(self._deadlines, begun.answer.interrupt)
         events: list[Event] | None = begun.events
         try:
             while True:
-                if events and begun.pipeline.done:
-                    events = [redacted_event(event, begun.route.upstream) for event in events]
                 if events:
+                    if begun.pipeline.done:
+                        events = redacted_events(events, begun.route.upstream)
                     self._exchange.understood(events)
                 yield events
                 if begun.pipeline.done:
                     break
                 events = await self._next(begun)
             if begun.pipeline.is_verbatim and begun.document is None:
-                async with aclosing(self._behind_the_end(begun)) as reads:
+                async with aclosing(epilogue(begun, self._exchange)) as reads:
                     async for events in reads:
                         yield events
-            begun.answer.finish()
-            self._begun = None
+            if self._exchange.error is None:  # else what follows may have no end
+                begun.answer.finish()
+                self._begun = None
         finally:
-            self._timer.cancel()
+            self._exchange.counted(begun.pipeline.usage)
+            alarm.cancel()
             self.close()
-
-    async def _behind_the_end(self, begun: Begun) -> AsyncGenerator[list[Event], None]:
-        """What follows the end of a message whose bytes go on as they are, if it comes at once."""
-        deadline, size = asyncio.get_running_loop().time() + _PATIENCE, 0
-        while size < _MOST_BEHIND:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    data = await begun.answer.read()
-            except (TimeoutError, httpx.TransportError):
-                break  # all that matters was said
-            if not data:
-                if data is None:
-                    continue
-                break
-            self._exchange.received(data)
-            size += len(data)
-            yield begun.pipeline.decode(data)
-        yield begun.pipeline.decode_end()
 
     async def _next(self, begun: Begun) -> list[Event] | None:
         """The events of the next read, or of what happened instead of one; None if nothing did."""
         pipeline, upstream = begun.pipeline, begun.route.upstream
         try:
             # A cut that came while nothing was being read has interrupted nothing.
-            data = None if self._cut else await begun.answer.read()
-            now = asyncio.get_running_loop().time()
+            data = None if self._cut else await begun.answer.read(self._pass_on)
+            now = self._time()
             if data:
                 self._exchange.received(data)
-                self._idle_at = now + upstream.idle_timeout
-                if b"data" in data:
-                    self._progress_at = now + upstream.first_byte_timeout
-                elif now >= self._progress_at:
-                    return self._fail(begun, _stalled(upstream))
-                began = perf_counter()
-                events = pipeline.decode(data)
-                self._exchange.own_time += perf_counter() - began
-                return events
+                events = self._decode(begun, data, now, perf_counter())
+                if pipeline.done or (late := self._deadlines.failure(now)) is None:
+                    return events
+                return [*events, *self._fail(begun, late)]
             if data is not None:
                 return pipeline.decode_end()
         except httpx.TransportError as error:
@@ -242,32 +246,50 @@ class Relay:
         except Exception:
             logger.exception("a defect of the gateway's own")
             return pipeline.fail(EventOrderError("the gateway could not translate the answer"))
+        if pipeline.done:  # all of it was passed on
+            return None
         if self._cut is not None:
             return self._fail(begun, self._cut)
-        if now >= self._idle_at:
-            message = f"the upstream {upstream.name} was silent for {upstream.idle_timeout:g} s"
-            silent = UpstreamFailed(message, kind=FailureKind.TIMEOUT, code=ErrorCode.UPSTREAM_IDLE)
-            return self._fail(begun, silent)
-        return None
+        late = self._deadlines.failure(now)
+        return self._fail(begun, late) if late else None
+
+    def _pass_on(self, data: bytes) -> bool:
+        """Write what has come, unless that must wait or something else is due."""
+        begun, shortcut, deadlines = self._begun, self._shortcut, self._deadlines
+        if begun is None or shortcut is None or not shortcut.is_open or self._cut is not None:
+            return False
+        now = self._time()
+        if now >= deadlines.none_before and deadlines.is_due(now):
+            return False
+        pipeline, came = begun.pipeline, perf_counter()
+        events: list[Event] = []
+        part = b""
+        try:
+            events = self._decode(begun, data, now, came)
+            if pipeline.done:
+                events = redacted_events(events, begun.route.upstream)
+            part = pipeline.encode(events)
+        finally:  # what came is remembered, whatever comes of it
+            self._exchange.relayed(data, events, part, came)
+        if part:
+            deadlines.sent_at = now
+            shortcut.write(part)
+        if pipeline.done:
+            begun.answer.interrupt()
+        return True
+
+    def _decode(self, begun: Begun, data: bytes, now: float, came: float) -> list[Event]:
+        """The events of a read; `came` is a time of `perf_counter`."""
+        pipeline, deadlines = begun.pipeline, self._deadlines
+        events = pipeline.decode(data)
+        self._exchange.own_time += perf_counter() - came
+        deadlines.received_at = now
+        if (heard := pipeline.heard) != self._heard:
+            self._heard = heard
+            deadlines.advanced_at = now
+        return events
 
     def _fail(self, begun: Begun, error: GatewayError) -> list[Event]:
         """End the message for a reason outside it."""
         self._exchange.error = error
         return begun.pipeline.fail(UpstreamError(str(error), kind=error.kind))
-
-    def _arm(self, moment: float) -> None:
-        self._timer = asyncio.get_running_loop().call_at(moment, self._tick)
-
-    def _tick(self) -> None:
-        """Interrupt a read that has waited long enough. One timer serves all reads of a stream."""
-        now, due = asyncio.get_running_loop().time(), min(self._idle_at, self._ping_at)
-        if now >= due and self._begun is not None:
-            self._begun.answer.interrupt()
-        self._arm(max(due, now + _RECHECK))
-
-
-def _stalled(upstream: Upstream) -> UpstreamFailed:
-    """For an upstream that keeps the connection alive with comments, and sends nothing else."""
-    seconds = upstream.first_byte_timeout
-    message = f"the upstream {upstream.name} sent only comments for {seconds:g} s"
-    return UpstreamFailed(message, kind=FailureKind.TIMEOUT, code=ErrorCode.UPSTREAM_IDLE)

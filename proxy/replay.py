@@ -22,10 +22,12 @@ from formats import (
     merge_deltas,
 )
 from proxy.models import FAILURES, Exchange, Replay, Transcript
+from proxy.reading import Again, read_again
 from proxy.redaction import storable
 from proxy.routing import detected_format
+from proxy.said import Said, Unreadable
 from proxy.snapshot import FormatRow, Snapshot, load
-from proxy.transcript import Again, event_fields, read_again
+from proxy.transcript import event_fields
 
 _SEPARATORS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
@@ -49,7 +51,7 @@ def replay(
     The format is the one given, else today's for the model; limit and strictness are those given,
     else that format's today. The transcript is the stored one, unless one is given.
     """
-    transcript = readable(transcript) if transcript else stored_answer(exchange)
+    said = readable(transcript) if transcript else stored_answer(exchange)
     snapshot = snapshot or load()
     name = format_name or today_format(exchange, snapshot)
     if name not in FORMATS:
@@ -57,13 +59,13 @@ def replay(
     row = snapshot.formats.get(name, FormatRow())
     limit = held_chars or row.buffer_limit or Limits().held_chars
     is_strict = row.strict if strict is None else strict
-    reading = transcript.reading | {
+    reading = said.reading | {
         "format": name,
         "held_chars": limit,
         "strict": is_strict,
         "markers": [list(pair) for pair in row.markers],
     }
-    again = read_again(raw_answer(transcript), reading, transcript.tools)
+    again = read_again(raw_answer(said), reading, said.tools)
     failure = again.failure
     return Replay(
         exchange=exchange,
@@ -72,26 +74,30 @@ def replay(
         buffer_limit=limit,
         strict=is_strict,
         configuration_version=snapshot.version,
-        result=judge(exchange, transcript, again),
+        result=judge(exchange, said, again),
         error=storable(f"{failure.kind}: {failure.message}")[:500] if failure else "",
         events=[event_fields(event) for event in again.events],
         sent=again.sent,
     )
 
 
-def stored_answer(exchange: Exchange) -> Transcript:
-    """The transcript of an exchange that can be read again; raises NotReplayable."""
+def stored_answer(exchange: Exchange) -> Said:
+    """What an exchange said that can be read again; raises NotReplayable."""
     transcript = Transcript.objects.filter(exchange=exchange).first()
     if transcript is None:
         raise NotReplayable("no transcript of this exchange was kept")
     return readable(transcript)
 
 
-def readable(transcript: Transcript) -> Transcript:
-    """The transcript, if it has an answer; raises NotReplayable."""
-    if not transcript.raw or not transcript.reading:
+def readable(transcript: Transcript) -> Said:
+    """What a transcript has, if there is an answer in it; raises NotReplayable."""
+    try:
+        said = transcript.said
+    except Unreadable as error:
+        raise NotReplayable(f"its transcript cannot be read: {error}") from error
+    if not said.raw or not said.reading:
         raise NotReplayable("the upstream sent no answer that could be read")
-    return transcript
+    return said
 
 
 def today_format(exchange: Exchange, snapshot: Snapshot) -> str:
@@ -100,16 +106,16 @@ def today_format(exchange: Exchange, snapshot: Snapshot) -> str:
     return detected_format(snapshot, model, requested=exchange.model).format
 
 
-def raw_answer(transcript: Transcript) -> bytes:
+def raw_answer(said: Said) -> bytes:
     """The upstream's bytes; of a clipped answer, the whole events of head and tail."""
-    if transcript.reading.get("is_whole"):
-        return bytes(transcript.raw)
-    return _whole_events(bytes(transcript.raw), transcript.left_out.get("raw"))
+    if said.reading.get("is_whole"):
+        return said.raw
+    return _whole_events(said.raw, said.left_out.get("raw"))
 
 
-def sent_answer(transcript: Transcript) -> bytes:
+def sent_answer(said: Said) -> bytes:
     """The same of what the client got."""
-    return _whole_events(bytes(transcript.sent), transcript.left_out.get("sent"))
+    return _whole_events(said.sent, said.left_out.get("sent"))
 
 
 def _whole_events(data: bytes, clipped: list[int] | None) -> bytes:
@@ -121,9 +127,9 @@ def _whole_events(data: bytes, clipped: list[int] | None) -> bytes:
     return head[:end] + tail[min(starts, default=len(tail)) :]
 
 
-def judge(exchange: Exchange, transcript: Transcript, again: Again) -> Replay.Result:
+def judge(exchange: Exchange, said: Said, again: Again) -> Replay.Result:
     """What an answer that was read again has become, compared with how it was read."""
-    before = events_before(transcript)
+    before = events_before(said)
     was_failing = is_failing(exchange) or _fails(before)
     fails = _fails(again.events)
     if was_failing:
@@ -145,13 +151,13 @@ def markup_of(events: list[Event]) -> str:
     return next(seen, "")
 
 
-def events_before(transcript: Transcript) -> list[Event]:
+def events_before(said: Said) -> list[Event]:
     """How the answer was read; where that is not stored whole, as it would be with that setting."""
-    stored = transcript.events
+    stored = said.events
     is_whole = bool(stored) and stored[-1][0] in (MessageEnd.__name__, MessageFailed.__name__)
-    if is_whole and transcript.left_out.keys().isdisjoint(("raw", "events")):
+    if is_whole and said.left_out.keys().isdisjoint(("raw", "events")):
         return [load_event(fields) for fields in stored]
-    return read_again(raw_answer(transcript), transcript.reading, transcript.tools).events
+    return read_again(raw_answer(said), said.reading, said.tools).events
 
 
 def load_event(stored: list[Any]) -> Event:

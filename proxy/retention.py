@@ -10,13 +10,16 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from threading import Event
+from time import monotonic
 from typing import Any
 
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError
 from django.db.models import QuerySet
 
+from proxy.clock import clock
+from proxy.database import renew_connection
 from proxy.metrics import ROWS_REMAINING
 from proxy.models import (
     Chore,
@@ -29,6 +32,8 @@ from proxy.models import (
     TrafficTime,
     Transcript,
 )
+from proxy.outage import patience, reason
+from proxy.snapshot import read_version
 
 logger = logging.getLogger("athena.retention")
 
@@ -38,7 +43,10 @@ PAUSE = 0.1
 """Seconds between two batches."""
 _HOLD = timedelta(minutes=5)
 _DAY = timedelta(hours=23)  # not 24: a run that starts a little earlier is no reason to skip a day
+_STATEMENT_SECONDS = 60
 _MOST_COUNTED = 100_000
+_BUDGET = 1800.0
+"""Seconds after which a run leaves the rest for the next look."""
 _LOOK_AGAIN = 600.0
 """Seconds after which a process looks whether the daily run is due."""
 
@@ -59,7 +67,7 @@ def prune(
     `pause` is called between batches; when it returns True, the rest is left for another time.
     Raises PrunedElsewhere.
     """
-    moment = now or datetime.now(UTC)
+    moment = now or _database_time()
     holder = secrets.token_hex(8)
     if not Chore.take(CHORE, holder, now=moment, hold=_HOLD, unless_done_since=unless_done_since):
         if unless_done_since is not None:
@@ -80,17 +88,29 @@ def prune(
     return deleted
 
 
+def _database_time() -> datetime:
+    """Asked of the database itself: a clock that is fast must not delete what is young."""
+    read_version()
+    return clock.now()
+
+
 def _until() -> datetime:
-    return datetime.now(UTC) + _HOLD
+    return clock.now() + _HOLD
 
 
 def _batches(now: datetime, batch: int) -> Iterator[tuple[str, int]]:
     """Deletes batch after batch; what was deleted, and how many."""
     for name, rows in old_rows(now).items():
         yield name, 0
-        while keys := list(rows.values_list("pk", flat=True)[:batch]):
-            rows.model._default_manager.filter(pk__in=keys).delete()
-            yield name, len(keys)
+        while count := _delete(rows, batch):
+            yield name, count
+
+
+def _delete(rows: QuerySet[Any], batch: int) -> int:
+    with patience(_STATEMENT_SECONDS):
+        keys = list(rows.values_list("pk", flat=True)[:batch])
+        rows.model._default_manager.filter(pk__in=keys).delete()
+    return len(keys)
 
 
 def oldest_kept(now: datetime, days: int) -> datetime:
@@ -124,7 +144,8 @@ def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
 
 def remaining(now: datetime) -> int:
     """How many rows are to be deleted; of each kind, no more than so many are counted."""
-    return sum(rows[:_MOST_COUNTED].count() for rows in old_rows(now).values())
+    with patience(_STATEMENT_SECONDS):
+        return sum(rows[:_MOST_COUNTED].count() for rows in old_rows(now).values())
 
 
 class Retention:
@@ -148,19 +169,22 @@ class Retention:
         self._stopping.set()
 
     def prune_if_due(self) -> None:
-        close_old_connections()
-        now = datetime.now(UTC)
+        renew_connection()
+        now = clock.now()
         deleted: dict[str, int] | None = {}
         try:
             try:
+                until = monotonic() + _BUDGET
                 deleted = prune(
-                    now=now, pause=lambda: self._stopping.wait(PAUSE), unless_done_since=now - _DAY
+                    now=now,
+                    pause=lambda: self._stopping.wait(PAUSE) or monotonic() >= until,
+                    unless_done_since=now - _DAY,
                 )
             finally:
                 if deleted is not None:
                     ROWS_REMAINING.set(remaining(now))
         except DatabaseError as error:
-            logger.warning("the daily deletion of old rows failed: %s", error)
+            logger.warning("the daily deletion of old rows failed: %s", reason(error))
         except Exception:
             # It must not end the watch: it is tried again.
             logger.exception("the daily deletion of old rows has a defect")

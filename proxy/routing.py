@@ -6,16 +6,19 @@ standard. Overrides are matched against the upstream's name for the model, and t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
 from formats import Detected, FailureKind, Limits, Markers, Override, Target, detect_format
+from proxy.destination import Upstream
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Reasoning, Service
-from proxy.snapshot import FormatRow, RouteRow, Snapshot, Upstream
+from proxy.snapshot import FormatRow, RouteRow, Snapshot
 
 _LONG_CONTEXT = "[1m]"
+_REMEMBERED = 500
+"""Names whose routes a snapshot remembers: clients may ask for any."""
 _REASONS_BACK = frozenset({"kimi", "deepseek"})
 """Formats whose models refuse a call in the history without the reasoning before it."""
 
@@ -41,6 +44,16 @@ class Route:
 
 def resolve(snapshot: Snapshot, requested: str) -> Route:
     """The route of a model's name; raises GatewayError when there is none."""
+    route = snapshot.resolved.get(requested)
+    if route is None:
+        route = _resolve(snapshot, requested)
+        if len(snapshot.resolved) >= _REMEMBERED:
+            snapshot.resolved.clear()
+        snapshot.resolved[requested] = route
+    return route
+
+
+def _resolve(snapshot: Snapshot, requested: str) -> Route:
     name = bare_name(requested)
     for row in matching_routes(snapshot, name):
         return _route(snapshot, row, name, row.upstream_model or name)
@@ -95,9 +108,9 @@ def detected_format(snapshot: Snapshot, model: str, *, requested: str) -> Detect
 def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Route:
     detected = detected_format(snapshot, model, requested=requested)
     settings = snapshot.formats.get(detected.format, FormatRow())
-    limits = Limits()
+    limits = snapshot.limits
     if settings.buffer_limit is not None:
-        limits = Limits(held_chars=settings.buffer_limit)
+        limits = replace(limits, held_chars=settings.buffer_limit)
     upstream = row.upstream
     return Route(
         id=row.id,

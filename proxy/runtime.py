@@ -1,35 +1,41 @@
 """What one server process has: its configuration, its client, its open answers, and its end.
 
-Stopping is the application's own affair: new work is refused at once, open streams may go on for
-the drain time, and whoever is left then gets an error, before the server would cut them off
-without a word. A second signal ends the drain time; what comes after that is the server's.
+How it stops is told in `drain`; here is what that means for the parts. No wait of `stop` is longer
+than it must be: a part that hangs is left.
 """
 
 import asyncio
-import contextlib
 import logging
-import signal
-from time import monotonic
-from types import FrameType
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 
 from formats import FailureKind
 from proxy import metrics
 from proxy.audit import Audit
+from proxy.bounds import Bounds
 from proxy.configuration import Configuration, configuration
+from proxy.drain import Drain
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
 from proxy.heartbeat import Heartbeat, State
+from proxy.journal import Journal
+from proxy.keys import revoked
 from proxy.quota import Quota
+from proxy.rate import rate_at
 from proxy.relay import Relay
 from proxy.retention import Retention
+from proxy.sink import sink
+from proxy.snapshot import Snapshot
+from proxy.supervisor import follow_parent
 from proxy.upstream import UpstreamClient
+from proxy.watchdog import Watchdog
 
-# Before there is a configuration, only probes are answered.
-_DEFAULT_BODY_BYTES = 1024 * 1024
-# Ctrl-C reaches a worker twice, from the terminal and from its parent: that is one signal.
-_SAME_SIGNAL = 1.0
+_STOPPING = 4.0
+"""Seconds in which the parts of a process say goodbye; each has a shorter patience of its own."""
+_FIRST_BOUNDS = Bounds()
 _MEASURED_EVERY = 1.0
 
 logger = logging.getLogger("athena.runtime")
@@ -38,44 +44,63 @@ logger = logging.getLogger("athena.runtime")
 class Runtime:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
+        configuration.on_change = self._cut_revoked
         self.client: UpstreamClient
-        self.audit = Audit()
+        self.audit = Audit(
+            Journal(Path(settings.DATA_DIR) / "journal", most_bytes=settings.SPOOL_BYTES),
+            also=configuration.write_uses,
+        )
         self.retention = Retention()
-        self.quota = Quota()
+        self.quota = Quota(settings.WORKERS)
+        self.counting = Quota(settings.WORKERS)
+        """Places of requests whose tokens are counted: an open stream must not be in their way."""
         self.heartbeat = Heartbeat(self.state)
+        self.watchdog = Watchdog()
         self.relays: set[Relay] = set()
         self.uploads: set[asyncio.Timeout] = set()
-        self.is_draining = False
+        self.drain = Drain(
+            seconds=lambda: self.configuration.drain_time,
+            refuse=self._refuse_uploads,
+            cut=self._cut_all,
+            flush=self.audit.flush,
+        )
         self._tasks: list[asyncio.Task[None]] = []
-        self._deadline: asyncio.TimerHandle | None = None
-        self._signalled_at: float | None = None
-        self._is_cut = False
 
     async def start(self) -> None:
-        self.is_draining = self._is_cut = False
-        self._signalled_at = None
         self.client = UpstreamClient(transport=settings.UPSTREAM_TRANSPORT)
-        await self.configuration.refresh()
+        self.quota.rate = rate_at(settings.REDIS_URL)
+        self.audit.start()
+        await self.configuration.start()
         self._tasks = [
             asyncio.create_task(self.configuration.watch()),
             asyncio.create_task(self.audit.run()),
             asyncio.create_task(self.retention.run()),
             asyncio.create_task(self._measure()),
             asyncio.create_task(self.heartbeat.run()),
+            asyncio.create_task(self.watchdog.run()),
+            asyncio.create_task(follow_parent()),
         ]
-        self._chain_signals()
+        self.drain.listen()
 
     async def stop(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
         self.retention.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.configuration.refresh()  # writes which keys were used
-        await self.audit.flush()
-        await self.heartbeat.stop()
-        await self.client.aclose()
+        await self._together(
+            self.audit.stop(),
+            self.heartbeat.stop(),
+            self.client.aclose(),
+            self.quota.rate.close(),
+        )
+
+    async def _together(self, *parts: Coroutine[Any, Any, None]) -> None:
+        tasks = [asyncio.create_task(part) for part in parts]
+        _, late = await asyncio.wait(tasks, timeout=_STOPPING)
+        for task in late:
+            task.cancel()
+        if late:
+            logger.warning("stopped, though something is not written yet")
 
     def state(self) -> State:
         """What this process is at."""
@@ -86,20 +111,32 @@ class Runtime:
             audit_dropped=self.audit.dropped,
         )
 
-    def max_body_bytes(self) -> int:
+    def degraded(self) -> list[str]:
+        """What is wrong while answers are given all the same."""
+        troubles = {
+            "database unreachable": not self.configuration.is_fresh,
+            "audit waiting for the database": self.audit.is_behind,
+            "journal not writable": not self.audit.has_disk,
+            "journal full": self.audit.journal.is_full,
+        }
+        return [trouble for trouble, is_so in troubles.items() if is_so]
+
+    def bounds(self) -> Bounds:
+        """Those of the configuration; before there is one, others."""
         try:
-            return self.configuration.current.max_body_bytes
+            return self.configuration.current.bounds
         except GatewayError:
-            return _DEFAULT_BODY_BYTES
+            return _FIRST_BOUNDS
 
     def admit(self) -> None:
         """Raise GatewayError when no new work is taken."""
-        if self.is_draining:
+        if self.drain.is_begun:
             raise _restarting()
 
     def end(self, exchange: Exchange, status: int) -> None:
         """Take leave of an exchange, however it ended."""
         self.quota.release(exchange)
+        self.counting.release(exchange)
         try:
             metrics.observe(exchange, status)
         except Exception:
@@ -107,51 +144,32 @@ class Runtime:
         self.audit.submit(exchange, status)
 
     async def _measure(self) -> None:
+        dropped = 0
         while True:
+            metrics.LOG_DROPPED.inc(sink.dropped - dropped)
+            dropped = sink.dropped
             state = self.state()
             metrics.measure(
                 open_streams=state.open_streams,
+                places=self.quota.open,
                 held=(relay.held_bytes for relay in self.relays),
                 waiting=state.audit_waiting,
+                journal_bytes=self.audit.journal.size,
                 version=state.configuration_version or 0,
             )
             await asyncio.sleep(_MEASURED_EVERY)
 
-    def _chain_signals(self) -> None:
-        """Hear of the end with the server, which tells the application after the last stream."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            previous = signal.getsignal(number)
-
-            def handle(received: int, frame: FrameType | None, previous: object = previous) -> None:
-                if self._signalled_at is None:
-                    self._signalled_at = monotonic()
-                    loop.call_soon_threadsafe(self._drain)
-                elif monotonic() - self._signalled_at < _SAME_SIGNAL:
-                    return
-                elif not self._is_cut:
-                    loop.call_soon_threadsafe(self._cut_all)
-                    return
-                if callable(previous):
-                    previous(received, frame)
-
-            with contextlib.suppress(ValueError):  # not the main thread: a test runs the server
-                signal.signal(number, handle)
-
-    def _drain(self) -> None:
-        self.is_draining = True
-        seconds = self.configuration.current.drain_time
-        if self.relays:
-            logger.info("stopping: %d answers may go on for %g s", len(self.relays), seconds)
-        self._refuse_uploads()
-        loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(seconds, self._cut_all)
-
     def _cut_all(self) -> None:
-        self._is_cut = True
         for relay in list(self.relays):
             relay.cut(_restarting())
         self._refuse_uploads()
+
+    def _cut_revoked(self, snapshot: Snapshot) -> None:
+        """End the open answers of keys that are no more: who revokes one wants no more of it."""
+        held = {key.id for key in snapshot.keys.values()}
+        for relay in list(self.relays):
+            if relay.key is not None and relay.key.id not in held:
+                relay.cut(revoked())
 
     def _refuse_uploads(self) -> None:
         """A request that is still being sent would be refused at its end."""
@@ -166,6 +184,7 @@ def _restarting() -> GatewayError:
         status=503,
         code=ErrorCode.DRAINING,
         retry_after=2,
+        headers={"connection": "close"},
     )
 
 

@@ -10,9 +10,10 @@ from hmac import compare_digest
 from ipaddress import IPv6Address, ip_address
 
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from proxy.handler import GatewayRequest
 from proxy.metrics import exposition
 from proxy.views import only
 
@@ -20,13 +21,14 @@ _FORWARDING = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip")
 """How the names of headers begin that a proxy adds."""
 
 
-async def metrics(request: HttpRequest) -> HttpResponseBase:
+async def metrics(request: GatewayRequest) -> HttpResponse:
     if not (_has_token(request) or _is_local(request)):
         raise Http404
-    return await _answer(request)
+    answer: HttpResponse = await _answer(request)
+    return answer
 
 
-async def _exposition(request: HttpRequest) -> HttpResponse:
+async def _exposition(request: GatewayRequest) -> HttpResponse:
     text = await asyncio.to_thread(exposition)
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     return HttpResponse(text, content_type=CONTENT_TYPE_PLAIN_0_0_4, headers=headers)
@@ -35,18 +37,18 @@ async def _exposition(request: HttpRequest) -> HttpResponse:
 _answer = only("GET", _exposition)
 
 
-def _has_token(request: HttpRequest) -> bool:
+def _has_token(request: GatewayRequest) -> bool:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     token = settings.METRICS_TOKEN
     is_right = compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
     return bool(token) and scheme.lower() == "bearer" and is_right
 
 
-def _is_local(request: HttpRequest) -> bool:
-    if any(name.lower().startswith(_FORWARDING) for name in request.headers):
+def _is_local(request: GatewayRequest) -> bool:
+    if any(name.startswith(_FORWARDING) for name in request.headers):
         return False
     try:
-        address = ip_address(request.META.get("REMOTE_ADDR", ""))
+        address = ip_address(request.client_address)
     except ValueError:
         return False
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:

@@ -1,65 +1,40 @@
 """The configuration as one request sees it from start to end: immutable, and in memory.
 
-`load` reads all of it in one transaction. Secrets are opened here, and are nowhere but in the
-headers of an upstream. A row that came past the admin and cannot be understood is left out, and
-named in the log: one of them must not stop all.
+`load` reads all of it in one transaction. A row that came past the admin and cannot be understood
+is left out, and named in the log: one of them must not stop all.
 """
 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TypeVar
+from datetime import UTC, datetime
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
 
-import httpx
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Model, QuerySet
+from django.db.models.functions import Now
 
-from formats import FORMATS, Markers, Override
+from formats import FORMATS, Limits, Markers, Override
 from proxy import models
-from proxy.headers import carries_secret
-from proxy.loop import VIA, own_name
+from proxy.bounds import Bounds
+from proxy.clock import clock
+from proxy.destination import Upstream, broken, read_upstream
 from proxy.validators import (
     marker_pairs,
-    validate_base_url,
-    validate_headers,
     validate_markers,
     validate_patterns,
 )
-from proxy.vault import SecretUnreadable
+
+if TYPE_CHECKING:
+    from proxy.routing import Route
 
 _Row = TypeVar("_Row", bound=Model)
 _Ranked = TypeVar("_Ranked", models.ModelRoute, models.FormatOverride)
 _T = TypeVar("_T")
 
 logger = logging.getLogger("athena.snapshot")
-
-USER_AGENT = "athena"
-_ANTHROPIC_VERSION = "2023-06-01"
-_PATHS = {"anthropic": "/messages", "openai": "/chat/completions"}
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    name: str
-    service: str
-    dialect: str
-    url: httpx.URL
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-    #: What every request's body carries besides.
-    fields: dict[str, object]
-    connect_timeout: float
-    first_byte_timeout: float
-    idle_timeout: float
-    #: Why it cannot be called, in a sentence for an operator.
-    trouble: str = ""
-
-    def secrets(self) -> list[str]:
-        """What must not appear in anything that is shown or stored."""
-        return [
-            value.removeprefix("Bearer ") for name, value in self.headers if carries_secret(name)
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +91,24 @@ class Snapshot:
     default_route: RouteRow | None
     overrides: tuple[Override, ...]
     formats: dict[str, FormatRow]
-    max_body_bytes: int
+    bounds: Bounds
+    """Of requests."""
+    limits: Limits
+    """Of an upstream's answer."""
     open_after: float
     ping_after: float
     drain_time: float
     sampling: Sampling
+    resolved: "dict[str, Route]" = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+    """By the name that was asked for: what `routing` has found, which bounds it."""
+    model_names: frozenset[str] = field(init=False, default=frozenset(), repr=False, compare=False)
+    """The names that some route has for a model."""
+
+    def __post_init__(self) -> None:
+        named = [(row.upstream_model, row.listed_as, row.pattern) for row in self.routes]
+        object.__setattr__(self, "model_names", frozenset(chain.from_iterable(named)))
 
     def secrets(self) -> set[str]:
         """Those of every upstream that a route leads to."""
@@ -133,15 +121,26 @@ class NotBootstrapped(Exception):
 
 
 def read_version() -> int:
-    """The number of the newest version; raises NotBootstrapped."""
-    number = models.ConfigurationVersion.objects.values_list("number", flat=True).first()
-    if number is None:
+    """The number of the newest version; raises NotBootstrapped.
+
+    A restored backup may have a lower one: whoever holds another number must load.
+    """
+    asked_at = datetime.now(UTC)
+    rows = models.ConfigurationVersion.objects.annotate(now=Now())
+    found: tuple[int, datetime] | None = rows.values_list("number", "now").first()
+    if found is None:
         raise NotBootstrapped
+    number, now = found
+    clock.compare(now, asked_at=asked_at)
     return number
 
 
 @transaction.atomic
 def load() -> Snapshot:
+    if connection.vendor == "postgresql" and not connection.savepoint_ids:
+        # Or else each query would see what was committed just before it, and the whole be torn.
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     version = read_version()
     gateway = models.GatewaySettings.objects.first()
     if gateway is None:
@@ -154,14 +153,20 @@ def load() -> Snapshot:
         _by_precedence(routes), lambda row: _route(row, upstreams, gateway.sample_calls)
     )
     overrides = models.FormatOverride.objects.filter(active=True)
+    keys = models.ClientKey.objects.filter(revoked_at=None)
     return Snapshot(
         version=version,
-        keys=dict(_understood(models.ClientKey.objects.filter(revoked_at=None), _key)),
+        keys=dict(_understood(keys, lambda row: _key(row, gateway))),
         routes=tuple(rows),
         default_route=next((row for row in rows if row.id == gateway.default_route_id), None),
         overrides=tuple(_understood(_by_precedence(overrides), _override)),
         formats=dict(_understood(models.FormatSettings.objects.all(), _format)),
-        max_body_bytes=gateway.max_body_bytes,
+        bounds=Bounds.of(gateway),
+        limits=Limits(
+            line_bytes=gateway.max_line_bytes,
+            event_bytes=gateway.max_event_bytes,
+            answer_bytes=gateway.max_answer_bytes,
+        ),
         open_after=gateway.open_after,
         ping_after=gateway.ping_after,
         drain_time=gateway.drain_time,
@@ -190,76 +195,11 @@ def _understood(rows: Iterable[_Row], read: Callable[[_Row], _T]) -> list[_T]:
     return found
 
 
-def read_upstream(row: models.Upstream) -> Upstream:
-    """An upstream as requests see it; raises ValidationError."""
-    trouble = ""
-    try:
-        key = row.read_key().strip()
-    except SecretUnreadable:
-        key, trouble = "", "its stored key cannot be read with the present secret: enter it again"
-    if row.key_variable and not key:
-        trouble = f"the environment variable {row.key_variable} is not set"
-    if not (key.isascii() and key.isprintable()):
-        key, trouble = "", "its key has characters that no header can carry: enter it again"
-    validate_base_url(row.base_url)
-    validate_headers(row.headers)
-    preferences = row.provider_preferences
-    return Upstream(
-        name=row.name,
-        service=row.service,
-        dialect=row.dialect,
-        url=endpoint(row.base_url, _PATHS[row.dialect]),
-        headers=(*_standard_headers(row.dialect, key), *row.headers.items()),
-        fields={"provider": preferences} if preferences else {},
-        connect_timeout=row.connect_timeout,
-        first_byte_timeout=row.first_byte_timeout,
-        idle_timeout=row.idle_timeout,
-        trouble=trouble,
-    )
-
-
-def _broken(row: models.Upstream) -> Upstream:
-    """Stands for a row that cannot be understood: its routes must not lead elsewhere."""
-    return Upstream(
-        name=row.name,
-        service=models.Service.OTHER,
-        dialect="openai",
-        url=httpx.URL(),
-        headers=(),
-        fields={},
-        connect_timeout=1,
-        first_byte_timeout=1,
-        idle_timeout=1,
-        trouble="its row in the database cannot be understood, and the log says why",
-    )
-
-
-def endpoint(base_url: str, path: str) -> httpx.URL:
-    """The address of an endpoint, whether or not the base has a slash or the version."""
-    base = httpx.URL(base_url.rstrip("/").removesuffix(path))
-    version = "" if base.path.strip("/") else "/v1"
-    return base.copy_with(path=base.path.rstrip("/") + version + path)
-
-
-def _standard_headers(dialect: str, key: str) -> list[tuple[str, str]]:
-    headers = [
-        ("content-type", "application/json"),
-        ("accept", "text/event-stream, application/json"),
-        ("accept-encoding", "identity"),  # an event must be readable as soon as it arrives
-        ("user-agent", USER_AGENT),
-        (VIA, own_name()),
-    ]
-    if dialect == "anthropic":
-        headers.append(("anthropic-version", _ANTHROPIC_VERSION))
-        return [*headers, ("x-api-key", key)] if key else headers
-    return [*headers, ("authorization", f"Bearer {key}")] if key else headers
-
-
 def _route(row: models.ModelRoute, upstreams: dict[int, Upstream], sample_calls: float) -> RouteRow:
     return RouteRow(
         id=row.pk,
         pattern=row.pattern.lower(),
-        upstream=upstreams.get(row.upstream_id) or _broken(row.upstream),
+        upstream=upstreams.get(row.upstream_id) or broken(row.upstream),
         upstream_model=row.upstream_model,
         listed_as=row.listed_as,
         max_tokens=row.max_tokens,
@@ -271,7 +211,7 @@ def _route(row: models.ModelRoute, upstreams: dict[int, Upstream], sample_calls:
     )
 
 
-def _key(row: models.ClientKey) -> tuple[str, Key]:
+def _key(row: models.ClientKey, gateway: models.GatewaySettings) -> tuple[str, Key]:
     validate_patterns(row.allowed_models)
     return row.digest, Key(
         id=row.pk,
@@ -279,9 +219,13 @@ def _key(row: models.ClientKey) -> tuple[str, Key]:
         allowed_models=tuple(row.allowed_models),
         expires_at=row.expires_at,
         capture_content=row.capture_content,
-        requests_per_minute=row.requests_per_minute,
-        max_streams=row.max_streams,
+        requests_per_minute=_first(row.requests_per_minute, gateway.key_requests_per_minute),
+        max_streams=_first(row.max_streams, gateway.key_max_streams),
     )
+
+
+def _first(own: int | None, default: int | None) -> int | None:
+    return default if own is None else own
 
 
 def _override(row: models.FormatOverride) -> Override:

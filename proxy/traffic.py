@@ -5,16 +5,15 @@ that processes which write at once wait and do not deadlock.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import connection
 
 from proxy.buckets import bucket_of
 from proxy.models import (
     FAILURES,
-    Exchange,
     Facet,
     Measure,
     Outcome,
@@ -22,6 +21,9 @@ from proxy.models import (
     TrafficSum,
     TrafficTime,
 )
+
+Row: TypeAlias = Mapping[str, Any]
+"""The columns of an exchange."""
 
 SUMS = (
     "requests",
@@ -37,59 +39,72 @@ SUMS = (
     "tokens_cached",
 )
 
+_FACETS = (Facet.ALL, Facet.MODEL, Facet.FORMAT, Facet.SERVED_BY)
 
-def count_traffic(rows: Iterable[Exchange]) -> None:
+
+def count_traffic(rows: Iterable[Row]) -> None:
     """Add exchanges, which were just saved, to their sums."""
-    numbers: dict[tuple[Any, ...], list[tuple[int | None, ...]]] = {}
-    times: Counter[tuple[Any, ...]] = Counter()
+    told: dict[tuple[Any, ...], list[tuple[int | None, ...]]] = {}
+    took: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
-        told = _numbers(row)
-        for span, start in _spans(row.created_at):
-            for facet, value in _facets(row):
-                numbers.setdefault((span, facet, start, value), []).append(told)
-            for measure, took in _times(row):
-                times[span, measure, start, bucket_of(took)] += 1
-    sums = [(*key, *map(total, zip(*numbers[key], strict=True))) for key in sorted(numbers)]
+        hour = _hour(row["created_at"])
+        alike = (hour, row["model"], row["format"], f"{row['upstream']} {row['served_by']}")
+        told.setdefault(alike, []).append(_numbers(row))
+        for measure, milliseconds in _times(row):
+            took[hour, measure, bucket_of(milliseconds)] += 1
+    numbers: dict[tuple[Any, ...], list[tuple[int | None, ...]]] = {}
+    for (hour, *values), those in told.items():
+        together = _sum(those)
+        for span, start in _spans(hour):
+            for facet, value in zip(_FACETS, ("", *values), strict=True):
+                numbers.setdefault((span, facet, start, value), []).append(together)
+    times: Counter[tuple[Any, ...]] = Counter()
+    for (hour, measure, bucket), count in took.items():
+        for span, start in _spans(hour):
+            times[span, measure, start, bucket] += count
+    sums = [(*key, *_sum(numbers[key])) for key in sorted(numbers)]
     _add(TrafficSum._meta.db_table, ("span", "facet", "start", "value"), SUMS, sums)
     counts = [(*key, times[key]) for key in sorted(times)]
     _add(TrafficTime._meta.db_table, ("span", "measure", "start", "bucket"), ("count",), counts)
 
 
-def _spans(moment: datetime) -> Iterator[tuple[str, Any]]:
+def _hour(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def _spans(hour: datetime) -> Iterator[tuple[str, Any]]:
     """Each with its start, as the database takes it."""
-    hour = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     yield Span.HOUR, connection.ops.adapt_datetimefield_value(hour)
     yield Span.DAY, connection.ops.adapt_datetimefield_value(hour.replace(hour=0))
 
 
-def _facets(row: Exchange) -> Iterator[tuple[str, str]]:
-    yield Facet.ALL, ""
-    yield Facet.MODEL, row.model
-    yield Facet.FORMAT, row.format
-    yield Facet.SERVED_BY, f"{row.upstream} {row.served_by}"
+def _sum(those: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    return tuple(map(total, zip(*those, strict=True)))
 
 
-def _times(row: Exchange) -> Iterator[tuple[str, float]]:
-    yield Measure.GATEWAY, row.gateway_ms
+def _times(row: Row) -> Iterator[tuple[str, float]]:
+    if row["outcome"] == Outcome.CRASHED:  # its times are not known
+        return
+    yield Measure.GATEWAY, row["gateway_ms"]
     # What was refused has a first byte, too, and says nothing of how fast answers begin.
-    if row.first_byte_ms is not None and row.outcome == Outcome.OK:
-        yield Measure.FIRST_BYTE, row.first_byte_ms
+    if row["first_byte_ms"] is not None and row["outcome"] == Outcome.OK:
+        yield Measure.FIRST_BYTE, row["first_byte_ms"]
 
 
-def _numbers(row: Exchange) -> tuple[int | None, ...]:
+def _numbers(row: Row) -> tuple[int | None, ...]:
     """What an exchange adds to each of the sums."""
     return (
         1,
-        row.outcome in FAILURES,
-        row.outcome == Outcome.CLIENT_ERROR,
-        row.outcome == Outcome.CLIENT_DISCONNECT,
-        row.tool_calls,
-        row.rescued_calls,
-        row.rescued_calls > 0,
-        row.leaked_format != "",
-        row.input_tokens,
-        row.output_tokens,
-        row.cache_read_tokens,
+        row["outcome"] in FAILURES,
+        row["outcome"] == Outcome.CLIENT_ERROR,
+        row["outcome"] == Outcome.CLIENT_DISCONNECT,
+        row["tool_calls"],
+        row["rescued_calls"],
+        row["rescued_calls"] > 0,
+        row["leaked_format"] != "",
+        row["input_tokens"],
+        row["output_tokens"],
+        row["cache_read_tokens"],
     )
 
 

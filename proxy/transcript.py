@@ -1,28 +1,19 @@
-"""A transcript's parts, ready to be stored: bounded and redacted. And its answer, read again."""
+"""A transcript's parts, ready to be stored: bounded, redacted and packed."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
-from formats import (
-    Event,
-    Identity,
-    Limits,
-    MessageFailed,
-    ReplyOptions,
-    Tool,
-    Toolbox,
-    build_pipeline,
-    merge_deltas,
-)
+from formats import Event, NoticeCode
 from proxy.capture import Capture, Clipped, clip
 from proxy.errors import UpstreamFailed
 from proxy.exchange import Exchange
-from proxy.redaction import Redactor, storable
+from proxy.models import Outcome
+from proxy.reading import packed_tools, reading_fields
+from proxy.redaction import MOST_WORD, WORD, Redactor, storable
+from proxy.said import Facts, pack
 
 # Of a client's headers, those that tell something and no secret.
 KEPT_HEADERS = (
@@ -37,25 +28,28 @@ KEPT_HEADERS = (
     "x-stainless-retry-count",
 )
 
-_LAST_WORD = re.compile(rb"[\w.~+/=-]{1,512}\Z")
-_FIRST_WORD = re.compile(rb"\A[\w.~+/=-]{1,512}")
+# Notices of what became of a request: they say nothing of its answer.
+_OF_REQUESTS = frozenset(
+    {
+        NoticeCode.BLANK_TEXT_DROPPED,
+        NoticeCode.CALL_RESULT_SYNTHESIZED,
+        NoticeCode.CONTENT_LARGE,
+        NoticeCode.FIELD_DROPPED,
+        NoticeCode.HISTORY_SANITISED,
+        NoticeCode.LIMIT_CLAMPED,
+        NoticeCode.MESSAGE_MOVED,
+        NoticeCode.NAME_SHORTENED,
+        NoticeCode.REASONING_DROPPED,
+        NoticeCode.REASONING_PLACEHOLDER,
+        NoticeCode.SERVER_TOOL_DROPPED,
+        NoticeCode.SHAPE_TRANSLATED,
+    }
+)
+_WORD = WORD.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """An answer that was read again."""
-
-    events: list[Event]
-    sent: bytes
-
-    @property
-    def failure(self) -> MessageFailed | None:
-        last = self.events[-1] if self.events else None
-        return last if isinstance(last, MessageFailed) else None
-
-
-def transcript_fields(exchange: Exchange, redactor: Redactor) -> dict[str, Any]:
-    """The columns of a transcript; nothing in them is secret."""
+def packed_transcript(exchange: Exchange, redactor: Redactor) -> bytes:
+    """What an exchange said; nothing in it is secret."""
     capture, route, reading = exchange.capture, exchange.route, exchange.reading
     assert capture is not None  # noqa: S101
     events, left_out = _events(capture, redactor)
@@ -63,22 +57,21 @@ def transcript_fields(exchange: Exchange, redactor: Redactor) -> dict[str, Any]:
     if not raw[0] and isinstance(exchange.error, UpstreamFailed):
         raw = clip(exchange.error.raw, capture.limit)
     # Text that was dropped or not understood is in no event.
-    is_suspect = bool(redactor.count or exchange.error or exchange.notices or left_out)
+    is_told = exchange.outcome is Outcome.OK and exchange.stop_reason is not None
+    is_told = is_told and _OF_REQUESTS.issuperset([notice.code for notice in exchange.notices])
+    is_suspect = not is_told or bool(redactor.count or left_out[1])
     dialect = route.upstream.dialect if route else exchange.dialect
     clean_raw = _stream(raw, redactor, dialect, is_suspect=is_suspect)
     sent = _stream(capture.sent.take(), redactor, exchange.dialect, is_suspect=is_suspect)
     request = _bytes(capture.request, redactor)
-    tools, tools_left_out = _tools(reading.tools if reading else (), redactor, capture.limit)
-    return {
-        "headers": {n: storable(redactor.text(v[:500])) for n, v in exchange.headers.items()},
-        "request": storable(request[0].decode("utf-8", "replace")),
-        "tools": tools,
-        "reading": _reading(exchange, redactor, capture.limit),
-        "raw": clean_raw[0],
-        "arrivals": _arrivals(capture.arrivals, raw, clean_raw),
-        "events": [event_fields(event) for event in events],
-        "sent": sent[0],
-        "left_out": {
+    tools, tools_left_out = packed_tools(reading.tools if reading else (), redactor, capture.limit)
+    headers = {n: redactor.brief(v, 500) for n, v in exchange.headers.items()}
+    facts = Facts(
+        headers=headers,
+        reading=reading_fields(exchange, redactor, capture.limit),
+        arrivals=_arrivals(capture.arrivals, raw, clean_raw),
+        events=[[type(event).__name__, event] for event in events],
+        left_out={
             name: [head, count]
             for name, head, count in (
                 ("raw", *clean_raw[1:]),
@@ -89,65 +82,14 @@ def transcript_fields(exchange: Exchange, redactor: Redactor) -> dict[str, Any]:
             )
             if count
         },
-        "redactions": redactor.count,
-    }
+        redactions=redactor.count,
+    )
+    return pack(facts, request=request[0], tools=tools, raw=clean_raw[0], sent=sent[0])
 
 
 def event_fields(event: Event) -> list[Any]:
     """An event as stored: its name, and its fields."""
-    fields = msgspec.to_builtins(event)
-    for name, value in fields.items():
-        if isinstance(value, str):
-            fields[name] = storable(value)
-    return [type(event).__name__, fields]
-
-
-def read_again(
-    raw: bytes,
-    reading: dict[str, Any],
-    tools: list[dict[str, Any]],
-    *,
-    format_name: str | None = None,
-    held_chars: int | None = None,
-    strict: bool | None = None,
-) -> Again:
-    """Run stored bytes through today's code, as they were read or as the arguments say."""
-    pipeline = build_pipeline(
-        client=reading["client"],
-        upstream=reading["upstream"],
-        format_name=format_name or reading["format"],
-        identity=Identity(
-            token=reading["token"],
-            message_id=reading["message_id"],
-            model=reading["model"],
-            taken_ids=reading["taken_ids"],
-        ),
-        toolbox=Toolbox(
-            [
-                Tool(
-                    tool["name"],
-                    None,
-                    msgspec.json.encode(tool["schema"]),
-                    is_custom=tool.get("is_custom", False),
-                )
-                for tool in tools
-            ],
-            aliases=reading["aliases"],
-        ),
-        max_calls=reading["max_calls"],
-        options=ReplyOptions(input_estimate=reading["input_estimate"]),
-        limits=Limits(held_chars=held_chars or reading["held_chars"]),
-        strict=reading["strict"] if strict is None else strict,
-        # Other spellings are those of the format that they were set for.
-        markers=tuple((role, text) for role, text in reading["markers"])
-        if format_name in (None, reading["format"])
-        else (),
-    )
-    if reading["is_whole"]:
-        events = pipeline.decode_whole(raw)
-    else:
-        events = pipeline.decode(raw) + pipeline.decode_end()
-    return Again(merge_deltas(events), pipeline.encode(events))
+    return [type(event).__name__, storable(msgspec.to_builtins(event))]
 
 
 def _events(capture: Capture, redactor: Redactor) -> tuple[list[Event], tuple[int, int]]:
@@ -218,31 +160,38 @@ def _bytes(clipped: Clipped, redactor: Redactor) -> Clipped:
 
 def _seam(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
     """Without the words that the gap may have cut: half a secret is not recognised as one."""
-    return _LAST_WORD.sub(b"", head), _FIRST_WORD.sub(b"", tail)
+    return (
+        head[:-MOST_WORD] + head[-MOST_WORD:].rstrip(_WORD),
+        tail[:MOST_WORD].lstrip(_WORD) + tail[MOST_WORD:],
+    )
 
 
-def _arrivals(arrivals: list[tuple[int, float]], raw: Clipped, clean: Clipped) -> list[list[float]]:
+def _arrivals(
+    arrivals: list[tuple[int, float]], raw: Clipped, clean: Clipped
+) -> list[list[int | float]]:
     """Where each read begins in the bytes that are kept; none for what has no place there."""
     data, head, left_out = raw
     same = _common(data, clean[0])
     same_end = _common(data[same:][::-1], clean[0][same:][::-1])
     shift = len(clean[0]) - len(data)
-    found: list[list[float]] = []
+    found: list[list[int | float]] = []
     for offset, moment in arrivals:
         if left_out and offset >= head:
             offset -= left_out
             if offset < head:
                 continue
         if offset <= same:
-            found.append([offset, moment])
+            found.append([offset, round(moment, 1)])
         elif offset >= len(data) - same_end:
-            found.append([offset + shift, moment])
+            found.append([offset + shift, round(moment, 1)])
     return found
 
 
 def _common(one: bytes, other: bytes) -> int:
     """How many bytes they have in common at the beginning."""
     least, most = 0, min(len(one), len(other))
+    if one == other:
+        return most
     while least < most:
         middle = (least + most + 1) // 2
         if one[least:middle] == other[least:middle]:
@@ -250,50 +199,3 @@ def _common(one: bytes, other: bytes) -> int:
         else:
             most = middle - 1
     return least
-
-
-def _tools(
-    tools: Sequence[Tool], redactor: Redactor, limit: int
-) -> tuple[list[dict[str, Any]], int]:
-    """The declared tools, and how many bytes of schemas were too many."""
-    size = sum(len(tool.schema) for tool in tools)
-    if size > limit:
-        return [{"name": storable(t.name[:200]), "schema": {}} for t in tools[:1000]], size
-    return [
-        {"name": redactor.text(tool.name), "schema": _json(redactor.redact(tool.schema))}
-        | ({"is_custom": True} if tool.is_custom else {})
-        for tool in tools
-    ], 0
-
-
-def _reading(exchange: Exchange, redactor: Redactor, limit: int) -> dict[str, Any]:
-    route, reading = exchange.route, exchange.reading
-    if route is None or reading is None:
-        return {}
-    fields = {
-        "client": exchange.dialect,
-        "upstream": route.upstream.dialect,
-        "format": route.format.format,
-        "held_chars": route.limits.held_chars,
-        "strict": route.strict,
-        "markers": [list(pair) for pair in route.markers],
-        "token": exchange.token,
-        "message_id": exchange.message_id,
-        "model": storable(redactor.text(exchange.model[:1000])),
-        "input_estimate": exchange.input_estimate or 1,
-        "is_whole": reading.is_whole,
-        "max_calls": reading.max_calls,
-    }
-    history = {"taken_ids": sorted(reading.taken_ids), "aliases": reading.aliases}
-    encoded = redactor.redact(msgspec.json.encode(history))
-    known: dict[str, Any] = _json(encoded) if len(encoded) <= limit else {}
-    return {"taken_ids": [], "aliases": {}} | fields | known
-
-
-def _json(data: bytes) -> dict[str, Any]:
-    """A redacted object; empty if what was taken out was more than a part of a string."""
-    try:
-        value: dict[str, Any] = msgspec.json.decode(data.replace(b"\\u0000", b"\\u2400"))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
-    return value

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import httpx
+from msgspec.structs import replace
 
 from formats import Event, FailureKind, MessageFailed
+from proxy.addresses import Forbidden
+from proxy.connection import Cut, Take
+from proxy.destination import Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
-from proxy.refusal import redacted, refusal_of, told_headers
+from proxy.refusal import Headers, joined, redacted, refusal_of
 from proxy.routing import Route
-from proxy.snapshot import Upstream
-from proxy.transport import MAX_CONNECTIONS, Body, Transport
+from proxy.stock import StockClient
+from proxy.transport import MAX_CONNECTIONS, Transport
 
 _ERROR_BYTES = 64 * 1024
 _VERSION = "anthropic-version"
@@ -32,10 +36,17 @@ NOTHING_CARRIED = Carried()
 
 
 class Answer(Protocol):
-    """The body of an upstream's answer."""
+    """An upstream's answer, whose body is on its way."""
 
-    async def read(self) -> bytes | None:
-        """What has arrived since the last read; empty at the end, None when interrupted."""
+    status: int
+    headers: Headers
+    """Their names in lower case."""
+
+    async def read(self, take: Take | None = None) -> bytes | None:
+        """What has arrived since the last read; empty at the end, None when interrupted.
+
+        What comes while it waits may be offered to `take`: if that takes it, the wait goes on.
+        """
 
     def interrupt(self) -> None:
         """Make a read that is waiting return; nothing is lost."""
@@ -53,15 +64,12 @@ class UpstreamClient:
         self._transport = Transport() if transport == "athena" else None
         # httpcore keeps what came behind an answer for the next one, so no connection is kept.
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=0)
-        self._client = httpx.AsyncClient(limits=limits) if transport == "httpx" else None
+        self._client = StockClient(limits=limits) if transport == "httpx" else None
 
-    async def open(
-        self, route: Route, body: bytes, carried: Carried, *, tokens: int
-    ) -> tuple[Answer, dict[str, str]]:
-        """The body of a good answer, and what of its headers a client may see.
+    async def open(self, route: Route, body: bytes, carried: Carried, *, tokens: int) -> Answer:
+        """A good answer; raises UpstreamFailed.
 
-        Raises UpstreamFailed. `tokens` is the estimate of the input, for an upstream that says no
-        more than "too long".
+        `tokens` is the estimate of the input, for an upstream that says no more than "too long".
         """
         upstream = route.upstream
         if upstream.trouble:
@@ -70,38 +78,51 @@ class UpstreamClient:
                 code=ErrorCode.UPSTREAM_MISCONFIGURED,
                 may_retry=False,
             )
-        request = httpx.Request(
-            "POST",
-            upstream.url.copy_with(query=carried.query) if carried.query else upstream.url,
-            # A client's headers go on byte for byte: Django reads them as Latin-1.
-            headers=httpx.Headers(_headers(upstream, carried), encoding="latin-1"),
-            content=body,
-            extensions={
-                "timeout": {
-                    "connect": upstream.connect_timeout,
-                    "read": upstream.first_byte_timeout,
-                    "write": upstream.first_byte_timeout,
-                    "pool": upstream.connect_timeout,
-                }
-            },
-        )
         try:
-            response, answer = await self._send(request)
+            if self._transport is not None:
+                answer: Answer = await self._transport.send(
+                    upstream.origin,
+                    upstream.head if carried is NOTHING_CARRIED else _head(upstream, carried),
+                    body,
+                    connect_timeout=upstream.connect_timeout,
+                    answer_timeout=upstream.first_byte_timeout,
+                )
+            else:
+                answer = await self._send_by_httpx(upstream, body, carried)
         except httpx.TransportError as error:
             raise failure_of(error, upstream) from error
-        if response.status_code == 200:
-            _check_encoding(response, answer)
-            return answer, told_headers(response.headers)
-        raise refusal_of(route, response, await _read_error(answer), tokens=tokens)
+        if answer.status == 200:
+            _check_encoding(answer)
+            return answer
+        raise refusal_of(
+            route, answer.status, answer.headers, await _read_error(answer), tokens=tokens
+        )
 
-    async def _send(self, request: httpx.Request) -> tuple[httpx.Response, Answer]:
-        if self._transport is not None:
-            response = await self._transport.handle_async_request(request)
-            assert isinstance(response.stream, Body)  # noqa: S101
-            return response, response.stream
+    async def _send_by_httpx(self, upstream: Upstream, body: bytes, carried: Carried) -> Answer:
         assert self._client is not None  # noqa: S101
-        response = await self._client.send(request, stream=True)
-        return response, ReadAhead(response)
+        timeout = {
+            "connect": upstream.connect_timeout,
+            "read": upstream.first_byte_timeout,
+            "write": upstream.first_byte_timeout,
+            "pool": upstream.connect_timeout,
+        }
+        request = httpx.Request(
+            "POST",
+            _url(upstream, carried),
+            # A client's headers go on byte for byte: they are read as Latin-1.
+            headers=httpx.Headers(_headers(upstream, carried), encoding="latin-1"),
+            content=body,
+            extensions={"timeout": timeout},
+        )
+        try:
+            response = await self._client.send(request, stream=True)
+        except httpx.RemoteProtocolError as error:
+            if lost := _lost(error):
+                raise lost from error
+            raise
+        # The body has deadlines of its own; httpx reads this dict again when it begins to read it.
+        request.extensions["timeout"]["read"] = None
+        return ReadAhead(response)
 
     async def aclose(self) -> None:
         for part in (self._transport, self._client):
@@ -113,6 +134,8 @@ class ReadAhead:
     """An answer of httpx's own transport, read by a task of its own: reads may be cancelled."""
 
     def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.headers = [(name.lower(), value) for name, value in response.headers.raw]
         self._chunks: asyncio.Queue[bytes | httpx.TransportError | None] = asyncio.Queue(16)
         self._task = asyncio.create_task(self._pump(response))
 
@@ -122,11 +145,11 @@ class ReadAhead:
                 await self._chunks.put(chunk)
             await self._chunks.put(b"")
         except httpx.TransportError as error:
-            await self._chunks.put(error)
+            await self._chunks.put(_lost(error) or error)
         finally:
             await response.aclose()
 
-    async def read(self) -> bytes | None:
+    async def read(self, take: Take | None = None) -> bytes | None:
         chunk = await self._chunks.get()
         if isinstance(chunk, httpx.TransportError):
             raise chunk
@@ -145,7 +168,7 @@ class ReadAhead:
 
 def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
     """Why an upstream could not be asked, or did not answer. Its address is not the client's."""
-    name, cause = upstream.name, error.__cause__
+    name = upstream.name
     match error:
         case httpx.ConnectTimeout() | httpx.PoolTimeout():
             return UpstreamFailed(
@@ -159,13 +182,19 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
                 kind=FailureKind.TIMEOUT,
                 code=ErrorCode.FIRST_BYTE_TIMEOUT,
             )
-        case httpx.ConnectError() if isinstance(cause, socket.gaierror):
+        case httpx.ConnectError() if _is_caused_by(Forbidden, error):
+            return UpstreamFailed(
+                f"the upstream {name} cannot be used: {error}",
+                code=ErrorCode.UPSTREAM_FORBIDDEN_ADDRESS,
+                may_retry=False,
+            )
+        case httpx.ConnectError() if _is_caused_by(socket.gaierror, error):
             return UpstreamFailed(
                 f"the name of the upstream {name} cannot be resolved",
                 code=ErrorCode.UPSTREAM_DNS,
                 retries=True,
             )
-        case httpx.ConnectError() if isinstance(cause, ssl.SSLError):
+        case httpx.ConnectError() if _is_caused_by(ssl.SSLError, error):
             return UpstreamFailed(
                 f"the upstream {name} cannot be trusted: its certificate or TLS is wrong",
                 code=ErrorCode.UPSTREAM_TLS,
@@ -174,6 +203,12 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
             return UpstreamFailed(
                 f"the upstream {name} cannot be reached",
                 code=ErrorCode.UPSTREAM_UNREACHABLE,
+                retries=True,
+            )
+        case Cut():
+            return UpstreamFailed(
+                f"the upstream {name} closed the connection in the middle of its answer",
+                code=ErrorCode.UPSTREAM_TRUNCATED,
                 retries=True,
             )
         case httpx.RemoteProtocolError():
@@ -185,6 +220,30 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
         code=ErrorCode.UPSTREAM_RESET,
         retries=True,
     )
+
+
+def _is_caused_by(kind: type[Exception], error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__  # httpx wraps what others have wrapped
+    return error is not None
+
+
+def _lost(error: httpx.TransportError) -> httpx.ReadError | None:
+    """A connection that was closed, which httpx takes for one that does not speak HTTP.
+
+    It has nothing but its words to tell one from the other.
+    """
+    if str(error).startswith("peer closed connection"):
+        return Cut(str(error))
+    return httpx.ReadError(str(error)) if str(error).startswith("Server disconnected") else None
+
+
+def _head(upstream: Upstream, carried: Carried) -> bytes:
+    return head_of(_url(upstream, carried), _headers(upstream, carried))
+
+
+def _url(upstream: Upstream, carried: Carried) -> httpx.URL:
+    return upstream.url.copy_with(query=carried.query) if carried.query else upstream.url
 
 
 def _headers(upstream: Upstream, carried: Carried) -> list[tuple[str, str]]:
@@ -214,16 +273,19 @@ async def _read_error(answer: Answer) -> bytes:
     return body[:_ERROR_BYTES]
 
 
-def redacted_event(event: Event, upstream: Upstream) -> Event:
-    """The event itself, or a failure whose words must not be shown as they are."""
-    if not isinstance(event, MessageFailed):
-        return event
-    return MessageFailed(event.kind, redacted(event.message, upstream))
+def redacted_events(events: list[Event], upstream: Upstream) -> list[Event]:
+    """The events themselves, but for a failure whose words must not be shown as they are."""
+    return [
+        replace(event, message=redacted(event.message, upstream))
+        if isinstance(event, MessageFailed)
+        else event
+        for event in events
+    ]
 
 
-def _check_encoding(response: httpx.Response, answer: Answer) -> None:
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding.lower() not in ("", "identity"):
+def _check_encoding(answer: Answer) -> None:
+    encoding = joined(answer.headers, b"content-encoding")
+    if encoding and encoding.lower() != "identity":
         answer.abort()
         raise UpstreamFailed(
             f"the upstream compressed its answer ({encoding[:20]}) although that was not allowed",

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from formats import spelled_format
+from proxy.addresses import Forbidden
 
 _PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -63,6 +65,24 @@ def validate_base_url(value: str) -> None:
             "port and a path, but no user, query or fragment",
             params={"value": value[:200]},
         )
+
+
+def validate_address(value: str) -> None:
+    """Refuse where the gateway may not connect to, as far as that can be told without resolving.
+
+    What a name stands for is looked at with every connection.
+    """
+    try:
+        url = urlsplit(value)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        settings.PRIVATE_UPSTREAMS.check_literal(url.hostname or "", port)
+    except Forbidden as error:
+        raise ValidationError(
+            "%(value)r cannot be used: %(reason)s",
+            params={"value": value[:200], "reason": str(error)},
+        ) from error
+    except ValueError:
+        pass  # no URL at all, which `validate_base_url` says
 
 
 def validate_variable(value: str) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 from django.core.exceptions import SuspiciousOperation
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import Http404, HttpResponse, HttpResponseRedirect
 
 from formats import (
     DIALECTS,
+    ClientError,
+    Complexity,
     Conversation,
     FailureKind,
     FormatsError,
@@ -18,33 +20,36 @@ from formats import (
     estimate_tokens,
 )
 from proxy import catalogue
-from proxy.capture import Capture
+from proxy.admission import admit, remember
+from proxy.bounds import Bounds
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
-from proxy.handler import EventStream, GatewayRequest
-from proxy.keys import authenticate, check_model
-from proxy.loop import VIA, check_sender
+from proxy.exchange import Exchange
+from proxy.handler import GatewayRequest
+from proxy.keys import check_model
 from proxy.relay import Relay
+from proxy.response import Document, EventStream, Response
 from proxy.runtime import runtime
-from proxy.snapshot import Key, Snapshot
-from proxy.transcript import KEPT_HEADERS
-from proxy.upstream import Carried
+from proxy.shortcut import SHORTCUT
+from proxy.snapshot import Key
+from proxy.upstream import NOTHING_CARRIED, Carried
 
 logger = logging.getLogger("athena.views")
 
 # How the names of headers begin that an upstream of the same dialect gets. An open list: a beta's
 # header and its field in the body travel together, or are refused.
 _CARRIED = {"anthropic": "anthropic-", "openai": "openai-"}
+# Of a failure, where a dialect knows no such status.
+_STATUS = {("openai", 529): 503}
+_MODEL_CHARS = 500
 
 
-async def converse(request: GatewayRequest) -> HttpResponseBase:
+async def converse(request: GatewayRequest) -> Response:
     """The answer to a conversation, in the dialect that the path tells, as a stream or whole."""
     began = time.perf_counter()  # what the client took to send its request is not our time
-    snapshot, key = _admit(request)
+    snapshot, key = admit(request)
     exchange = request.exchange
-    _remember(request, snapshot, key)
-    check_sender(request.headers.get(VIA))
-    runtime.quota.admit(exchange, key)
-    conversation = _parse(request, key)
+    remember(request, snapshot, key)
+    conversation = _parse(request, key, snapshot.bounds)
     exchange.is_streaming = conversation.stream
     exchange.input_estimate = estimate_tokens(conversation)
     options = ReplyOptions(
@@ -55,30 +60,33 @@ async def converse(request: GatewayRequest) -> HttpResponseBase:
     relay = Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
     carried = _carried(request)
     request.content = b""  # an open stream holds none of it
-    exchange.own_time = time.perf_counter() - began
+    runtime.audit.begin(exchange)
+    exchange.own_time += time.perf_counter() - began
     if conversation.stream:
         await relay.open(conversation, carried, within=snapshot.open_after)
-        return EventStream(relay.stream(), relay.close, relay.headers)
+        shortcut = request.scope.get("state", {}).get(SHORTCUT)
+        return EventStream(relay.stream(shortcut), relay.close, relay.headers | _warning(exchange))
     try:
         await relay.open(conversation, carried)
         headers = relay.headers
         body = await relay.collect()
+        headers = headers | _warning(exchange)
         exchange.sent(body)
     finally:
         relay.close()
-    return HttpResponse(body, content_type="application/json", headers=headers)
+    return Document(body, headers)
 
 
 async def count_tokens(request: GatewayRequest) -> HttpResponse:
     """How many tokens a request has: an estimate, and marked as one."""
-    _, key = _admit(request)
-    conversation = _parse(request, key)
+    snapshot, key = admit(request)
+    conversation = _parse(request, key, snapshot.bounds)
     return _json({"input_tokens": estimate_tokens(conversation), "estimated": True})
 
 
 async def models(request: GatewayRequest) -> HttpResponse:
-    snapshot, key = _admit(request)
-    query = request.GET
+    snapshot, key = admit(request)
+    query = request.query
     limit = query.get("limit", "")
     page = catalogue.listing(
         snapshot,
@@ -92,50 +100,61 @@ async def models(request: GatewayRequest) -> HttpResponse:
 
 
 async def model(request: GatewayRequest, name: str) -> HttpResponse:
-    snapshot, key = _admit(request)
+    snapshot, key = admit(request)
     return _json(catalogue.entry(snapshot, key, request.exchange.dialect, name))
 
 
-async def healthz(request: HttpRequest) -> HttpResponse:
+async def healthz(request: GatewayRequest) -> HttpResponse:
     """Says that the process serves; what it depends on is not asked."""
     return _json({"status": "ok"})
 
 
-async def readyz(request: HttpRequest) -> HttpResponse:
-    """Says whether new work is taken: the database was there a moment ago, nothing is stopping."""
+async def readyz(request: GatewayRequest) -> HttpResponse:
+    """Says whether new work is taken, and what is wrong meanwhile.
+
+    A database that is away for minutes takes no node out: all would go at once, and each still
+    answers whoever it knows.
+    """
     configuration = runtime.configuration
-    status = "draining" if runtime.is_draining else "ready"
-    if not configuration.is_fresh:
+    status = "ready"
+    if runtime.drain.is_begun:
+        status = "draining"
+    elif not configuration.version:
+        status = "no configuration read yet"
+    elif configuration.is_outdated:
         status = "database unreachable"
-    version = configuration.current.version
     return _json(
-        {"status": status, "configuration_version": version},
+        {
+            "status": status,
+            "degraded": runtime.degraded(),
+            "configuration_version": configuration.version or None,
+        },
         status=200 if status == "ready" else 503,
     )
 
 
-async def home(request: HttpRequest) -> HttpResponse:
+async def home(request: GatewayRequest) -> HttpResponse:
     """For people the admin; for a client that asks whether somebody is there, a yes."""
     if request.method == "HEAD":
         return HttpResponse(content_type="text/plain")
     return HttpResponseRedirect("/admin/")
 
 
-async def hello(request: HttpRequest) -> HttpResponse:
+async def hello(request: GatewayRequest) -> HttpResponse:
     return _json({"message": "hello"})
 
 
-async def not_found(request: HttpRequest, path: str = "") -> HttpResponse:
+async def not_found(request: GatewayRequest, path: str = "") -> HttpResponse:
     raise Http404
 
 
 def only(
-    method: str, view: Callable[..., Coroutine[Any, Any, HttpResponseBase]]
-) -> Callable[..., Coroutine[Any, Any, HttpResponseBase]]:
+    method: str, view: Callable[..., Coroutine[Any, Any, Response]]
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     """The view for one method; any other gets 405. HEAD goes with GET."""
     allowed = ("GET", "HEAD") if method == "GET" else (method,)
 
-    async def checked(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+    async def checked(request: GatewayRequest, **kwargs: Any) -> Response:
         if request.method not in allowed:
             raise GatewayError(
                 f"{request.method} is not allowed here, only {method}",
@@ -184,8 +203,6 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
     exchange = request.exchange
     exchange.error = failure
     headers = {
-        "request-id": exchange.request_id,
-        "x-request-id": exchange.request_id,
         "x-athena-error": failure.code,
         "x-athena-error-source": failure.source,
         **failure.headers,
@@ -210,30 +227,11 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
         headers["retry-after"] = str(failure.retry_after)
     if not failure.may_retry:
         headers["x-should-retry"] = "false"
-    return HttpResponse(
-        body, content_type="application/json", status=failure.status, headers=headers
-    )
+    status = _STATUS.get((exchange.dialect, failure.status), failure.status)
+    return HttpResponse(body, content_type="application/json", status=status, headers=headers)
 
 
-def _admit(request: GatewayRequest) -> tuple[Snapshot, Key]:
-    """The configuration for this request, and who is calling."""
-    runtime.admit()
-    snapshot = runtime.configuration.current
-    request.exchange.key = key = authenticate(request, runtime.configuration, snapshot)
-    return snapshot, key
-
-
-def _remember(request: GatewayRequest, snapshot: Snapshot, key: Key) -> None:
-    """From here on the exchange is audited; its content, if that is allowed."""
-    exchange, sampling = request.exchange, snapshot.sampling
-    exchange.snapshot = snapshot
-    exchange.bytes_in = len(request.content)
-    exchange.headers = {n: request.headers[n] for n in KEPT_HEADERS if n in request.headers}
-    if sampling.capture_content and key.capture_content:
-        exchange.capture = Capture(request.content, sampling.transcript_bytes)
-
-
-def _parse(request: GatewayRequest, key: Key) -> Conversation:
+def _parse(request: GatewayRequest, key: Key, bounds: Bounds) -> Conversation:
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise GatewayError(
@@ -245,8 +243,14 @@ def _parse(request: GatewayRequest, key: Key) -> Conversation:
             may_retry=False,
         )
     exchange = request.exchange
-    conversation = DIALECTS[exchange.dialect].parse(request.content)
+    conversation = DIALECTS[exchange.dialect].parse(
+        request.content, Complexity(bounds.max_json_depth, bounds.max_json_nodes)
+    )
     exchange.model = conversation.model
+    if len(conversation.model) > _MODEL_CHARS:
+        raise ClientError(f"must have at most {_MODEL_CHARS} characters", path="model")
+    if not conversation.model.isprintable():
+        raise ClientError("must have no control characters", path="model")
     check_model(key, conversation.model)
     return conversation
 
@@ -254,11 +258,15 @@ def _parse(request: GatewayRequest, key: Key) -> Conversation:
 def _carried(request: GatewayRequest) -> Carried:
     """What an upstream of the client's own dialect gets besides the body."""
     beginning = _CARRIED[request.exchange.dialect]
-    headers = ((name.lower(), value) for name, value in request.headers.items())
-    return Carried(
-        tuple((name, value) for name, value in headers if name.startswith(beginning)),
-        request.META.get("QUERY_STRING", "").encode("latin-1"),
-    )
+    headers = [item for item in request.headers.items() if item[0].startswith(beginning)]
+    query = request.query_string
+    return Carried(tuple(headers), query) if headers or query else NOTHING_CARRIED
+
+
+def _warning(exchange: Exchange) -> dict[str, str]:
+    """Of the notices so far, the codes: what was left out of the request, above all."""
+    codes = sorted({notice.code.value for notice in exchange.notices})
+    return {"x-athena-warning": ", ".join(codes)} if codes else {}
 
 
 def _json(body: Mapping[str, object], status: int = 200) -> HttpResponse:

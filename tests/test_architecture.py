@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.db.models import FloatField, IntegerField
 from prometheus_client.metrics import MetricWrapperBase
 
 import formats
 from formats import DIALECTS, FORMATS, NoticeCode
 from proxy.errors import ErrorCode
 from proxy.metrics import REGISTRY
+from proxy.models import GatewaySettings, Upstream
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(ROOT.glob("formats/**/*.py"))
@@ -126,12 +128,25 @@ def test_every_setting_is_documented():
         assert name in settings.VARIABLES or not name.startswith("ATHENA_"), name
 
 
+def test_every_limit_is_documented():
+    limits = (ROOT / "docs" / "limits.md").read_text()
+    rows = [line for line in limits.splitlines() if line.startswith("| ")]
+    shares = {"sample_calls", "sample_others"}
+    for model in (GatewaySettings, Upstream):
+        numbers = [f for f in model._meta.fields if isinstance(f, FloatField | IntegerField)]
+        for field in numbers:
+            if not field.primary_key and field.name not in shares:
+                assert any(f"`{field.name}`" in row for row in rows), field.name
+
+
 def test_the_hot_path_does_not_touch_the_database():
     for module in (
         "handler",
         "views",
         "keys",
         "quota",
+        "rate",
+        "shared_rate",
         "routing",
         "attempt",
         "relay",

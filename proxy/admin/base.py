@@ -17,11 +17,12 @@ from django.db.models import ForeignKey, Model, ProtectedError
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
-from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
+from proxy.admin.bounds import bounds_of
 from proxy.changes import differences, newest, records, revert, version_of
+from proxy.clock import clock
 from proxy.models import ConfigurationVersion, ModelRoute
 from proxy.models.gateway import check_default
 from proxy.pages.changes import entries_of
@@ -88,6 +89,8 @@ class ConfigurationAdmin(admin.ModelAdmin):
         if isinstance(db_field, ForeignKey) and field is not None:
             # No red cross beside a choice: it would delete the row itself.
             field.widget.can_delete_related = False
+        if isinstance(field, forms.IntegerField) and (bounds := bounds_of(db_field)):
+            field.help_text = f"{field.help_text} {bounds}".strip()
         return field
 
     def dependants(self, row: Any) -> list[Model]:
@@ -122,7 +125,7 @@ class ConfigurationAdmin(admin.ModelAdmin):
         context: dict[str, Any] = {"effects": [], **(extra_context or {})}
         if row is not None and self.previews and self.has_delete_permission(request, row):
             with suppress(ProtectedError):  # the page says which rows need it
-                context["effects"] = effects_of(lambda: _delete(type(row), row.pk), timezone.now())
+                context["effects"] = effects_of(lambda: _delete(type(row), row.pk), clock.now())
         return super().delete_view(request, object_id, context)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
@@ -205,7 +208,7 @@ class ConfigurationAdmin(admin.ModelAdmin):
             self.save_model(request, made, form, change=is_change)
 
         try:
-            found = effects_of(save, timezone.now())
+            found = effects_of(save, clock.now())
         except ValidationError:
             wrong = [form.fields[name].label for name in form.errors if name in form.fields]
             context: dict[str, Any] = {"is_invalid": True, "wrong": wrong}
@@ -253,7 +256,7 @@ class SwitchedAdmin(ConfigurationAdmin):
                 said = f"{len(chosen)} {_noun(self.opts, len(chosen))} {word}d."
                 messages.success(request, f"{said} Changes has the way back.")
                 return None
-            effects = effects_of(switch, timezone.now())
+            effects = effects_of(switch, clock.now())
         except ValidationError as error:
             messages.error(request, f"They cannot be {word}d: {' '.join(error.messages)}")
             return None

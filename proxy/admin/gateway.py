@@ -16,7 +16,33 @@ class GatewaySettingsAdmin(ConfigurationAdmin):
             None,
             {
                 "description": "For every request, whatever its model.",
-                "fields": ("default_route", "max_body_bytes"),
+                "fields": ("default_route",),
+            },
+        ),
+        (
+            "Requests",
+            {
+                "description": "What one request may be, and how long it may take to come.",
+                "fields": (
+                    "max_body_bytes",
+                    "max_headers",
+                    "max_header_bytes",
+                    "max_json_depth",
+                    "max_json_nodes",
+                    "request_timeout",
+                ),
+            },
+        ),
+        (
+            "Clients",
+            {
+                "description": "How much there may be of one node, and of one key.",
+                "fields": (
+                    "max_streams",
+                    "key_max_streams",
+                    "key_requests_per_minute",
+                    "stall_timeout",
+                ),
             },
         ),
         (
@@ -24,6 +50,14 @@ class GatewaySettingsAdmin(ConfigurationAdmin):
             {
                 "description": "How a client is kept waiting, and what happens at a restart.",
                 "fields": ("open_after", "ping_after", "drain_time"),
+            },
+        ),
+        (
+            "Answers of upstreams",
+            {
+                "description": "How much of one may be in memory at a time.",
+                "classes": ("collapse",),
+                "fields": ("max_line_bytes", "max_event_bytes", "max_answer_bytes"),
             },
         ),
         (

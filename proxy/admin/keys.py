@@ -10,9 +10,9 @@ from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.utils import timezone
 
 from proxy.admin.base import ConfigurationAdmin, ConfigurationForm
+from proxy.clock import clock
 from proxy.models import ClientKey, ConfigurationVersion, KeyState
 from proxy.models.keys import new_key
 from proxy.pages.keys import show_key
@@ -54,7 +54,7 @@ class ClientKeyForm(ConfigurationForm):
 
     def clean_expires_at(self) -> Any:
         moment = self.cleaned_data["expires_at"]
-        if "expires_at" in self.changed_data and moment and moment <= timezone.now():
+        if "expires_at" in self.changed_data and moment and moment <= clock.now():
             raise forms.ValidationError("That moment is over. To end a key at once, revoke it.")
         return moment
 
@@ -66,7 +66,7 @@ class StateFilter(admin.SimpleListFilter):
         return [(state.value, state.label) for state in KeyState]
 
     def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
-        is_over = Q(expires_at__lte=timezone.now())
+        is_over = Q(expires_at__lte=clock.now())
         chosen = {
             KeyState.ACTIVE: Q(revoked_at=None) & ~is_over,
             KeyState.EXPIRED: Q(revoked_at=None) & is_over,
@@ -116,14 +116,14 @@ class ClientKeyAdmin(ConfigurationAdmin):
 
     @admin.display(description="state")
     def state(self, key: ClientKey) -> str:
-        return key.state(timezone.now()).label
+        return key.state(clock.now()).label
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
     @transaction.atomic
     def revoke(self, request: HttpRequest, queryset: Any) -> None:
         ConfigurationVersion.lock()
         for key in queryset.filter(revoked_at=None):
-            key.revoke(timezone.now())  # an update in bulk would not be a new version
+            key.revoke(clock.now())  # an update in bulk would not be a new version
             self.log_change(request, key, "Revoked.")
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:

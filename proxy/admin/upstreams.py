@@ -10,10 +10,10 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from proxy.admin.base import ConfigurationForm, OwnedAdmin
+from proxy.destination import read_upstream
 from proxy.headers import concealed, revealed, unknown_secrets
 from proxy.models import Upstream
 from proxy.presets import PRESETS
-from proxy.snapshot import read_upstream
 
 
 class VariableField(forms.CharField):
@@ -102,7 +102,13 @@ class UpstreamAdmin(OwnedAdmin):
                 "description": "How long each part of an answer may take. Local models may need "
                 "minutes before their first word.",
                 "classes": ("collapse",),
-                "fields": ("connect_timeout", "first_byte_timeout", "idle_timeout"),
+                "fields": (
+                    "connect_timeout",
+                    "first_byte_timeout",
+                    "idle_timeout",
+                    "progress_timeout",
+                    "total_timeout",
+                ),
             },
         ),
     )

@@ -1,12 +1,12 @@
 """Who is calling: the owner of a token. And nobody, for a view that does not say who may."""
 
 from django.contrib.auth.models import User
-from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from proxy.clock import clock
 from proxy.models import ApiToken
 
 SCHEME = "bearer"
@@ -19,7 +19,7 @@ class TokenAuthentication(BaseAuthentication):
         scheme, _, plain = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != SCHEME:
             return None
-        token = ApiToken.find(plain.strip(), timezone.now())
+        token = ApiToken.find(plain.strip(), clock.now())
         if token is None or not token.owner.is_active:
             raise AuthenticationFailed("The token is unknown or has expired.")
         return token.owner, token

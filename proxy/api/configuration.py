@@ -6,7 +6,6 @@ from typing import Any
 from django.core.exceptions import ValidationError as Invalid
 from django.db.models import F
 from django.http import Http404
-from django.utils import timezone
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -33,6 +32,7 @@ from proxy.api.described import described
 from proxy.api.errors import NotPossible, refusal
 from proxy.api.rows import EditedRows, ListedRows, Rows, needs_of
 from proxy.changes import records
+from proxy.clock import clock
 from proxy.headers import revealed, unknown_secrets
 from proxy.models import (
     ClientKey,
@@ -144,7 +144,7 @@ class Keys(ListedRows):
         with self.changing():
             row = self.get_object()
             self.check_version(row.pk)
-            row.revoke(timezone.now())
+            row.revoke(clock.now())
             return self.shown(self.get_object())
 
     @action(detail=True, methods=["post"])
@@ -154,7 +154,7 @@ class Keys(ListedRows):
             self.check_version(row.pk)
             overlap = timedelta(hours=self.given(RotateIn, partial=False)["overlap_hours"])
             try:
-                return self._made(*row.rotate(overlap, timezone.now()))
+                return self._made(*row.rotate(overlap, clock.now()))
             except Invalid as error:
                 raise NotPossible(" ".join(error.messages)) from error
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.db import models
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
 
 from proxy.api.errors import UNKNOWN
+from proxy.clock import clock
 from proxy.models import (
     ClientKey,
     FormatOverride,
@@ -118,6 +118,8 @@ class UpstreamIn(RowIn):
             "connect_timeout",
             "first_byte_timeout",
             "idle_timeout",
+            "progress_timeout",
+            "total_timeout",
             "active",
         )
 
@@ -185,6 +187,18 @@ class SettingsIn(RowIn):
         fields = (
             "default_route",
             "max_body_bytes",
+            "max_line_bytes",
+            "max_event_bytes",
+            "max_answer_bytes",
+            "max_headers",
+            "max_header_bytes",
+            "max_json_depth",
+            "max_json_nodes",
+            "request_timeout",
+            "stall_timeout",
+            "max_streams",
+            "key_max_streams",
+            "key_requests_per_minute",
             "open_after",
             "ping_after",
             "drain_time",
@@ -225,7 +239,7 @@ class KeyIn(RowIn):
         )
 
     def validate_expires_at(self, moment: datetime | None) -> datetime | None:
-        if moment is not None and moment <= timezone.now():
+        if moment is not None and moment <= clock.now():
             raise serializers.ValidationError("That moment is over. To end a key, revoke it.")
         return moment
 

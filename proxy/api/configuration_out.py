@@ -5,7 +5,6 @@ Every row has a `version`, which `proxy.changes.with_version` read with it.
 
 from typing import Any
 
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -22,6 +21,7 @@ from proxy.api.configuration_in import (
     UpstreamIn,
 )
 from proxy.changes import KINDS
+from proxy.clock import clock
 from proxy.headers import concealed
 from proxy.models import (
     ClientKey,
@@ -133,7 +133,7 @@ class KeyOut(RowOut):
 
     @extend_schema_field(serializers.ChoiceField(choices=KeyState.choices))
     def get_state(self, row: ClientKey) -> str:
-        return row.state(timezone.now()).value
+        return row.state(clock.now()).value
 
 
 class KeyMadeOut(KeyOut):

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.core.exceptions import ValidationError as Invalid
-from django.db import InterfaceError, OperationalError
 from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
+
+from proxy.outage import AWAY, SENTENCE, reason
 
 logger = logging.getLogger("athena.api")
 
@@ -23,8 +24,8 @@ _MOST_CHARS = 80
 
 
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
-    if isinstance(error, OperationalError | InterfaceError):
-        logger.warning("the database is away: %s", error)
+    if isinstance(error, AWAY):
+        logger.warning("the database is away: %s", reason(error))
         error = Away()
     response = exception_handler(error, context)
     if response is not None and isinstance(error, ValidationError):
@@ -44,7 +45,7 @@ class Away(APIException):
 
     status_code = 503
     default_code = "away"
-    default_detail = "The database is away: try again."
+    default_detail = SENTENCE
 
 
 class NotPossible(APIException):

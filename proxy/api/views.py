@@ -4,7 +4,6 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import mixins, viewsets
 from rest_framework.decorators import action
@@ -31,9 +30,11 @@ from proxy.api.serializers import (
     ReplayOut,
     TranscriptOut,
 )
+from proxy.clock import clock
 from proxy.listing import FILTERS, BadFilter, filtered
 from proxy.models import Exchange, FailureGroup, GroupState, Transcript
 from proxy.replay import NotReplayable, replay
+from proxy.said import Unreadable
 
 list_of = list  # classes below have a method of this name
 _PAGING = ("cursor", "page_size")
@@ -108,7 +109,7 @@ class Exchanges(mixins.RetrieveModelMixin, Endpoint):
 
     def list(self, request: Request) -> Response:
         try:
-            rows = filtered(self.query(), timezone.now())
+            rows = filtered(self.query(), clock.now())
         except BadFilter as error:
             raise ValidationError(str(error)) from error
         return self.paged(rows, ExchangeOut)
@@ -148,7 +149,11 @@ class Exchanges(mixins.RetrieveModelMixin, Endpoint):
         return [*rates, ReplayRate()] if self.action == "make_replay" else list_of(rates)
 
 
-@extend_schema_view(retrieve=extend_schema(summary="What an exchange said"))
+@extend_schema_view(
+    retrieve=extend_schema(
+        summary="What an exchange said", responses={200: TranscriptOut, 409: Problem}
+    )
+)
 class Transcripts(mixins.RetrieveModelMixin, Endpoint):
     needs = {"retrieve": ("view_exchange", "view_transcript")}
     queryset = Transcript.objects.select_related("exchange")
@@ -156,6 +161,14 @@ class Transcripts(mixins.RetrieveModelMixin, Endpoint):
     lookup_field = "exchange__request_id"
     lookup_url_kwarg = "request_id"
     lookup_value_regex = Exchanges.lookup_value_regex
+
+    def get_object(self) -> Any:
+        row = super().get_object()
+        try:
+            row.said  # noqa: B018  whether it can be opened
+        except Unreadable as error:
+            raise NotPossible(f"It cannot be read: {error}.") from error
+        return row
 
 
 @extend_schema_view(retrieve=extend_schema(summary="One group", responses=GroupDetailOut))

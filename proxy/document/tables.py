@@ -95,7 +95,10 @@ GATEWAY = Table(
     order=(),
     fields=_fields(
         GatewaySettings,
-        "default_route max_body_bytes open_after ping_after drain_time capture_content "
+        "default_route max_body_bytes max_headers max_header_bytes max_json_depth max_json_nodes "
+        "request_timeout stall_timeout max_streams key_max_streams key_requests_per_minute "
+        "max_line_bytes max_event_bytes max_answer_bytes "
+        "open_after ping_after drain_time capture_content "
         "sample_calls sample_others failures_per_hour transcript_bytes transcript_days "
         "exchange_days",
     ),
@@ -110,7 +113,8 @@ UPSTREAMS = Table(
         Field("key", Kind.STORED_KEY),
         *_fields(
             Upstream,
-            "headers provider_preferences connect_timeout first_byte_timeout idle_timeout active",
+            "headers provider_preferences connect_timeout first_byte_timeout idle_timeout "
+            "progress_timeout total_timeout active",
         ),
     ),
 )

@@ -4,8 +4,10 @@ from django.conf import settings
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.urls import reverse
+from django.utils.functional import cached_property
 
 from proxy.models.keys import ClientKey
+from proxy.said import Said, unpack
 
 
 class Outcome(models.TextChoices):
@@ -17,6 +19,7 @@ class Outcome(models.TextChoices):
     TIMEOUT = "timeout", "time-out"
     DRAINED = "drained", "cut by a restart"
     GATEWAY_ERROR = "gateway_error", "gateway error"
+    CRASHED = "crashed", "lost with its process"
 
 
 FAILURES = (
@@ -24,6 +27,7 @@ FAILURES = (
     Outcome.TRANSFORM_FAILED,
     Outcome.TIMEOUT,
     Outcome.GATEWAY_ERROR,
+    Outcome.CRASHED,
 )
 """Outcomes that somebody should look at; the others are a client's own doing, or planned."""
 
@@ -125,6 +129,7 @@ class Exchange(models.Model):
     format_reason = models.CharField(max_length=12, blank=True)
     is_streaming = models.BooleanField(default=False)
     status = models.PositiveSmallIntegerField()
+    """What the client was sent; 0 if that is not known, as its process was lost."""
     outcome = models.CharField(max_length=20, choices=Outcome)
     error_code = models.CharField(max_length=40, blank=True)
     error_source = models.CharField(max_length=10, blank=True)
@@ -182,27 +187,43 @@ class Exchange(models.Model):
 
 
 class Transcript(models.Model):
-    """What an exchange said, redacted and bounded: head and tail, if it was longer."""
+    """What an exchange said; `said` opens it."""
 
     exchange = models.OneToOneField(Exchange, models.CASCADE, primary_key=True)
+    # Empty where there is `packed`: a row of the version before has these instead.
     headers = models.JSONField(default=dict)
-    """Of the client's request, those that are worth keeping."""
     request = models.TextField()
     tools = models.JSONField(default=list)
-    """The declared tools, as reading the answer needs them: name and schema."""
     reading = models.JSONField(default=dict)
-    """How the answer was read: dialects, format, limit, strictness, markers, calls allowed."""
     raw = models.BinaryField()
     arrivals = models.JSONField(default=list)
-    """Of each read of the upstream: its offset in `raw`, and the milliseconds since the start."""
     events = models.JSONField(default=list)
     sent = models.BinaryField()
     left_out = models.JSONField(default=dict)
-    """Bytes between head and tail that were not kept, by field."""
     redactions = models.PositiveIntegerField(default=0)
+    packed = models.BinaryField(null=True)
+    """As `proxy.said` packs it."""
 
     def __str__(self) -> str:
         return f"transcript of {self.exchange_id}"
+
+    @cached_property
+    def said(self) -> Said:
+        """Raises Unreadable."""
+        if self.packed is not None:
+            return unpack(bytes(self.packed))
+        return Said(
+            headers=self.headers,
+            request=self.request,
+            tools=self.tools,
+            reading=self.reading,
+            raw=bytes(self.raw),
+            arrivals=self.arrivals,
+            events=self.events,
+            sent=bytes(self.sent),
+            left_out=self.left_out,
+            redactions=self.redactions,
+        )
 
 
 class Replay(models.Model):

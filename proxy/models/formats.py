@@ -6,6 +6,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from formats import FORMATS
+from proxy.models.bounds import in_bounds
 from proxy.models.history import recorded
 from proxy.validators import validate_markers, validate_pattern
 
@@ -66,6 +67,7 @@ class FormatSettings(models.Model):
     class Meta:
         ordering = ("format",)
         verbose_name_plural = "format settings"
+        constraints = [in_bounds("format", "buffer_limit", 1024, 64 * 1024 * 1024)]
 
     def __str__(self) -> str:
         return self.format

@@ -63,7 +63,7 @@ class ClientKey(models.Model):
         blank=True,
         validators=[MinValueValidator(1)],
         help_text="More get 429 and are told when to try again. Counted by each process for "
-        "itself; empty: as many as come.",
+        "itself, unless they share a Redis; empty: as the gateway settings say.",
     )
     max_streams = models.PositiveIntegerField(
         "requests at once",
@@ -71,7 +71,7 @@ class ClientKey(models.Model):
         blank=True,
         validators=[MinValueValidator(1)],
         help_text="Of those that are being answered; more get 429. Counted by each process for "
-        "itself; empty: as many as come.",
+        "itself; empty: as the gateway settings say.",
     )
     capture_content = models.BooleanField(
         default=True, help_text="Whether transcripts of its exchanges may be kept."

@@ -4,7 +4,9 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from proxy.models.bounds import in_bounds
 from proxy.models.history import recorded
+from proxy.models.numbers import NumberField
 from proxy.models.upstreams import Upstream
 from proxy.validators import validate_pattern
 
@@ -51,7 +53,7 @@ class ModelRoute(models.Model):
     parallel_calls = models.BooleanField(
         default=True, help_text="Whether the model may make several calls in one answer."
     )
-    sample_calls = models.FloatField(
+    sample_calls = NumberField(
         "share of transcripts",
         null=True,
         blank=True,
@@ -77,6 +79,7 @@ class ModelRoute(models.Model):
 
     class Meta:
         ordering = ("priority", "pattern")
+        constraints = [in_bounds("route", "sample_calls", 0, 1)]
 
     def __str__(self) -> str:
         return self.pattern

@@ -8,8 +8,12 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from formats import DIALECTS
+from proxy.models.bounds import in_bounds
 from proxy.models.history import recorded
+from proxy.models.numbers import NumberField
+from proxy.models.sealed import SealedHeaders, unreadable
 from proxy.validators import (
+    validate_address,
     validate_base_url,
     validate_headers,
     validate_object,
@@ -49,7 +53,7 @@ class Upstream(models.Model):
     base_url = models.CharField(
         "base URL",
         max_length=300,
-        validators=[validate_base_url],
+        validators=[validate_base_url, validate_address],
         help_text="Up to and including the version: https://openrouter.ai/api/v1",
     )
     sealed_key = models.TextField(blank=True, editable=False)
@@ -60,7 +64,7 @@ class Upstream(models.Model):
         validators=[validate_variable],
         help_text="Name of the variable that holds the API key, instead of a stored one.",
     )
-    headers = models.JSONField(
+    headers = SealedHeaders(
         default=dict,
         blank=True,
         validators=[validate_headers],
@@ -72,12 +76,22 @@ class Upstream(models.Model):
         validators=[validate_object],
         help_text="OpenRouter's provider object: which providers may serve, and in which order.",
     )
-    connect_timeout = models.FloatField(default=5, validators=_SECONDS, help_text="Seconds.")
-    first_byte_timeout = models.FloatField(
+    connect_timeout = NumberField(default=5, validators=_SECONDS, help_text="Seconds.")
+    first_byte_timeout = NumberField(
         default=300, validators=_SECONDS, help_text="Seconds until the answer must have begun."
     )
-    idle_timeout = models.FloatField(
+    idle_timeout = NumberField(
         default=120, validators=_SECONDS, help_text="Seconds that a begun answer may be silent."
+    )
+    progress_timeout = NumberField(
+        default=180,
+        validators=_SECONDS,
+        help_text="Seconds that a begun answer may consist of comments and pings alone.",
+    )
+    total_timeout = NumberField(
+        default=3600,
+        validators=[MinValueValidator(1), MaxValueValidator(24 * 3600)],
+        help_text="Seconds that an answer may take in all.",
     )
     active = models.BooleanField(default=True)
     from_environment = models.BooleanField(
@@ -96,6 +110,11 @@ class Upstream(models.Model):
                 name="upstream_has_one_key",
                 violation_error_message="Give a key or the name of a variable, not both.",
             ),
+            in_bounds("upstream", "connect_timeout", 0.1, 3600),
+            in_bounds("upstream", "first_byte_timeout", 0.1, 3600),
+            in_bounds("upstream", "idle_timeout", 0.1, 3600),
+            in_bounds("upstream", "progress_timeout", 0.1, 3600),
+            in_bounds("upstream", "total_timeout", 1, 24 * 3600),
         ]
 
     def __str__(self) -> str:
@@ -117,6 +136,14 @@ class Upstream(models.Model):
         if self.key_variable:
             return os.environ.get(self.key_variable, "")
         return unseal(self.sealed_key) if self.sealed_key else ""
+
+    def is_readable(self) -> bool:
+        """Whether its secrets were sealed with the present secret."""
+        try:
+            self.read_key()
+        except SecretUnreadable:
+            return False
+        return not unreadable(self.headers)
 
     def key_hint(self) -> str:
         """Where the key comes from, or its last characters: enough to tell it from another."""

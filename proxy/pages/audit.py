@@ -7,9 +7,9 @@ from django.contrib import messages
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
-from django.utils import timezone
 
 from formats import FORMATS
+from proxy.clock import clock
 from proxy.errors import ErrorCode
 from proxy.listing import ANY, FAILED, FILTERS, LEAKS, NONE, RANGES, BadFilter, filtered, page_of
 from proxy.models import (
@@ -38,7 +38,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         if found is not None:
             return redirect(found)
         messages.warning(request, f"There is no exchange {visible(wanted)[:60]}, or it was pruned.")
-    now = timezone.now()
+    now = clock.now()
     try:
         listed = page_of(filtered(query.dict(), now), query.dict())
     except BadFilter as error:

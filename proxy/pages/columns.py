@@ -14,8 +14,9 @@ from proxy.anatomy import (
     pieces_of,
     shown_events,
 )
-from proxy.models import Exchange, Transcript
+from proxy.models import Exchange
 from proxy.replay import load_event, raw_answer, sent_answer
+from proxy.said import Said
 from proxy.visible import Segment, Span, segments, visible
 
 _WINDOW = 40_000
@@ -54,12 +55,13 @@ class Line:
     after: str
 
 
-def columns_of(exchange: Exchange, transcript: Transcript) -> Columns:
-    reading = transcript.reading
-    raw, sent = bytes(transcript.raw), bytes(transcript.sent)
-    events = [load_event(fields) for fields in transcript.events]
-    model = pieces_of(decode_answer(raw_answer(transcript), reading.get("upstream", "openai")))
-    client = client_pieces(exchange, transcript)
+def columns_of(exchange: Exchange, said: Said) -> Columns:
+    reading = said.reading
+    events = [load_event(fields) for fields in said.events]
+    answer, dialect = raw_answer(said), reading.get("upstream", "openai")
+    # Of an upstream that sent nothing, not even an end is missing.
+    model = pieces_of(decode_answer(answer, dialect)) if answer else []
+    client = client_pieces(exchange, said)
     text = assembled(model)
     spans = link(events, text)
     wrong = first_wrong(events, text, spans, leaked=bool(exchange.leaked_format))
@@ -72,15 +74,15 @@ def columns_of(exchange: Exchange, transcript: Transcript) -> Columns:
         model=_parts(model, spans, wrong, markers),
         events=shown_events(events, spans),
         client=_parts(client, link(events, client_text), client_wrong, markers),
-        raw=_bytes(raw),
-        sent=_bytes(sent),
-        left_out={name: f"{count:,}" for name, (_, count) in transcript.left_out.items()},
+        raw=_bytes(said.raw),
+        sent=_bytes(said.sent),
+        left_out={name: f"{count:,}" for name, (_, count) in said.left_out.items()},
     )
 
 
-def client_pieces(exchange: Exchange, transcript: Transcript) -> list[Piece]:
+def client_pieces(exchange: Exchange, said: Said) -> list[Piece]:
     """What the client got."""
-    sent = sent_answer(transcript)
+    sent = sent_answer(said)
     return pieces_of(decode_answer(sent, exchange.dialect)) if sent else []
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 
+from proxy.clock import clock
 from proxy.document.intake import Moved, rehearse, take
 from proxy.document.nodes import MOST_BYTES
 from proxy.document.problems import Refused
@@ -99,7 +99,7 @@ def import_document(request: HttpRequest) -> HttpResponse:
         return _shown(request, DocumentForm())
     text, version = form.cleaned_data["text"], form.cleaned_data["version"]
     try:
-        report = take(text, now=timezone.now(), reason="import", version=version)
+        report = take(text, now=clock.now(), reason="import", version=version)
     except Moved:
         return _difference(request, text, has_moved=True)
     except Refused as refused:
@@ -109,7 +109,7 @@ def import_document(request: HttpRequest) -> HttpResponse:
 
 def _difference(request: HttpRequest, text: str, *, has_moved: bool = False) -> HttpResponse:
     try:
-        report = rehearse(text, now=timezone.now())
+        report = rehearse(text, now=clock.now())
     except Refused as refused:
         return _shown(request, _form_with(text), refused=refused)
     confirm = ImportForm(initial={"text": text, "version": report.version}, auto_id=False)

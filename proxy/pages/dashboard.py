@@ -10,8 +10,8 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 
+from proxy.clock import clock
 from proxy.listing import ANY, FAILED, exactly
 from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings, Outcome
 from proxy.overview import RANGES, Part, Step, Sums, overview, parts_of
@@ -42,7 +42,7 @@ class Row:
 def dashboard(request: HttpRequest) -> HttpResponse:
     if not may(request, "view_exchange"):
         return admin.site.index(request)
-    shown = board(request.GET.get("range", ""), timezone.now())
+    shown = board(request.GET.get("range", ""), clock.now())
     frame = {"title": "Dashboard", "is_nav_sidebar_enabled": False}
     return admin.site.index(request, {**frame, "board": shown})
 
@@ -82,7 +82,8 @@ def _when(step: Step) -> str:
 
 def _requests(step: Step) -> Point:
     sums = step.sums
-    title = f"{_when(step)} UTC: {sums.requests:,} requests, {sums.failures:,} failed"
+    requests = "request" if sums.requests == 1 else "requests"
+    title = f"{_when(step)} UTC: {sums.requests:,} {requests}, {sums.failures:,} failed"
     parts = (sums.requests - sums.failures, sums.failures)
     return Point(title, rows_url(step.start, step.end), parts)
 

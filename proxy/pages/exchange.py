@@ -15,17 +15,22 @@ from formats import FORMATS
 from proxy.anatomy import decode_answer, pieces_of
 from proxy.curl import curl_of
 from proxy.fixture import fixture_of
-from proxy.models import ConfigurationVersion, Exchange, Replay, Transcript
+from proxy.models import FAILURES, ConfigurationVersion, Exchange, Outcome, Replay, Transcript
 from proxy.pages.access import may, page, shown, user_of
 from proxy.pages.columns import client_pieces, columns_of, difference
 from proxy.remedy import helps, override_for
 from proxy.replay import NotReplayable, replay, today_format
+from proxy.said import Said, Unreadable
 from proxy.snapshot import load
 from proxy.visible import segments
 from proxy.why import why
 
 _MOST_REPLAYS = 20
 _REQUEST_WINDOW = 60_000
+_NOT_KEPT = (
+    "Content capture is switched off, the client asked for none, it was pruned, or enough "
+    "transcripts of this failure were kept in that hour."
+)
 
 
 class ReplayForm(forms.Form):
@@ -63,22 +68,23 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         Exchange.objects.select_related("key", "group"), request_id=request_id
     )
     transcript = Transcript.objects.filter(exchange=exchange).first()
+    said, trouble = _opened(transcript)
     is_reader = may(request, "view_transcript")
     content: dict[str, Any] = {}
-    if transcript is not None and is_reader:
+    if said is not None and is_reader:
         content = {
-            "columns": columns_of(exchange, transcript),
-            "request_text": segments(_pretty(transcript.request), window=_REQUEST_WINDOW),
-            "headers": transcript.headers,
-            "redactions": transcript.redactions,
-            "curl": curl_of(exchange, transcript, request.build_absolute_uri("/")),
-            "arrivals": transcript.arrivals,
+            "columns": columns_of(exchange, said),
+            "request_text": segments(_pretty(said.request), window=_REQUEST_WINDOW),
+            "headers": said.headers,
+            "redactions": said.redactions,
+            "curl": curl_of(exchange, said, request.build_absolute_uri("/")),
+            "arrivals": said.arrivals,
         }
     replays = list(exchange.replays.select_related("author")[:_MOST_REPLAYS])
     chosen = _chosen(request, replays)
-    if chosen is not None and transcript is not None and is_reader:
+    if chosen is not None and said is not None and is_reader:
         lines = difference(
-            client_pieces(exchange, transcript),
+            client_pieces(exchange, said),
             pieces_of(decode_answer(bytes(chosen.sent), exchange.dialect)),
         )
         content["difference"] = lines
@@ -94,6 +100,8 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         exchange=exchange,
         why=why(exchange),
         has_transcript=transcript is not None,
+        trouble=trouble,
+        has_answer=said is not None and bool(said.raw and said.reading),
         is_reader=is_reader,
         absence=_absence(exchange) if transcript is None else "",
         form=ReplayForm(initial={"format": exchange.leaked_format}),
@@ -161,16 +169,26 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
 def fixture(request: HttpRequest, request_id: str) -> HttpResponse:
     """A vector for the test suite: as it was understood, or as the replay of `?replay` has it."""
     exchange = get_object_or_404(Exchange, request_id=request_id)
-    transcript = get_object_or_404(Transcript, exchange=exchange)
+    said, _ = _opened(get_object_or_404(Transcript, exchange=exchange))
+    if said is None or not said.reading:
+        raise Http404  # there was no answer to make one of
     tried = _replay_of(exchange, request.GET.get("replay", ""))
     options = {"format_name": tried.format, "events": tried.events} if tried else {}
-    vector = fixture_of(exchange, transcript, **options)
+    vector = fixture_of(exchange, said, **options)
     # In ASCII, on one line: it can be appended to a file of vectors as it is.
     return HttpResponse(
         json.dumps(vector) + "\n",
         content_type="application/json",
         headers={"content-disposition": f'attachment; filename="{exchange.request_id}.jsonl"'},
     )
+
+
+def _opened(transcript: Transcript | None) -> tuple[Said | None, str]:
+    """What a transcript has, if there is one; and why it cannot be read, if it cannot."""
+    try:
+        return transcript.said if transcript is not None else None, ""
+    except Unreadable as error:
+        return None, str(error)
 
 
 def _chosen(request: HttpRequest, replays: list[Replay]) -> Replay | None:
@@ -211,8 +229,9 @@ def _absence(exchange: Exchange) -> str:
     if exchange.key is not None and not exchange.key.capture_content:
         return "The client's key asks that no content be kept."
     if exchange.group_id:
-        return (
-            "Content capture is switched off, it was pruned, or enough transcripts of this failure "
-            "were kept in that hour."
-        )
-    return "It went well and was not among the samples, or its transcript was pruned."
+        return _NOT_KEPT
+    if exchange.outcome in FAILURES or exchange.leaked_format:
+        return _NOT_KEPT
+    if exchange.outcome == Outcome.OK:
+        return "It went well and was not among the samples, or its transcript was pruned."
+    return "It was not the gateway's failure and not among the samples, or it was pruned."

@@ -29,9 +29,10 @@ def rows_url(since: datetime, until: datetime | None = None, /, **filters: str) 
     return f"{_list_url()}?{urlencode(query)}"
 
 
-def counted(count: int, href: str, words: str = "") -> Figure:
-    """A number of rows; where there is none, there is nothing to see."""
-    return Figure(f"{count:,} {words}".strip(), href if count else "")
+def counted(count: int, href: str, words: str = "", *, one: str = "") -> Figure:
+    """A number of rows, `one` in words if it is one; where none is, there is nothing to see."""
+    told = one if one and count == 1 else words
+    return Figure(f"{count:,} {told}".strip(), href if count else "")
 
 
 def share(count: int, of: int, href: str) -> Figure:

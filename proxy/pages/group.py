@@ -7,8 +7,8 @@ from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
-from django.utils import timezone
 
+from proxy.clock import clock
 from proxy.listing import BadFilter, filtered, page_of
 from proxy.models import Exchange, FailureGroup, GroupState, Replay
 from proxy.pages.access import may, page, shown, user_of
@@ -41,14 +41,14 @@ class CommentForm(forms.Form):
 
 @page("view_exchange", "view_failuregroup")
 def group_page(request: HttpRequest, pk: int) -> HttpResponse:
-    groups = shown_groups(FailureGroup.objects.filter(pk=pk), timezone.now())
+    groups = shown_groups(FailureGroup.objects.filter(pk=pk), clock.now())
     if not groups:
         get_object_or_404(FailureGroup, pk=pk)
     described = groups[0]
     group: FailureGroup = described["group"]
     query = {"group": str(pk), **{n: request.GET.get(n, "") for n in ("before", "after")}}
     try:
-        listed = page_of(filtered(query, timezone.now()), query)
+        listed = page_of(filtered(query, clock.now()), query)
     except BadFilter as error:
         messages.error(request, str(error))
         listed = page_of(Exchange.objects.filter(group=group), {})

@@ -7,8 +7,8 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
-from django.utils import timezone
 
+from proxy.clock import clock
 from proxy.models import ClientKey
 from proxy.pages.access import page, shown
 from proxy.routing import listed_models
@@ -60,7 +60,7 @@ def rotate_key(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         _, overlap = OVERLAPS.get(request.POST.get("overlap", ""), OVERLAPS[_USUAL])
         try:
-            made, plain = key.rotate(overlap, timezone.now())
+            made, plain = key.rotate(overlap, clock.now())
         except ValidationError as error:
             messages.error(request, " ".join(error.messages))
             return redirect("admin:proxy_clientkey_change", key.pk)
@@ -76,7 +76,7 @@ def revoke_key(request: HttpRequest, pk: int) -> HttpResponse:
     key = get_object_or_404(ClientKey, pk=pk)
     if request.method != "POST":
         return shown(request, "configuration/revoke.html", f"Revoke {key.label}", key=key)
-    key.revoke(timezone.now())
+    key.revoke(clock.now())
     messages.success(request, f"“{key}” is revoked: every process refuses it within two seconds.")
     return redirect("admin:proxy_clientkey_change", key.pk)
 

@@ -2,8 +2,8 @@
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils import timezone
 
+from proxy.clock import clock
 from proxy.explanation import Fact, explain
 from proxy.pages.access import page, shown
 from proxy.snapshot import load
@@ -16,7 +16,7 @@ _MOST_KNOWN = 30
 @page("view_modelroute", "view_formatoverride", "view_formatsettings", "view_upstream")
 def rules(request: HttpRequest) -> HttpResponse:
     name = request.GET.get("model", "").replace("\0", "").strip()[:_MOST_CHARS]
-    snapshot, names = load(), known_models(timezone.now())
+    snapshot, names = load(), known_models(clock.now())
     found = explain(snapshot, name) if name else None
     return shown(
         request,

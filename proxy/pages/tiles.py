@@ -32,7 +32,7 @@ def tiles_of(seen: Overview) -> list[Tile]:
             "Requests",
             counted(sums.requests, every),
             [
-                counted(sums.client_errors, refused, "client errors"),
+                counted(sums.client_errors, refused, "client errors", one="client error"),
                 counted(sums.disconnects, left, "left early"),
             ],
         ),
@@ -45,8 +45,8 @@ def tiles_of(seen: Overview) -> list[Tile]:
             "Rescued calls",
             counted(sums.calls_rescued, rescued),
             [
-                counted(sums.rescued, rescued, "answers"),
-                counted(sums.calls, every, "calls delivered"),
+                counted(sums.rescued, rescued, "answers", one="answer"),
+                counted(sums.calls, every, "calls delivered", one="call delivered"),
             ],
         ),
         Tile(

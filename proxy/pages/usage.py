@@ -6,8 +6,8 @@ from typing import Any
 from django.db.models import Count, F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 
+from proxy.clock import clock
 from proxy.listing import within
 from proxy.models import FAILURES, ClientKey, Exchange
 from proxy.pages.access import page, shown, user_of
@@ -20,7 +20,7 @@ _MOST_ROWS = 20
 @page("view_own_usage")
 def usage(request: HttpRequest) -> HttpResponse:
     keys = list(ClientKey.objects.filter(owner=user_of(request)))
-    rows = recent_rows(timezone.now()).filter(key__in=keys)
+    rows = recent_rows(clock.now()).filter(key__in=keys)
     by_key = {row["number"]: row for row in sums(rows, number=F("key"))}
     recent = Exchange.objects.filter(key__in=keys).select_related("key").order_by("-id")
     return shown(

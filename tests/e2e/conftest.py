@@ -28,13 +28,11 @@ def upstream() -> Iterator[ScriptedUpstream]:
 def gateway(
     upstream: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
-    directory = tmp_path_factory.mktemp("gateway")
     gateway = Gateway(
-        directory,
+        tmp_path_factory.mktemp("gateway"),
         OPENROUTER_API_KEY=upstream.key,
         OPENROUTER_BASE_URL=upstream.url,
         # A developer's own .env is read as well, and must not reach into the test.
-        DATABASE_URL=f"sqlite:///{directory / 'athena.sqlite3'}",
         ATHENA_ANTHROPIC_API_KEY="",
     ).start()
     yield gateway

@@ -10,6 +10,8 @@ import pytest
 from django.core.cache import cache
 
 from proxy.roles import OPERATORS
+from tests.proxy.certificates import Authority
+from tests.proxy.faulty import Faulty, faulty
 from tests.proxy.gateway import Gateway
 from tests.proxy.stored import configure
 from tests.proxy.upstream import ScriptedUpstream
@@ -23,19 +25,27 @@ def upstream() -> ScriptedUpstream:
 
 
 @pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the certificates of upstreams that speak TLS."""
+    return Authority(Path(tmp_path_factory.mktemp("authority")))
+
+
+@pytest.fixture(scope="session")
 def gateway(
-    upstream: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory
+    upstream: ScriptedUpstream, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
-    """One whose heartbeat is fast, so that tests of silence are."""
+    """One whose heartbeat is fast, so that tests of silence are; and that keeps the transcript of
+    every failure, as those of all tests are of a few kinds."""
     gateway = Gateway(
         Path(tmp_path_factory.mktemp("gateway")),
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
         OPENROUTER_BASE_URL=upstream.url,
+        SSL_CERT_FILE=str(authority.path),
     ).start()
     gateway.edit(
         "GatewaySettings.objects.get().delete()\n"
         "GatewaySettings(pk=1, default_route=ModelRoute.objects.get(pattern='default'),"
-        " ping_after=0.5, open_after=1.5, drain_time=2).save()"
+        " ping_after=0.5, open_after=1.5, drain_time=2, failures_per_hour=100_000).save()"
     )
     yield gateway
     gateway.stop()
@@ -55,6 +65,37 @@ def both_dialects(gateway: Gateway, upstream: ScriptedUpstream) -> None:
         "ModelRoute.objects.create(pattern='anthropic-*', upstream=c, priority=2)\n"
         "ModelRoute.objects.create(pattern='openai-*', upstream=o)"
     )
+
+
+@pytest.fixture(scope="session")
+def athena_faulty(
+    gateway: Gateway, upstream: ScriptedUpstream, authority: Authority
+) -> Iterator[Faulty]:
+    with faulty(gateway, upstream, authority) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def httpx_faulty(
+    upstream: ScriptedUpstream, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Faulty]:
+    gateway = Gateway(
+        Path(tmp_path_factory.mktemp("httpx")),
+        ATHENA_TRANSPORT="httpx",
+        OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
+        OPENROUTER_BASE_URL=upstream.url,
+        SSL_CERT_FILE=str(authority.path),
+    ).start()
+    with faulty(gateway, upstream, authority) as found:
+        yield found
+    gateway.stop()
+
+
+@pytest.fixture(params=["athena", "httpx"])
+def either(request: pytest.FixtureRequest) -> Faulty:
+    """A gateway of either transport."""
+    found: Faulty = request.getfixturevalue(f"{request.param}_faulty")
+    return found
 
 
 @pytest.fixture

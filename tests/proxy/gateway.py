@@ -4,19 +4,20 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+import weakref
 from pathlib import Path
 from typing import Any
 
 import httpx
+from msgspec.structs import asdict
+
+from proxy.said import unpack
+from tests.database import database_url, read_rows
 
 ROOT = Path(__file__).parent.parent.parent
-# Columns that hold JSON.
-_JSON = {"notices", "attempts", "headers", "tools", "reading", "arrivals", "events", "left_out"}
 _PATIENCE = 90  # seconds: a start takes two, but not on a machine that has much else to do
 KEY = "sk-athena-test-key-of-the-suite"
 
@@ -40,23 +41,28 @@ class Gateway:
             "ATHENA_PORT": str(self.port),
             "ATHENA_CLIENT_KEY": KEY,
             "ATHENA_ADMIN_PASSWORD": "an admin's password",
+            # Said always: a developer's .env file may say otherwise.
+            "DATABASE_URL": environment.get("DATABASE_URL") or database_url(data_dir),
             **environment,
         }
         self.process: subprocess.Popen[bytes] | None = None
+        self._editor: subprocess.Popen[str] | None = None
 
-    def start(self) -> "Gateway":
+    def start(self, *options: str, until: str = "/readyz", stderr: int | None = None) -> "Gateway":
+        """Returns when that path answers 200; `stderr` is a descriptor for its log, instead of a
+        file."""
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "serve"],
+                [sys.executable, "manage.py", "serve", *options],
                 cwd=ROOT,
                 env=self.environment,
                 stdout=log,
-                stderr=log,
+                stderr=log if stderr is None else stderr,
             )
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
-                if httpx.get(f"{self.url}/readyz").status_code == 200:
+                if httpx.get(f"{self.url}{until}").status_code == 200:
                     return self
             except httpx.TransportError:
                 time.sleep(0.05)
@@ -85,13 +91,23 @@ class Gateway:
 
     def edit(self, code: str) -> None:
         """Change rows as an operator would, and wait until the change is live."""
-        told = "print(ConfigurationVersion.objects.get().number)"
-        done = self.manage(
-            "shell", "--no-imports", "-c", f"from proxy.models import *\n{code}\n{told}"
-        )
-        assert done.returncode == 0, done.stderr
+        if self._editor is None:
+            self._editor = subprocess.Popen(
+                [sys.executable, "-m", "tests.proxy.editor"],
+                cwd=ROOT,
+                env=self.environment | {"DJANGO_SETTINGS_MODULE": "athena_site.settings"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            weakref.finalize(self, self._editor.communicate)  # it ends with its input
+        assert self._editor.stdin is not None
+        assert self._editor.stdout is not None
+        print(json.dumps(code), file=self._editor.stdin, flush=True)
+        version = json.loads(self._editor.stdout.readline())
+        assert isinstance(version, int), version
         deadline = time.monotonic() + 5
-        while self._version() < int(done.stdout.split()[-1]):
+        while self._version() < version:
             assert time.monotonic() < deadline, "the edit did not become live"
             time.sleep(0.05)
 
@@ -100,13 +116,7 @@ class Gateway:
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """What the database says; JSON is decoded."""
-        path = self.data_dir / "athena.sqlite3"
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as database:
-            database.row_factory = sqlite3.Row
-            found = [dict(row) for row in database.execute(query, values)]
-        for row in found:
-            row.update({name: json.loads(row[name]) for name in row.keys() & _JSON})
-        return found
+        return read_rows(self.environment["DATABASE_URL"], query, *values)
 
     def exchange(
         self, response: httpx.Response | None = None, *, model: str = ""
@@ -123,8 +133,9 @@ class Gateway:
         return found[0]
 
     def transcript(self, exchange: dict[str, Any]) -> dict[str, Any] | None:
-        query = "SELECT * FROM proxy_transcript WHERE exchange_id = ?"
-        return next(iter(self.rows(query, exchange["id"])), None)
+        query = "SELECT packed FROM proxy_transcript WHERE exchange_id = ?"
+        rows = self.rows(query, exchange["id"])
+        return asdict(unpack(rows[0]["packed"])) if rows else None
 
     def client(self, **headers: str) -> httpx.Client:
         return httpx.Client(

@@ -8,7 +8,9 @@ from django.contrib.auth import get_user_model
 
 from proxy.bootstrap import bootstrap
 from proxy.models import Exchange, FailureGroup, Outcome, Transcript
-from proxy.transcript import event_fields, read_again
+from proxy.reading import read_again
+from proxy.said import Said, repack
+from proxy.transcript import event_fields
 from tests.formats.wire import stream
 from tests.proxy.conversation import TOOLS
 
@@ -73,8 +75,7 @@ def stored_exchange(
     }
     tools = [{"name": tool["name"], "schema": tool["input_schema"]} for tool in TOOLS]
     read = read_again(raw, reading, tools)
-    Transcript.objects.create(
-        exchange=row,
+    said = Said(
         **{
             "headers": {"user-agent": "claude-cli/2.0"},
             "request": '{"model": "harbor-model", "max_tokens": 100, "stream": true}',
@@ -87,6 +88,7 @@ def stored_exchange(
             **(transcript or {}),
         },
     )
+    Transcript.objects.create(exchange=row, packed=repack(said))
     return row
 
 

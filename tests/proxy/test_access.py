@@ -115,6 +115,7 @@ TABLE: dict[str, Rule] = {
     "audit:replay_group": rule(post=SUPPORTERS),
     "audit:playground": rule(get=SUPPORTERS, post=SUPPORTERS),
     "audit:usage": rule(get=frozenset({DEVELOPERS, SUPERUSER})),
+    "audit:end_sessions": rule(get=ALL_STAFF, post=ALL_STAFF),
     "configuration:rules": rule(get=CONFIGURERS),
     "configuration:changes": rule(get=CONFIGURERS),
     "configuration:test": rule(get=CONFIGURERS, post=CONFIGURERS),
@@ -332,7 +333,7 @@ def walk(role, entries, places):
         url = address(route, places)
         response = send(client, method, url, TABLE[name].body)
         yield name, url, method, None if is_refused(response) else response.status_code
-        if name == "admin:logout":
+        if name in ("admin:logout", "audit:end_sessions"):
             client = client_of(role)
         cache.clear()  # it counts the API's requests
 

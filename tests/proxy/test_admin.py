@@ -35,6 +35,8 @@ UPSTREAM = {
     "connect_timeout": "5",
     "first_byte_timeout": "300",
     "idle_timeout": "120",
+    "progress_timeout": "180",
+    "total_timeout": "3600",
     "active": "on",
     "key_variable": "",
 }
@@ -166,3 +168,10 @@ def test_no_editable_field_is_missing_on_its_page(pages):
         names = {name for _, options in shown for name in options["fields"]}
         editable = {f.name for f in model._meta.fields if f.editable and not f.primary_key}
         assert editable - names == set(), model
+
+
+def test_the_bounds_of_a_number_are_told_beside_it(pages):
+    page = pages.get("/admin/proxy/gatewaysettings/1/change/").text
+    assert "From 1024 (1 KiB) to 268435456 (256 MiB); at first 33554432 (32 MiB)." in page
+    assert "From 0.1 to 600; at first 30." in page
+    assert "2147483647" not in page

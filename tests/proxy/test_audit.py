@@ -1,22 +1,31 @@
 """What is remembered of an exchange, and what never is."""
 
+import asyncio
+import contextlib
 import json
 import logging
 import random
+import resource
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import OperationalError
+from django.db import IntegrityError, OperationalError, connection
 
 from proxy import models
-from proxy.audit import Audit, Entry, write
+from proxy.audit import Audit
+from proxy.batch import _TRANSCRIPTS, write
 from proxy.capture import Capture, Clip, clip
 from proxy.exchange import Exchange
 from proxy.failures import family, fingerprint, leak_mark
+from proxy.journal import Journal
+from proxy.lines import Begun, Entry, decode, encode
 from proxy.redaction import Redactor
 from proxy.roles import ROLES
+from proxy.said import Said, repack
+from tests.database import of_sqlite
 from tests.formats.wire import byte_cuts, stream
 
 
@@ -116,7 +125,7 @@ def test_every_role_is_a_group_with_its_permissions():
 @pytest.fixture
 def one_connection(db, monkeypatch):
     """A test's transaction is in a connection that must not be closed."""
-    monkeypatch.setattr("proxy.audit.close_old_connections", lambda: None)
+    monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
 
 
 def entry(number, **fields):
@@ -139,10 +148,15 @@ def entry(number, **fields):
     return Entry(row, None, fingerprint(row))
 
 
+def keep(audit, made):
+    audit.keep(made.exchange["request_id"], encode(made))
+
+
 @pytest.mark.usefixtures("one_connection")
 def test_a_row_that_the_database_refuses_is_dropped_alone():
     audit = Audit()
-    audit._waiting.extend(entry(n, duration_ms=None if n == 2 else 1) for n in range(5))
+    for number in range(5):
+        keep(audit, entry(number, duration_ms=None if number == 2 else 1))
     audit._write_all()
     assert (audit.waiting, audit.dropped) == (0, 1)
     kept = sorted(models.Exchange.objects.values_list("request_id", flat=True))
@@ -151,18 +165,174 @@ def test_a_row_that_the_database_refuses_is_dropped_alone():
 
 
 @pytest.mark.usefixtures("one_connection")
+def test_a_transcript_that_the_database_refuses_costs_no_row(monkeypatch, caplog):
+    insert, refused = _TRANSCRIPTS.insert, repack(Said(request="refused"))
+
+    def insert_most(rows):
+        rows = list(rows)
+        if any(row["packed"] == refused for row in rows):
+            raise IntegrityError
+        insert(rows)
+
+    monkeypatch.setattr(_TRANSCRIPTS, "insert", insert_most)
+    audit = Audit()
+    for number, packed in enumerate((repack(Said()), refused)):
+        kept = entry(number)
+        audit.keep(f"req_{number}", encode(Entry(kept.exchange, None, kept.fingerprint, packed)))
+    audit._write_all()
+    assert (audit.waiting, audit.dropped) == (0, 0)
+    assert models.Exchange.objects.count() == 2
+    assert models.Transcript.objects.get().exchange.request_id == "req_0"
+    assert "a transcript cannot be stored: IntegrityError" in caplog.text
+
+
+@pytest.mark.usefixtures("one_connection")
 def test_rows_wait_while_the_database_is_away(monkeypatch):
     def refuse(batch):
         raise OperationalError("gone")
 
     audit = Audit()
-    audit._waiting.append(entry(1))
+    keep(audit, entry(1))
     with monkeypatch.context() as patch:
         patch.setattr("proxy.audit.write", refuse)
         audit._write_all()
     assert (audit.waiting, audit.dropped) == (1, 0)
     audit._write_all()
     assert audit.waiting == 0
+
+
+@pytest.mark.usefixtures("one_connection")
+def test_a_defect_of_the_audit_is_told_as_long_as_it_lasts(tmp_path, monkeypatch):
+    def defective(journal, store):
+        raise RuntimeError("a defect")
+
+    audit = Audit(Journal(tmp_path, most_bytes=2**20))
+    audit.start()
+    with monkeypatch.context() as patch:
+        patch.setattr("proxy.audit.salvage", defective)
+        audit._write_all()
+    assert audit.is_behind
+    audit._write_all()
+    assert not audit.is_behind
+    audit.journal.close()
+
+
+def is_stored():
+    return models.Exchange.objects.count()
+
+
+@of_sqlite
+@pytest.mark.usefixtures("one_connection")
+def test_rows_wait_while_the_file_is_read_only(monkeypatch, caplog):
+    monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
+    audit = Audit()
+    keep(audit, entry(1))
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA query_only = ON")
+        audit._write_all()
+        cursor.execute("PRAGMA query_only = OFF")
+    assert (audit.waiting, audit.is_behind, audit.dropped, is_stored()) == (1, True, 0, 0)
+    assert "attempt to write a readonly database" in caplog.text
+    audit._write_all()
+    assert (audit.waiting, audit.is_behind, is_stored()) == (0, False, 1)
+
+
+@of_sqlite
+@pytest.mark.django_db(transaction=True)
+def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
+    monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
+    monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
+    audit = Audit()
+    raw = random.Random(1).randbytes(2**20)
+    audit.keep("req_1", encode(Entry(entry(1).exchange, None, None, repack(Said(raw=raw)))))
+    with connection.cursor() as cursor:
+        pages = cursor.execute("PRAGMA page_count").fetchone()[0]
+        cursor.execute(f"PRAGMA max_page_count = {pages}")
+        audit._write_all()
+        cursor.execute("PRAGMA max_page_count = 1000000")
+    assert (audit.waiting, audit.is_behind, audit.dropped, is_stored()) == (1, True, 0, 0)
+    assert "database or disk is full" in caplog.text
+    audit._write_all()
+    assert (audit.waiting, audit.is_behind, is_stored()) == (0, False, 1)
+    assert models.Transcript.objects.get().said.raw == raw
+
+
+@pytest.mark.usefixtures("one_connection")
+def test_without_a_disk_a_little_is_kept_in_memory_and_the_rest_is_counted(monkeypatch):
+    said = []
+    monkeypatch.setattr("proxy.audit.logger.warning", lambda words, *_: said.append(words))
+    monkeypatch.setattr("proxy.audit._MEMORY_BYTES", 1500)
+    audit = Audit(Journal(Path("/proc/nowhere"), most_bytes=2**20))
+    audit.start()
+    assert not audit.has_disk
+    for number in range(20):
+        keep(audit, entry(number))
+    assert 0 < audit.waiting < 20
+    assert audit.waiting + audit.dropped == 20
+    kept = audit.waiting
+    assert len([words for words in said if "are dropped" in words]) == 1, "once a minute"
+    audit._write_all()
+    assert (audit.waiting, is_stored()) == (0, kept)
+    keep(audit, entry(20))
+    assert audit.waiting == 1, "there is room again"
+
+
+def test_a_disk_that_has_room_again_is_found_without_another_exchange(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.audit._INTERVAL", 0.01)
+    audit = Audit(Journal(tmp_path, most_bytes=2**20))
+    audit.start()
+    monkeypatch.setattr(audit, "_write_all", lambda: None)  # the database is away
+
+    async def run(seconds):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(audit.run(), seconds)
+
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        keep(audit, entry(1))
+        was_full = not audit.has_disk
+        asyncio.run(run(0.2))
+        stayed_full = not audit.has_disk
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert (was_full, stayed_full) == (True, True)
+    asyncio.run(run(0.2))
+    assert audit.has_disk
+    assert not list(tmp_path.rglob(".room"))
+    audit.journal.close()
+
+
+def test_what_is_in_memory_at_the_end_goes_to_a_disk_that_has_room_by_then(tmp_path, monkeypatch):
+    audit = Audit(Journal(tmp_path, most_bytes=2**20))
+    audit.start()
+    monkeypatch.setattr(audit, "_write_all", lambda: None)  # the database is away
+    with monkeypatch.context() as broken:
+        broken.setattr("proxy.journal.os.write", lambda *_: 0)
+        keep(audit, entry(1))
+    assert (audit.has_disk, len(audit._memory)) == (False, 1)
+    asyncio.run(audit.stop())
+    (path,) = tmp_path.rglob("*.jsonl")
+    assert decode(path.read_bytes()).exchange["request_id"] == "req_1"
+    assert audit.dropped == 0
+
+
+def test_an_exchange_is_in_the_journal_from_its_beginning_to_its_end(tmp_path):
+    audit = Audit(Journal(tmp_path, most_bytes=2**20))
+    audit.start()
+    exchange = Exchange("anthropic")
+    exchange.snapshot, exchange.model = SimpleNamespace(version=3), "sk-0123456789abcdef0123"
+    exchange.headers = {"user-agent": "the client's own key"}
+    exchange.secrets = ["the client's own key"]
+    audit.begin(exchange)
+    audit.submit(exchange, 200)
+    path = tmp_path / audit.journal.name / "00000001.jsonl"
+    begun, ended = (decode(line) for line in path.read_bytes().splitlines())
+    audit.journal.close()
+    assert isinstance(begun, Begun)
+    assert begun.exchange == {name: ended.exchange[name] for name in begun.exchange}
+    assert (begun.exchange["model"], ended.exchange["status"]) == ("[redacted:key]", 200)
+    assert b"own key" not in path.read_bytes()
 
 
 @pytest.mark.django_db
@@ -185,17 +355,43 @@ def test_events_are_bounded_with_the_bytes_that_they_came_from():
     assert (len(head), len(tail)) == (205, 205)
 
 
+@pytest.mark.parametrize("limit", [64, 4096, 10**6])
+def test_what_is_relayed_at_once_is_captured_as_if_it_came_apart(limit):
+    from formats import TextDelta
+
+    chance = random.Random(limit)
+    relayed, apart = Capture(b"", limit), Capture(b"", limit)
+    for number in range(5000):
+        data = chance.randbytes(chance.randrange(1, 40))
+        events = [TextDelta(str(number))] * chance.randrange(3)
+        part = chance.randbytes(chance.randrange(1, 40)) if events else b""
+        for kept in (relayed, apart):
+            if kept is relayed and chance.random() < 0.99:
+                kept.relayed(data, events, part, kept._started)
+                continue
+            kept.received(data)
+            if events:
+                kept.understood(events)
+            if part:
+                kept.sent.add(part)
+    assert relayed.raw.take() == apart.raw.take()
+    assert relayed.sent.take() == apart.sent.take()
+    assert relayed.events.take() == apart.events.take()
+    assert relayed.events.left_out == apart.events.left_out
+    assert [at for at, _ in relayed.arrivals] == [at for at, _ in apart.arrivals]
+
+
 def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog):
     def fail(*_):
         raise ValueError("canary of the content")
 
-    monkeypatch.setattr("proxy.audit.transcript_fields", fail)
+    monkeypatch.setattr("proxy.audit.packed_transcript", fail)
     monkeypatch.setattr(Audit, "_keeps", lambda *_: True)
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     exchange, audit = Exchange("anthropic"), Audit()
     exchange.snapshot = SimpleNamespace(version=1)
     audit.submit(exchange, 200)
-    assert (audit.waiting, audit._waiting[0].transcript) == (1, None)
+    assert (audit.waiting, decode(audit._memory[0]).packed) == (1, None)
     assert "ValueError" in caplog.text
     assert "canary" not in caplog.text
 

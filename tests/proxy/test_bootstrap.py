@@ -29,6 +29,10 @@ def target(name):
     return route.upstream.name, route.model
 
 
+def demo_address():
+    return str(resolve(load(), "claude-sonnet-4-5").upstream.url)
+
+
 def test_without_any_key_the_demo_upstream_answers(settings):
     started = bootstrap({})
     assert started.upstream == "demo"
@@ -147,5 +151,28 @@ def test_the_demo_is_found_where_the_gateway_is_even_if_an_operator_edited_it(se
     demo.from_environment, demo.base_url = False, "http://127.0.0.1:1/demo/v1"
     demo.save()
     bootstrap({})
-    demo.refresh_from_db()
-    assert demo.base_url == f"{settings.OWN_URL}/demo/v1"
+    assert demo_address() == f"{settings.OWN_URL}/demo/v1/chat/completions"
+
+
+def test_each_node_has_the_demo_at_its_own_address_and_none_takes_it_from_another(settings):
+    bootstrap({})
+    version = ConfigurationVersion.objects.get().number
+    settings.OWN_URL = "http://127.0.0.1:8123"
+    bootstrap({})
+    assert ConfigurationVersion.objects.get().number == version  # the row is nobody's own
+    assert demo_address() == "http://127.0.0.1:8123/demo/v1/chat/completions"
+
+
+def test_secrets_that_were_stored_with_another_are_named(settings):
+    assert bootstrap(OPENROUTER).unreadable == ()
+    with_key = Upstream(name="stored", base_url="https://api.example.org/v1")
+    with_key.store_key("sk-1")
+    with_key.save()
+    Upstream.objects.create(
+        name="sealed", base_url="https://api.example.org/v1", headers={"X-Api-Token": "t-1"}
+    )
+    assert bootstrap(OPENROUTER).unreadable == ()
+    settings.SECRET_KEY = "another one, and long enough for all that it is used for"
+    assert bootstrap(OPENROUTER).unreadable == ("demo", "sealed", "stored")
+    # The demo's own is no secret of anybody's: it is made anew.
+    assert bootstrap(OPENROUTER).unreadable == ("sealed", "stored")

@@ -256,6 +256,13 @@ def test_nonsense_is_refused_and_named(operator, url, body, field, value):
     assert ConfigurationVersion.objects.get().number == before
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_what_is_no_number_is_refused_and_named(operator, number):
+    response = send(operator, "PATCH", "/api/settings/", {"ping_after": number})
+    assert response.status_code == 400, response.content
+    assert list(response.json()["fields"]) == ["ping_after"]
+
+
 def test_what_is_taken_is_a_conflict(operator):
     response = send(operator, "POST", "/api/routes/", {"pattern": "default", "upstream": "demo"})
     assert response.status_code == 409

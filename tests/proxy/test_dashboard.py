@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
-from proxy.audit import write
+from proxy.batch import write
 from proxy.listing import filtered
 from proxy.models import (
     FAILURES,
@@ -25,7 +25,7 @@ from proxy.models import (
 from proxy.overview import RANGES, Sums, overview, parts_of
 from proxy.pages.chart import HEIGHT, Point, bars, lines, round_top
 from proxy.pages.dashboard import board
-from proxy.pages.figures import about, percent, short
+from proxy.pages.figures import about, counted, percent, short
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from tests.proxy.stored import configure
 from tests.proxy.test_pages import HOSTILE
@@ -228,7 +228,7 @@ def test_the_dashboard_costs_few_queries_however_much_there_is(django_assert_max
     chance = random.Random(1)
     web = login(OPERATORS)
     for _ in range(2):
-        with django_assert_max_num_queries(16):
+        with django_assert_max_num_queries(18):
             web.get("/admin/?range=90d")
         now = timezone.now()
         write(
@@ -315,6 +315,12 @@ def test_a_line_has_gaps_and_a_lonely_value_is_a_dot():
 )
 def test_figures_are_short_and_not_more_exact_than_they_are(shown, text):
     assert shown == text
+
+
+def test_one_is_told_as_one():
+    assert counted(1, "", "answers", one="answer").text == "1 answer"
+    assert counted(0, "", "answers", one="answer").text == "0 answers"
+    assert counted(1000, "", "answers", one="answer").text == "1,000 answers"
 
 
 @pytest.mark.django_db

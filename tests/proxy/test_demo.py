@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from proxy.demo import MODELS, answer
+from tests.database import IS_POSTGRES, empty_database_url
 from tests.proxy.conversation import TOOLS, ask, read
 from tests.proxy.gateway import KEY, Gateway
 
@@ -67,6 +68,20 @@ def test_the_demo_is_for_the_gateway_alone(demo):
     assert httpx.post(url, json={}, headers={"authorization": f"Bearer {KEY}"}).status_code == 401
 
 
+def test_a_start_with_another_secret_says_which_variable_is_wrong(tmp_path):
+    gateway = Gateway(tmp_path)
+    for secret in (
+        "a secret that is long enough for it all",
+        "another, also long enough for it all",
+    ):
+        gateway.environment["ATHENA_SECRET_KEY"] = secret
+        told = "ATHENA_SECRET_KEY is not the one with which secrets of these upstreams were stored"
+        assert told not in gateway.log
+        gateway.start()
+        gateway.stop()
+    assert f"{told}: demo." in gateway.log
+
+
 def test_doctor_finds_a_healthy_gateway_healthy(demo):
     done = demo.manage("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -75,7 +90,7 @@ def test_doctor_finds_a_healthy_gateway_healthy(demo):
 
 
 def test_doctor_says_what_is_wrong_in_plain_words(tmp_path):
-    gateway = Gateway(tmp_path)
+    gateway = Gateway(tmp_path, DATABASE_URL=empty_database_url(tmp_path))
     done = gateway.manage("doctor")
     assert done.returncode != 0
     assert "migrations are missing. Run `manage.py migrate`." in done.stdout
@@ -84,6 +99,56 @@ def test_doctor_says_what_is_wrong_in_plain_words(tmp_path):
     gateway.start()
     gateway.stop()
     assert "Start it: `make run`." in gateway.manage("doctor").stdout
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A node that did not make the first key, and the modes of what was made at the first start."""
+    path = tmp_path_factory.mktemp("elsewhere")
+    gateway = Gateway(path / "made", ATHENA_CLIENT_KEY="")
+    gateway.log_path = path / "gateway.log"
+    gateway.start()
+    made = [gateway.data_dir, *gateway.data_dir.rglob("*")]
+    modes = {found.relative_to(path).as_posix(): found.stat().st_mode & 0o777 for found in made}
+    gateway.stop()
+    assert "others on this machine" not in gateway.log
+    gateway.log_path.unlink()
+    (gateway.data_dir / "client_key").unlink()
+    # As an older version left them.
+    gateway.data_dir.chmod(0o755)
+    (gateway.data_dir / "athena.sqlite3").touch()
+    (gateway.data_dir / "athena.sqlite3").chmod(0o644)
+    yield gateway.start(), modes
+    gateway.stop()
+
+
+def test_what_is_stored_is_for_nobody_else_on_the_machine(elsewhere):
+    gateway, modes = elsewhere
+    assert {"made/secret_key", "made/client_key", "made/journal"} <= modes.keys()
+    if not IS_POSTGRES:
+        assert {"made/athena.sqlite3", "made/athena.sqlite3-wal"} <= modes.keys()
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    path = gateway.data_dir / "athena.sqlite3"
+    assert f"others on this machine can read the database: chmod 600 {path}*" in gateway.log
+
+
+def test_a_node_without_a_key_of_its_own_is_well_and_says_how_to_make_one(elsewhere):
+    gateway, _ = elsewhere
+    assert "$ATHENA_CLIENT_KEY" not in gateway.log
+    assert ".venv/bin/python manage.py key create" in gateway.log
+    done = gateway.manage("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "note   client key: none is known here" in done.stdout
+    assert "WRONG" not in done.stdout
+
+
+@pytest.mark.parametrize("command", [["key", "list"], ["token", "list"], ["config", "export"]])
+def test_a_command_without_its_database_says_so_in_one_line(command, tmp_path):
+    gateway = Gateway(tmp_path, DATABASE_URL="postgres://me:canary-password@127.0.0.1:1/none")
+    done = gateway.manage(*command)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "he database cannot be used: " in done.stderr
+    assert "canary" not in done.stderr
 
 
 def test_code_starts_claude_with_the_right_environment_and_passes_its_exit_code(demo, tmp_path):

@@ -340,9 +340,7 @@ def configurations(draw):
 
 
 @given(configurations(), configurations())
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_configuration_comes_back_from_any_other(one, other):
     with tentatively():
         _make(one)
@@ -664,9 +662,7 @@ def sections():
 
 
 @given(sections() | plain_yaml)
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_the_document_is_it_is_taken_or_refused(document):
     with tentatively():
         try:
@@ -678,9 +674,7 @@ def test_whatever_the_document_is_it_is_taken_or_refused(document):
 
 
 @given(st.text(max_size=200) | st.text("athen: 1[]{}&*!|>-'\"\n#%@", max_size=60))
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_is_nodes_or_refused(written):
     with suppress(Refused):
         compose(written)

@@ -86,7 +86,7 @@ def test_a_database_that_is_away_costs_a_report_and_nothing_else(monkeypatch, er
         raise error
 
     monkeypatch.setattr("proxy.heartbeat._INTERVAL", 0.01)
-    monkeypatch.setattr("proxy.heartbeat.close_old_connections", lambda: None)
+    monkeypatch.setattr("proxy.heartbeat.renew_connection", lambda: None)
     monkeypatch.setattr(Heartbeat, "_forget_the_dead", lambda self: None)
     monkeypatch.setattr(Heartbeat, "_report", report)
 

@@ -116,10 +116,19 @@ def test_no_text_of_a_clients_or_a_servers_can_forge_a_line(gateway, client, ups
     with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
         connection.sendall(b"\x00garbage\r\n\r\n")
         connection.recv(100)
-    wait_for(lambda: any(entry["logger"] == "uvicorn.error" for entry in lines_of(gateway)))
+    wait_for(lambda: any(entry["logger"] == "athena.protocol" for entry in lines_of(gateway)))
     written = [line for line in gateway.log.split("\n") if line.startswith("{")]
     assert all(line.isascii() and line.isprintable() for line in written)
     assert not [entry for entry in lines_of(gateway) if "forged" in entry]
+
+
+def test_a_strange_host_name_is_answered_and_leaves_nothing_in_the_log(gateway, client):
+    before = len(gateway.log)
+    response = client.get("/admin/login/", headers={"host": "strange.example"})
+    assert response.status_code == 400
+    assert client.get("/healthz").status_code == 200
+    assert "strange.example" not in gateway.log[before:]
+    assert "Traceback" not in gateway.log[before:]
 
 
 def test_every_field_that_is_written_is_documented(gateway, client, upstream, model):

@@ -11,6 +11,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from proxy import metrics
 from proxy.audit import Audit
+from proxy.configuration import Configuration
 from proxy.exchange import Exchange
 from proxy.handler import GatewayRequest
 from proxy.runtime import Runtime
@@ -174,7 +175,7 @@ def samples():
 
 
 def test_a_defect_of_the_metrics_costs_neither_the_place_nor_the_row(monkeypatch):
-    runtime, submitted = Runtime(None), []
+    runtime, submitted = Runtime(Configuration()), []
     monkeypatch.setattr("proxy.metrics.observe", lambda *_: 1 / 0)
     monkeypatch.setattr(runtime.quota, "release", submitted.append)
     monkeypatch.setattr(runtime.audit, "submit", lambda *ended: submitted.append(ended))

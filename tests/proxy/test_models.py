@@ -72,6 +72,8 @@ def test_a_good_base_url_is_taken(url):
         ("connect_timeout", 0),
         ("first_byte_timeout", -1),
         ("idle_timeout", 1e9),
+        ("progress_timeout", 0),
+        ("total_timeout", 1e9),
     ],
 )
 def test_nonsense_in_an_upstream_is_refused(field, value):
@@ -103,6 +105,14 @@ def test_a_pattern_is_a_glob_over_model_names(pattern):
 def test_nonsense_in_the_settings_of_a_format_is_refused(field, value):
     with pytest.raises(ValidationError) as caught:
         FormatSettings(**{"format": "kimi", field: value}).full_clean()
+    assert set(caught.value.message_dict) == {field}
+
+
+@pytest.mark.parametrize("field", ["max_line_bytes", "max_event_bytes", "max_answer_bytes"])
+@pytest.mark.parametrize("value", [0, 10, 2**31 - 1])
+def test_a_limit_of_an_answer_has_bounds(field, value):
+    with pytest.raises(ValidationError) as caught:
+        GatewaySettings(pk=1, **{field: value}).full_clean()
     assert set(caught.value.message_dict) == {field}
 
 

@@ -9,9 +9,11 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from msgspec.structs import replace
 
 from formats import collect
 from formats.native.watch import _SIGNS
+from proxy.batch import write
 from proxy.listing import LEAKS
 from proxy.middleware import POLICY
 from proxy.models import (
@@ -27,6 +29,8 @@ from proxy.models import (
 )
 from proxy.redaction import storable
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
+from proxy.said import repack
+from proxy.salvage import crashed
 from tests.formats.test_native_vectors import expected, seen
 from tests.formats.wire import decode, stream, text_from, toolbox
 from tests.proxy.stored import (
@@ -314,9 +318,14 @@ def test_a_clipped_transcript_says_so(support):
     raw = stream({"content": "one"}, {"content": "two"}, {"content": "three"})
     row = stored_exchange(raw)
     kept = row.transcript
-    sent = bytes(kept.sent)
-    kept.raw, kept.sent = raw[:200] + raw[-150:], sent[:400] + sent[-330:]
-    kept.left_out = {"raw": [200, 999], "sent": [400, 77]}
+    sent = kept.said.sent
+    clipped = replace(
+        kept.said,
+        raw=raw[:200] + raw[-150:],
+        sent=sent[:400] + sent[-330:],
+        left_out={"raw": [200, 999], "sent": [400, 77]},
+    )
+    kept.packed = repack(clipped)
     kept.save()
     page = text_of(get(support, row.get_absolute_url()))
     assert "999 bytes of <em>raw</em>" in page
@@ -381,7 +390,7 @@ def test_a_replay_is_kept_beside_the_original(support):
     assert "It would get" in page
     assert re.search(r'<tr class="(changed|new)">', page)
     assert "An operator can make this permanent" in page
-    assert row.transcript.events == Exchange.objects.get(pk=row.pk).transcript.events
+    assert row.transcript.said == Exchange.objects.get(pk=row.pk).transcript.said
     support.post(reverse("audit:replay", args=[row.request_id]), {"format": "klingon"})
     support.post(reverse("audit:replay", args=[row.request_id]), {"buffer_limit": "1"})
     assert Replay.objects.count() == 1
@@ -454,7 +463,7 @@ def test_an_exchange_costs_few_queries(support, django_assert_max_num_queries):
     row = leaked_kimi(group=failure_group())
     for name in ("kimi", "qwen", "standard"):
         support.post(reverse("audit:replay", args=[row.request_id]), {"format": name})
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):  # two of them keep the session alive
         get(support, row.get_absolute_url())
 
 
@@ -544,3 +553,54 @@ def test_developers_see_their_own_keys_only(web):
         assert secret not in page
     own.delete()
     assert "No client key is yours" in text_of(get(web, "/admin/usage/"))
+
+
+def test_an_exchange_that_was_lost_with_its_process_says_so(support):
+    write([crashed({**BEGUN, "created_at": timezone.now()}, timezone.now())])
+    row = Exchange.objects.get()
+    page = get(support, row.get_absolute_url()).content.decode()
+    assert "The gateway&#x27;s process was killed, or ran out of memory." in page
+    assert "not known" in page
+    for url in (
+        f"{reverse('audit:list')}?outcome=crashed",
+        f"{reverse('audit:list')}?outcome=failed",
+    ):
+        assert row.request_id in get(support, url).content.decode()
+    assert "worker_lost" in get(support, row.group.get_absolute_url()).content.decode()
+
+
+BEGUN = {
+    "request_id": "req_lost",
+    "key_id": None,
+    "dialect": "anthropic",
+    "model": "claude-sonnet-4-5",
+    "is_streaming": True,
+    "gateway_ms": 0.0,
+    "configuration_version": 1,
+}
+
+
+def test_an_upstream_that_sent_nothing_is_not_said_to_have_sent_half(support):
+    row = stored_exchange(
+        b"",
+        transcript={"raw": b"", "events": [], "reading": {}},
+        outcome=Outcome.UPSTREAM_ERROR,
+        error_code="upstream_unreachable",
+    )
+    page = text_of(get(support, row.get_absolute_url()))
+    sent = page.partition("What the model sent")[2].partition("What was understood")[0]
+    assert "Nothing." in sent
+    assert "finish reason" not in sent
+    assert "Nothing answers at the address of openrouter." in page
+    assert "Download as fixture" not in page, "there is nothing to make one of"
+    assert "read again with today" not in page
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.CLIENT_ERROR, Outcome.DRAINED, Outcome.UPSTREAM_ERROR, Outcome.CRASHED]
+)
+def test_a_failure_without_a_transcript_is_not_said_to_have_gone_well(support, outcome):
+    row = exchange_row(outcome=outcome, error_code="at_capacity")
+    page = text_of(get(support, row.get_absolute_url()))
+    assert "No transcript was kept." in page
+    assert "went well" not in page

@@ -3,16 +3,16 @@
 import json
 import random
 import signal
-import sqlite3
 import string
 import time
-from contextlib import closing
 
 import pytest
 
 from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Usage
+from proxy.reading import read_again
 from proxy.replay import load_event
-from proxy.transcript import read_again
+from proxy.said import unpack
+from tests.database import dump
 from tests.formats import chat
 from tests.formats.test_custom_tools import NESTED, PATCH, structured
 from tests.formats.views import view
@@ -549,17 +549,16 @@ def test_no_canary_is_in_any_row_log_or_file(upstream, tmp_path):
     gateway.stop()
     assert len(gateway.rows("SELECT id FROM proxy_exchange")) == count
     assert gateway.rows("SELECT count(*) AS n FROM proxy_transcript")[0]["n"] > 60
-    with closing(sqlite3.connect(tmp_path / "athena.sqlite3")) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        database.execute("VACUUM")
-        dump = "\n".join(database.iterdump())
-        # Also as the pages would show it: whatever the chunks of an answer say together.
-        answers = database.execute("SELECT raw, sent FROM proxy_transcript").fetchall()
-    files = [path for path in tmp_path.iterdir() if path.name not in ("client_key", "secret_key")]
+    stored = dump(gateway.environment["DATABASE_URL"])
+    # Also as the pages would show it: whatever the chunks of an answer say together.
+    kept = [unpack(row["packed"]) for row in gateway.rows("SELECT packed FROM proxy_transcript")]
+    answers = [(said.raw, said.sent) for said in kept]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    files = [path for path in files if path.name not in ("client_key", "secret_key")]
     for secret in secrets:
         for path in files:
             assert secret.encode() not in path.read_bytes(), path.name
-        assert secret not in dump
+        assert secret not in stored
         for answer in (part for row in answers for part in row):
             spoken = [json.loads(line[6:]) for line in answer.split(b"\n") if _is_event(line)]
             assert secret not in "".join(_strings(spoken))
@@ -664,3 +663,42 @@ def test_text_that_no_database_takes_is_stored_all_the_same(keeper, client, upst
     kept = keeper.transcript(row)
     assert "\0" not in json.dumps(kept["events"]) + kept["request"]
     assert kept["raw"] == b"".join(parts)
+
+
+def posted(client, body):
+    response = client.post(
+        "/v1/messages", content=body, headers={"content-type": "application/json"}
+    )
+    assert response.status_code == 200
+    return response
+
+
+def test_line_feeds_in_a_request_are_none_in_the_journal(keeper, client, upstream, model):
+    upstream.script(model, says("hi"))
+    pretty = json.dumps(ask(model, stream=True, tools=TOOLS), indent=1)
+    row = keeper.exchange(posted(client, pretty))
+    assert keeper.transcript(row)["tools"][0]["schema"] == TOOLS[0]["input_schema"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"request_id": "req_forged", "model": "forged"}])
+def test_nobody_writes_a_line_of_the_journal_in_a_tools_schema(
+    keeper, client, upstream, model, fields
+):
+    upstream.script(model, says("hi"))
+    exchange = {"created_at": "2026-01-01T00:00:00+00:00", **fields}
+    entry = {"type": "ended", "exchange": exchange, "transcript": None, "fingerprint": None}
+    tool = {"name": "t", "input_schema": {"type": "object", "x": "@"}}
+    asked = json.dumps(ask(model, stream=True, tools=[tool]))
+    forged = asked.replace('"@"', f"\n{json.dumps(entry)}\n")
+    for body in (forged, asked):
+        assert keeper.exchange(posted(client, body))["model"] == model
+    assert keeper.rows("SELECT id FROM proxy_exchange WHERE request_id = 'req_forged'") == []
+
+
+@pytest.mark.parametrize("number", ["1e-20000", "1e-5", "0." + "0" * 20000 + "1", "9" * 400])
+def test_a_number_that_a_database_refuses_costs_no_row(keeper, client, upstream, model, number):
+    upstream.script(model, says("hi"))
+    tool = {"name": "t", "input_schema": {"type": "object", "minimum": "@"}}
+    asked = json.dumps(ask(model, stream=True, tools=[tool])).replace('"@"', number)
+    row = keeper.exchange(posted(client, asked))
+    assert keeper.transcript(row) is not None

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from formats import FailureKind, Identity, ReplyOptions, Toolbox, build_pipeline
+from formats import FailureKind, Identity, Limits, ReplyOptions, Toolbox, build_pipeline
 from proxy import retry
 from proxy.attempt import Begun
 from proxy.errors import ErrorCode, GatewayError
@@ -22,7 +22,7 @@ class EndlessAnswer:
 
     is_open = True
 
-    async def read(self) -> bytes:
+    async def read(self, take=None) -> bytes:
         await asyncio.sleep(0)
         return chunk({"content": "more "})
 
@@ -49,9 +49,15 @@ def answer(monkeypatch):
             toolbox=Toolbox(()),
         )
         upstream = SimpleNamespace(
-            name="u", idle_timeout=60, first_byte_timeout=60, headers=(), secrets=list
+            name="u",
+            idle_timeout=60,
+            progress_timeout=60,
+            total_timeout=60,
+            headers=(),
+            secrets=list,
         )
-        return Begun(SimpleNamespace(upstream=upstream), pipeline, answer, [])
+        route = SimpleNamespace(upstream=upstream, limits=Limits())
+        return Begun(route, pipeline, answer, [])
 
     monkeypatch.setattr(retry, "attempt", attempt)
     monkeypatch.setattr(retry, "resolve", lambda *_: None)

@@ -12,6 +12,7 @@ import pytest
 
 from proxy.loop import VIA
 from tests.formats.views import view
+from tests.formats.wire import data
 from tests.proxy.gateway import KEY
 from tests.proxy.operator import Operator
 from tests.proxy.speech import Call, chunk, document, event, says, stream, written
@@ -372,7 +373,7 @@ def test_a_connection_lost_in_the_middle_is_an_error_and_never_an_end(
     assert response.content.startswith(b"".join(begun))
     seen = view(response.content, dialect)
     assert (seen.text, seen.stop, seen.error) == ("Hello", None, "api_error")
-    assert gateway.exchange(response)["error_code"] == "upstream_reset"
+    assert gateway.exchange(response)["error_code"] == "upstream_truncated"
 
 
 @pytest.mark.parametrize("dialect", PATHS)
@@ -560,3 +561,81 @@ def test_both_sdks_list_the_models_in_their_own_shape(gateway):
         assert {model.type for model in sdk.models.list(limit=1000).data} == {"model"}
     plain = httpx.get(f"{gateway.url}/v1/models", headers={"authorization": f"Bearer {KEY}"})
     assert plain.json()["object"] == "list"
+
+
+def _choice(index, delta, finish=None):
+    return data(
+        {
+            "id": "c",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": index, "delta": delta, "finish_reason": finish}],
+        }
+    )
+
+
+def _half_call():
+    function = {"name": "get_tide", "arguments": '{"harbor": "/tmp/HALF'}
+    return {"tool_calls": [{"index": 0, "id": "q", "type": "function", "function": function}]}
+
+
+_WHOLE = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+_FIRST = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+_SECOND = {
+    "index": 1,
+    "message": {"role": "assistant", "content": None, **_half_call()},
+    "finish_reason": "tool_calls",
+}
+_END = _choice(0, {}, "stop")
+_USAGE = data(
+    {**_WHOLE, "object": "chat.completion.chunk", "choices": [], "usage": {"prompt_tokens": 1}}
+)
+_DONE = b"data: [DONE]\n\n"
+_OTHER = _choice(1, _half_call()) + _choice(1, {}, "tool_calls")
+SEVERAL = {
+    "between": reply(_choice(0, {"content": "Hi"}) + _OTHER + _END + _USAGE + _DONE),
+    "first": reply(_OTHER + _choice(0, {"content": "Hi"}) + _END + _USAGE + _DONE),
+    "in reads of their own": reply(_choice(0, {"content": "Hi"}), Pause(0.2), _OTHER, _END, _DONE),
+    "behind the end": reply(_choice(0, {"content": "Hi"}) + _END + _USAGE + _OTHER + _DONE),
+    "in one chunk": reply(
+        data(
+            {
+                **_WHOLE,
+                "object": "chat.completion.chunk",
+                "choices": [
+                    {"index": 0, "delta": {"content": "Hi"}},
+                    {"index": 1, "delta": _half_call(), "finish_reason": "tool_calls"},
+                ],
+            }
+        )
+        + _END
+        + _DONE
+    ),
+    "whole": whole({**_WHOLE, "choices": [_FIRST, _SECOND]}),
+    "whole, the other first": whole({**_WHOLE, "choices": [_SECOND, _FIRST]}),
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_of_several_choices_only_the_one_that_was_checked_goes_on(client, upstream, case):
+    script = upstream.script("openai-several", SEVERAL[case])
+    streamed = "whole" not in case
+    response = client.post(
+        "/v1/chat/completions", json=small("openai", "openai-several", streamed=streamed)
+    )
+    assert response.status_code == 200
+    assert script.requests
+    assert "HALF" not in response.text
+    assert "Hi" in response.text
+    assert '"index":1' not in response.text.replace(" ", "")
+
+
+def test_more_than_one_choice_is_refused_by_the_name_of_the_field(client, upstream):
+    script = upstream.script("openai-one", says("openai", "Hi"))
+    body = small("openai", "openai-one")
+    refused = client.post("/v1/chat/completions", json=body | {"n": 2})
+    assert (refused.status_code, refused.headers["x-athena-error"]) == (400, "invalid_request")
+    assert refused.json()["error"]["param"] == "n"
+    assert not script.requests
+    assert client.post("/v1/chat/completions", json=body | {"n": 1}).status_code == 200

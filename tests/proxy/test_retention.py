@@ -30,7 +30,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def gateway_row(monkeypatch):
     # A test's transaction is in a connection that must not be closed.
-    monkeypatch.setattr("proxy.retention.close_old_connections", lambda: None)
+    monkeypatch.setattr("proxy.retention.renew_connection", lambda: None)
     return GatewaySettings.objects.create(pk=1, transcript_days=7, exchange_days=90)
 
 
@@ -154,6 +154,18 @@ def test_what_a_daily_run_leaves_behind_is_in_the_metrics(monkeypatch):
     exchange_row(created_at=datetime.now(UTC) - timedelta(days=200))
     Retention().prune_if_due()
     assert ROWS_REMAINING._value.get() == 0, "that one is the next run's"
+
+
+def test_a_run_has_a_budget_and_what_is_left_is_counted(monkeypatch):
+    monkeypatch.setattr("proxy.retention._BUDGET", 0)
+    for _ in range(3):
+        stored_exchange(b"data: [DONE]\n\n", created_at=datetime.now(UTC) - timedelta(days=200))
+    process = Retention()
+    process.prune_if_due()
+    assert (Transcript.objects.count(), Exchange.objects.count()) == (0, 3), "one batch"
+    assert ROWS_REMAINING._value.get() == 3
+    process.prune_if_due()  # it is due again: nothing says that it is done
+    assert Exchange.objects.count() == 0
 
 
 def test_the_command_says_what_it_deleted():

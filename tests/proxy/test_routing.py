@@ -1,7 +1,10 @@
 """Which rule wins: names → routes, formats, limits, and what a target is told."""
 
+from dataclasses import replace
+
 import pytest
 
+from proxy.destination import endpoint
 from proxy.errors import GatewayError
 from proxy.models import (
     ClientKey,
@@ -13,7 +16,7 @@ from proxy.models import (
     Upstream,
 )
 from proxy.routing import fallback, listed_models, resolve
-from proxy.snapshot import NotBootstrapped, endpoint, load
+from proxy.snapshot import NotBootstrapped, load
 
 pytestmark = pytest.mark.django_db
 
@@ -45,6 +48,14 @@ def test_the_lowest_priority_number_that_matches_wins(openrouter):
     )
     assert route("claude-opus-4-8-20260101").model == "a/opus"
     assert route("Claude-Sonnet-5").model == "a/general"
+
+
+def test_what_one_snapshot_remembers_is_not_anothers():
+    first = load()
+    assert resolve(first, "any").model == "moonshotai/kimi-k2.5"
+    assert first.default_route is not None
+    other = replace(first, default_route=replace(first.default_route, upstream_model="a/other"))
+    assert resolve(other, "any").model == "a/other"
 
 
 def test_a_name_with_a_slash_goes_to_the_default_upstream_unchanged():

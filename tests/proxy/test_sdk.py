@@ -338,7 +338,7 @@ ERRORS = {
     429: anthropic.RateLimitError,
     500: anthropic.InternalServerError,
     502: anthropic.InternalServerError,
-    503: anthropic._exceptions.ServiceUnavailableError,
+    503: anthropic._exceptions.OverloadedError,
     504: anthropic._exceptions.GatewayTimeoutError,
     529: anthropic._exceptions.OverloadedError,
 }

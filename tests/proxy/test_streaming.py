@@ -106,7 +106,7 @@ def test_silence_in_the_middle_is_filled_with_pings(client, upstream, model):
 def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstream):
     gateway.edit(
         "u = Upstream.objects.create(name='slow', idle_timeout=1, first_byte_timeout=1,"
-        f" base_url={upstream.url!r})\n"
+        f" progress_timeout=1, base_url={upstream.url!r})\n"
         "ModelRoute.objects.create(pattern='slow-*', upstream=u)"
     )
     script = upstream.script("slow-body", reply(chunk({"content": "one"}), Pause(20)))
@@ -246,7 +246,7 @@ def test_a_request_that_is_still_being_sent_does_not_hold_up_the_end(own_gateway
         connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
         time.sleep(0.3)
         own_gateway.process.send_signal(signal.SIGTERM)
-        assert b" 408 " in connection.recv(65536)
+        assert b" 503 " in connection.recv(65536)
     assert own_gateway.process.wait(5) == 0
 
 

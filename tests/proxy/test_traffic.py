@@ -11,8 +11,10 @@ from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from proxy.audit import Audit, Entry, write
+from proxy.audit import Audit
+from proxy.batch import write
 from proxy.buckets import bucket_of, percentile
+from proxy.lines import Entry, encode
 from proxy.models import (
     FAILURES,
     Exchange,
@@ -79,7 +81,8 @@ def expected():
                 (Facet.SERVED_BY, f"{row.upstream} {row.served_by}"),
             ):
                 rows.setdefault((span, facet, start, value), []).append(row)
-            times[span, Measure.GATEWAY, start, bucket_of(row.gateway_ms)] += 1
+            if row.outcome != "crashed":
+                times[span, Measure.GATEWAY, start, bucket_of(row.gateway_ms)] += 1
             if row.first_byte_ms is not None and row.outcome == "ok":
                 times[span, Measure.FIRST_BYTE, start, bucket_of(row.first_byte_ms)] += 1
     sums = {
@@ -120,6 +123,7 @@ def test_the_sums_are_what_the_exchanges_say(seed):
     prune(now=NOW)
     assert Exchange.objects.count() < 198
     assert stored() == expected()
+    Exchange.objects.filter(outcome="crashed").delete()  # at the time of the migration: none
     TrafficSum.objects.all().delete()
     TrafficTime.objects.all().delete()
     fill(apps, None)
@@ -128,9 +132,11 @@ def test_the_sums_are_what_the_exchanges_say(seed):
 
 @pytest.mark.django_db
 def test_a_row_that_the_database_refuses_is_in_no_sum(monkeypatch):
-    monkeypatch.setattr("proxy.audit.close_old_connections", lambda: None)
+    monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
     audit, chance = Audit(), random.Random(1)
-    audit._waiting.extend(entry(chance, status=None if n == 2 else 200) for n in range(5))
+    for number in range(5):
+        made = entry(chance, status=None if number == 2 else 200)
+        audit.keep(made.exchange["request_id"], encode(made))
     audit._write_all()
     assert (audit.waiting, audit.dropped) == (0, 1)
     assert Exchange.objects.count() == 4

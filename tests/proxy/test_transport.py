@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import ipaddress
+import json
 import ssl
 
 import httpx
@@ -12,15 +13,35 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from proxy.transport import Transport
+from proxy.connection import Cut
+from proxy.destination import head_of, origin_of
+from proxy.transport import Body, Transport
 from proxy.upstream import ReadAhead
 from tests.proxy.conversation import chunk, reply
 from tests.proxy.upstream import Close, Pause, Reset
 
 
-def request(url: str, model: str = "m", **timeouts: float) -> httpx.Request:
-    timeout = {"connect": 5, "read": 5, "pool": 5, "write": 5} | timeouts
-    return httpx.Request("POST", url, json={"model": model}, extensions={"timeout": timeout})
+async def send(
+    transport: Transport, url: str, model: str = "m", *, connect: float = 5, read: float = 5
+) -> Body:
+    target, headers = httpx.URL(url), [("content-type", "application/json")]
+    return await transport.send(
+        origin_of(target),
+        head_of(target, headers),
+        json.dumps({"model": model}).encode(),
+        connect_timeout=connect,
+        answer_timeout=read,
+    )
+
+
+async def read_all(body: Body) -> bytes:
+    data = b""
+    try:
+        while part := await body.read():
+            data += part
+    finally:
+        body.abort()
+    return data
 
 
 def run(test):
@@ -38,17 +59,15 @@ def run(test):
 
 
 async def fetch(transport, upstream, model, **timeouts):
-    response = await transport.handle_async_request(
-        request(f"{upstream.url}/chat/completions", model, **timeouts)
-    )
-    return response, await response.aread()
+    answer = await send(transport, f"{upstream.url}/chat/completions", model, **timeouts)
+    return answer, await read_all(answer)
 
 
 def test_a_chunked_body_is_read_whole(upstream, model):
     upstream.script(model, reply(b"one ", b"two ", Pause(0.05), b"three"))
-    response, body = run(lambda transport: fetch(transport, upstream, model))
-    assert (response.status_code, body) == (200, b"one two three")
-    assert response.headers["content-type"] == "text/event-stream"
+    answer, body = run(lambda transport: fetch(transport, upstream, model))
+    assert (answer.status, body) == (200, b"one two three")
+    assert (b"content-type", b"text/event-stream") in answer.headers
 
 
 @pytest.mark.parametrize(
@@ -64,16 +83,17 @@ def test_a_chunked_body_is_read_whole(upstream, model):
 )  # fmt: skip
 def test_every_framing_of_http_is_understood(upstream, model, steps):
     upstream.script(model, steps)
-    response, body = run(lambda transport: fetch(transport, upstream, model))
-    assert (response.status_code, body) == (200, b"abc")
-    assert "link" not in response.headers
+    answer, body = run(lambda transport: fetch(transport, upstream, model))
+    assert (answer.status, body) == (200, b"abc")
+    assert b"link" not in dict(answer.headers)
 
 
-@pytest.mark.parametrize("fault", [Reset, Close])
-def test_a_cut_body_is_an_error(upstream, model, fault):
+@pytest.mark.parametrize(("fault", "error"), [(Reset, httpx.ReadError), (Close, Cut)])
+def test_a_cut_body_is_an_error(upstream, model, fault, error):
     upstream.script(model, reply(b"one", fault, ends=False))
-    with pytest.raises(httpx.ReadError):
+    with pytest.raises(httpx.ReadError) as caught:
         run(lambda transport: fetch(transport, upstream, model))
+    assert type(caught.value) is error
 
 
 def test_a_reset_is_no_end_of_a_body_without_length(upstream, model):
@@ -135,12 +155,12 @@ def test_a_connection_is_used_again(upstream, model):
     upstream.script(model, reply(b"x"))
 
     async def test(transport):
-        first = await transport.handle_async_request(request(f"{upstream.url}/x", model))
-        used = first.stream._connection
-        await first.aread()
-        second = await transport.handle_async_request(request(f"{upstream.url}/x", model))
-        is_same = used is second.stream._connection
-        second.stream.abort()
+        first = await send(transport, f"{upstream.url}/x", model)
+        used = first._connection
+        await read_all(first)
+        second = await send(transport, f"{upstream.url}/x", model)
+        is_same = used is second._connection
+        second.abort()
         return is_same
 
     assert run(test)
@@ -150,14 +170,14 @@ def test_an_unread_rest_passes_before_the_connection_is_used_again(upstream, mod
     upstream.script(model, reply(b"one", Pause(0.2), b"two"))
 
     async def test(transport):
-        first = await transport.handle_async_request(request(f"{upstream.url}/x", model))
-        used = first.stream._connection
-        assert await first.stream.read() == b"one"
-        first.stream.finish()
+        first = await send(transport, f"{upstream.url}/x", model)
+        used = first._connection
+        assert await first.read() == b"one"
+        first.finish()
         await asyncio.sleep(0.4)
-        second = await transport.handle_async_request(request(f"{upstream.url}/x", model))
-        is_same = used is second.stream._connection
-        second.stream.abort()
+        second = await send(transport, f"{upstream.url}/x", model)
+        is_same = used is second._connection
+        second.abort()
         return is_same
 
     assert run(test)
@@ -172,9 +192,9 @@ def test_an_answer_that_nobody_read_is_never_the_next_ones(upstream, model, leav
     upstream.script(model, [OF_ANOTHER], [OWN])
 
     async def test(transport):
-        first = await transport.handle_async_request(request(f"{upstream.url}/x", model))
+        first = await send(transport, f"{upstream.url}/x", model)
         await asyncio.sleep(0.1)  # all of it is there
-        getattr(first.stream, leave)()
+        getattr(first, leave)()
         return await fetch(transport, upstream, model)
 
     assert run(test)[1] == b"own"
@@ -196,9 +216,9 @@ def test_a_connection_that_is_closing_is_not_used(upstream, model):
     upstream.script(model, [OWN])
 
     async def test(transport):
-        first = await transport.handle_async_request(request(f"{upstream.url}/x", model))
-        used = first.stream._connection
-        await first.aread()
+        first = await send(transport, f"{upstream.url}/x", model)
+        used = first._connection
+        await read_all(first)
         used._transport.close()  # asyncio tells the connection of it only later
         return await fetch(transport, upstream, model)
 
@@ -209,9 +229,9 @@ def test_a_rest_that_does_not_end_is_not_waited_for(upstream, model):
     script = upstream.script(model, reply(b"one", Pause(30)))
 
     async def test(transport):
-        first = await transport.handle_async_request(request(f"{upstream.url}/x", model))
-        assert await first.stream.read() == b"one"
-        first.stream.finish()
+        first = await send(transport, f"{upstream.url}/x", model)
+        assert await first.read() == b"one"
+        first.finish()
         await asyncio.sleep(1.3)
         return script.last.closed_at
 
@@ -271,11 +291,11 @@ def test_time_outs_say_which(upstream, model):
     async def full(transport):
         transport._slots = asyncio.Semaphore(1)
         upstream.script(model, reply(b"x", Pause(5)))
-        held = await transport.handle_async_request(request(f"{upstream.url}/x", model))
+        held = await send(transport, f"{upstream.url}/x", model)
         try:
-            await fetch(transport, upstream, model, pool=0.2)
+            await fetch(transport, upstream, model, connect=0.2)
         finally:
-            await held.aclose()
+            held.abort()
 
     with pytest.raises(httpx.PoolTimeout):
         run(full)
@@ -285,8 +305,7 @@ def test_a_read_can_be_interrupted_and_nothing_is_lost(upstream, model):
     upstream.script(model, reply(b"one", Pause(0.4), b"two"))
 
     async def test(transport):
-        response = await transport.handle_async_request(request(f"{upstream.url}/x", model))
-        body = response.stream
+        body = await send(transport, f"{upstream.url}/x", model)
         assert await body.read() == b"one"
         asyncio.get_running_loop().call_later(0.1, body.interrupt)
         assert await body.read() is None
@@ -304,14 +323,14 @@ def test_a_slow_reader_holds_the_upstream_back(upstream, model):
     upstream.script(model, reply(*[b"x" * 100_000 for _ in range(total // 100_000)]))
 
     async def test(transport):
-        response = await transport.handle_async_request(request(f"{upstream.url}/x", model))
-        connection = response.stream._connection
+        answer = await send(transport, f"{upstream.url}/x", model)
+        connection = answer._connection
         await asyncio.sleep(0.5)
         held = sum(map(len, connection._chunks))
         size = 0
-        while data := await response.stream.read():
+        while data := await answer.read():
             size += len(data)
-        response.stream.abort()
+        answer.abort()
         return held, size
 
     held, size = run(test)
@@ -380,8 +399,7 @@ def test_certificates_are_verified(tmp_path, monkeypatch, host, days, trusted, w
     async def test(transport):
         server, port = await tls_server(path)
         async with server:
-            response = await transport.handle_async_request(request(f"https://127.0.0.1:{port}/"))
-            return await response.aread()
+            return await read_all(await send(transport, f"https://127.0.0.1:{port}/"))
 
     if works:
         assert run(test) == b"ok"
@@ -399,7 +417,7 @@ def test_plain_text_where_tls_was_expected_is_an_error():
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            await transport.handle_async_request(request(f"https://127.0.0.1:{port}/"))
+            await send(transport, f"https://127.0.0.1:{port}/")
 
     with pytest.raises(httpx.ConnectError):
         run(test)
@@ -441,10 +459,10 @@ def test_an_answer_that_is_let_pass_is_closed_with_the_transport(upstream, model
 
     async def finish(transport):
         url = f"{upstream.url}/chat/completions"
-        response = await transport.handle_async_request(request(url, model))
-        await response.stream.read()
-        response.stream.finish()
-        connection = response.stream._connection
+        answer = await send(transport, url, model)
+        await answer.read()
+        answer.finish()
+        connection = answer._connection
         assert connection.is_alive
         await transport.aclose()
         await asyncio.sleep(0.02)

@@ -6,20 +6,17 @@ finds out by itself.
 
 import re
 import statistics
-import threading
 import time
-from collections import Counter
 
-import httpx
 import pytest
 
 from tests.proxy.conversation import TOOLS, ask, read, reply, says, stream
 from tests.proxy.gateway import KEY, Gateway
+from tests.proxy.load import Load
 from tests.proxy.operator import Operator
 from tests.proxy.test_configuration import TEXT
 
 BUSY, STEERED = "load/busy", "load/steered"
-CLIENTS = 3  # at each of the two
 
 
 @pytest.fixture
@@ -29,39 +26,6 @@ def both(upstream, tmp_path):
     yield gateways
     for gateway in gateways:
         gateway.stop()
-
-
-class Load:
-    """Clients that ask without end; what they got is counted."""
-
-    def __init__(self, gateways):
-        self.seen = Counter()
-        self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._ask, args=(gateway,))
-            for gateway in gateways
-            for _ in range(CLIENTS)
-        ]
-
-    def _ask(self, gateway):
-        with gateway.client() as client:
-            while not self._stopping.wait(0.01):
-                try:
-                    response = client.post("/v1/messages", json=ask(BUSY, stream=True))
-                    got = read(response).text if response.status_code == 200 else response.text
-                except (httpx.HTTPError, AssertionError) as error:
-                    got = repr(error)
-                self.seen[got] += 1
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
 
 
 def seconds_until(is_so):
@@ -77,7 +41,7 @@ def test_edits_and_revocations_reach_the_other_process_within_two_seconds(both, 
     upstream.script(BUSY, says("Good morning"))
     upstream.script(STEERED, reply(stream({"content": TEXT})))
     operator, waits = Operator(here), []
-    with Load(both) as load, there.client() as other:
+    with Load(both, BUSY) as load, there.client() as other:
 
         def calls():
             body = ask(STEERED, tools=TOOLS, stream=True)

@@ -3,11 +3,16 @@
 import asyncio
 import json
 import logging
+from time import monotonic
+from types import SimpleNamespace
 
 import pytest
 
+from proxy.bounds import Bounds
+from proxy.configuration import Configuration
 from proxy.handler import GatewayHandler, GatewayRequest
-from proxy.views import answer_error, healthz
+from proxy.runtime import runtime
+from proxy.views import answer_error, healthz, readyz
 
 
 def scope(path="/v1/messages", **headers):
@@ -40,10 +45,15 @@ def call(handler, scope, *messages):
     return sent
 
 
+async def known(request):
+    return True
+
+
 @pytest.fixture
 def handler():
     return GatewayHandler(
-        max_body_bytes=lambda: 1000,
+        bounds=lambda: Bounds(max_body_bytes=1000, request_timeout=0.1),
+        vouch=known,
         answer_error=answer_error,
         on_end=lambda *_: None,
         uploads=set(),
@@ -54,6 +64,30 @@ def test_healthz_asks_nobody(handler):
     start, body = call(handler, scope("/healthz") | {"method": "GET"})
     assert (start["status"], body["body"]) == (200, b'{"status":"ok"}')
     assert asyncio.run(healthz(GatewayRequest(scope("/healthz")))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("age", "is_away", "status", "degraded"),
+    [
+        (1, False, 200, []),
+        (1, True, 200, ["database unreachable"]),
+        (9, False, 200, ["database unreachable"]),  # it is frozen: nobody has come back to say so
+        (590, True, 200, ["database unreachable"]),
+        (601, True, 503, ["database unreachable"]),
+    ],
+)
+def test_a_node_is_ready_without_its_database_for_ten_minutes(
+    monkeypatch, age, is_away, status, degraded
+):
+    configuration = Configuration()
+    configuration._snapshot = SimpleNamespace(version=7)
+    configuration._refreshed_at, configuration._is_away = monotonic() - age, is_away
+    monkeypatch.setattr(runtime, "configuration", configuration)
+    response = asyncio.run(readyz(GatewayRequest(scope("/readyz"))))
+    told = json.loads(response.content)
+    assert (response.status_code, told["degraded"]) == (status, degraded)
+    assert told["configuration_version"] == 7
+    assert told["status"] == ("ready" if status == 200 else "database unreachable")
 
 
 def test_a_defect_is_a_500_that_tells_nothing_and_a_log_that_tells_all(caplog):
@@ -98,8 +132,7 @@ def test_a_body_that_grows_over_the_limit_is_refused_before_its_end(handler):
     assert json.loads(body["body"])["error"]["type"] == "request_too_large"
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(handler, monkeypatch):
-    monkeypatch.setattr("proxy.handler.BODY_PATIENCE", 0.1)
+def test_a_body_that_does_not_come_is_not_waited_for(handler):
     part = {"type": "http.request", "body": b"{", "more_body": True}
     start, body = call(handler, scope(), part)
     assert start["status"] == 408
@@ -116,7 +149,8 @@ def test_an_exchange_that_the_server_ends_is_not_taken_for_a_success(monkeypatch
 
     async def main():
         handler = GatewayHandler(
-            max_body_bytes=lambda: 1000,
+            bounds=lambda: Bounds(max_body_bytes=1000, request_timeout=0.1),
+            vouch=known,
             answer_error=answer_error,
             on_end=lambda exchange, status: ended.append(exchange.outcome),
             uploads=set(),

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import ErrorCode
 from proxy.models import Exchange, Outcome
-from proxy.why import SENTENCES, why
+from proxy.why import SENTENCES, sentence_of, why
 
 
 def row(**fields):
@@ -21,6 +21,13 @@ def test_every_code_is_told_in_one_plain_sentence(code):
     assert code not in sentence
     assert "{" not in sentence
     assert len(sentence) < 90
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_of_no_upstream_in_particular_it_is_a_sentence_too(code):
+    sentence = sentence_of(code)
+    assert sentence[0].isupper()
+    assert "The upstream" not in sentence[1:]
 
 
 def test_codes_are_in_the_order_of_their_names():

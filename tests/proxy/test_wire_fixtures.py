@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from formats import Identity, Limits, Tool, Toolbox, build_pipeline, merge_deltas
+from proxy.reading import read_again
 from proxy.replay import load_event
-from proxy.transcript import read_again
 from tests.formats.wire import byte_cuts
 
 FILES = sorted((Path(__file__).parent.parent / "fixtures" / "wire").glob("*.json"))

@@ -43,7 +43,8 @@ def claude_environment(environment: "os._Environ[str] | dict[str, str]") -> dict
     key = local_client_key()
     if not key:
         raise CommandError(
-            "no client key is known here: set ATHENA_CLIENT_KEY, or start the gateway once"
+            "no client key is known here: set ATHENA_CLIENT_KEY, or start the gateway once;"
+            " `manage.py key create LABEL` makes another"
         )
     kept = {k: v for k, v in environment.items() if k != "ANTHROPIC_API_KEY"}
     return {

@@ -16,6 +16,7 @@ from proxy.document.intake import Report, rehearse, take
 from proxy.document.nodes import MOST_BYTES
 from proxy.document.problems import Refused
 from proxy.document.write import export
+from proxy.outage import told
 from proxy.visible import visible
 
 _SIGNS = {ADDED: "+", REMOVED: "-"}
@@ -42,7 +43,7 @@ class Command(BaseCommand):
         try:
             self._do(options)
         except DatabaseError as error:
-            raise CommandError(f"the database cannot be used: {error}") from error
+            raise CommandError(f"the database cannot be used: {told(error)}") from error
 
     def _do(self, options: dict[str, Any]) -> None:
         match options["verb"]:

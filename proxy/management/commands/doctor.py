@@ -9,15 +9,23 @@ import httpx
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 
 from proxy import snapshot
 from proxy.bootstrap import local_client_key
+from proxy.clock import clock
+from proxy.destination import Upstream
 from proxy.errors import GatewayError
 from proxy.models.keys import digest_of, prefix_of
 from proxy.probe import CALL, LIST, QUESTION, Trouble, probe
 from proxy.routing import resolve
-from proxy.snapshot import Snapshot, Upstream
+from proxy.schema import missing_migrations, unknown_migrations
+from proxy.snapshot import Snapshot
+from proxy.visible import visible
+
+_NO_KEY = (
+    "note   client key: none is known here, though others are valid, so no tool call was tried. "
+    "Set ATHENA_CLIENT_KEY to one for that."
+)
 
 
 class Command(BaseCommand):
@@ -26,13 +34,16 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self._failed = False
         if self._step("database", check_database) and self._step("configuration", check_routes):
+            self._step("clock", check_clock)
             is_up = self._step("gateway", check_gateway)
             configuration = snapshot.load()
             for upstream in _upstreams(configuration):
                 if is_up or upstream.name != "demo":  # which is a part of the gateway
                     check = partial(check_upstream, upstream, configuration)
                     self._step(f"upstream {upstream.name}", check)
-            if self._step("client key", check_key) and is_up:
+            if configuration.keys and not local_client_key():
+                self.stdout.write(_NO_KEY)
+            elif self._step("client key", check_key) and is_up:
                 self._step("a streamed tool call", check_tool_call)
         if self._failed:
             raise CommandError("Something is wrong: see above.")
@@ -43,20 +54,21 @@ class Command(BaseCommand):
             found = check()
         except Trouble as trouble:
             self._failed = True
-            self.stdout.write(self.style.ERROR(f"WRONG  {name}: {trouble}"))
+            self.stdout.write(self.style.ERROR(visible(f"WRONG  {name}: {trouble}")))
             return False
-        self.stdout.write(f"ok     {name}: {found}")
+        self.stdout.write(visible(f"ok     {name}: {found}"))
         return True
 
 
 def check_database() -> str:
     try:
-        executor = MigrationExecutor(connection)
-        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        missing, unknown = missing_migrations(), unknown_migrations()
     except DatabaseError as error:
         raise Trouble(f"it cannot be reached ({error}). Is DATABASE_URL right?") from error
     if missing:
         raise Trouble(f"{len(missing)} migrations are missing. Run `manage.py migrate`.")
+    if unknown:
+        raise Trouble(f"it is a newer version's ({', '.join(unknown)}). Start that one.")
     return f"{connection.vendor}, all migrations applied"
 
 
@@ -72,6 +84,16 @@ def check_routes() -> str:
     return (
         f"version {configuration.version}; claude-sonnet-4-5 → {route.upstream.name}:{route.model}"
     )
+
+
+def check_clock() -> str:
+    snapshot.read_version()
+    if seconds := round(clock.skew.total_seconds()):
+        raise Trouble(
+            f"the database's is {seconds:+} s from this machine's, and is the one that counts. Set "
+            "this machine's clock."
+        )
+    return "as the database's"
 
 
 def check_upstream(upstream: Upstream, configuration: Snapshot) -> str:
@@ -102,7 +124,8 @@ def check_gateway() -> str:
         raise Trouble(f"nothing answers at {settings.OWN_URL}. Start it: `make run`.") from error
     if response.status_code != 200:
         raise Trouble(f"it is not ready: {response.text[:200]}")
-    return f"ready at {settings.OWN_URL}"
+    troubles = response.json().get("degraded") or []
+    return "; ".join([f"ready at {settings.OWN_URL}", *troubles])
 
 
 def check_tool_call() -> str:

@@ -17,6 +17,7 @@ from formats import FORMATS
 from proxy.fixture import fixture_of, is_vector, wire_of
 from proxy.models import Exchange, FailureGroup, Replay, Transcript
 from proxy.replay import NotReplayable, replay
+from proxy.said import Said, repack
 from proxy.snapshot import NotBootstrapped, load
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -48,7 +49,7 @@ class Command(BaseCommand):
         except NotBootstrapped as error:
             raise CommandError("there is no configuration: start the gateway once") from error
         counts: Counter[str] = Counter()
-        last: tuple[Exchange, Transcript, Replay] | None = None
+        last: tuple[Exchange, Said, Replay] | None = None
         for exchange, transcript in _stored(options):
             try:
                 tried = replay(
@@ -63,7 +64,7 @@ class Command(BaseCommand):
                 counts["not replayable"] += 1
                 continue
             counts[Replay.Result(tried.result).label] += 1
-            last = exchange, transcript, tried
+            last = exchange, transcript.said, tried
             error_shown = f": {_printable(tried.error)}" if tried.error else ""
             label = Replay.Result(tried.result).label
             self.stdout.write(f"{exchange.request_id}  {label}, as {tried.format}{error_shown}")
@@ -77,13 +78,11 @@ class Command(BaseCommand):
             raise CommandError("some fail")
 
 
-def save_fixture(
-    folder: Path, name: str, exchange: Exchange, transcript: Transcript, tried: Replay
-) -> Path:
+def save_fixture(folder: Path, name: str, exchange: Exchange, said: Said, tried: Replay) -> Path:
     """Write what a replay made of an exchange: a line of vectors, or a file of its own."""
     if not _NAME.fullmatch(name):
         raise CommandError("a fixture's name has small letters, digits and single dashes")
-    vector = fixture_of(exchange, transcript, format_name=tried.format, events=tried.events)
+    vector = fixture_of(exchange, said, format_name=tried.format, events=tried.events)
     if is_vector(vector):
         path = folder / "native" / f"{tried.format}.jsonl"
         lines = path.read_text() if path.exists() else ""
@@ -94,7 +93,7 @@ def save_fixture(
         path = folder / "wire" / f"{name}.json"
         if path.exists():
             raise CommandError(f"{path} is there already")
-        wire = wire_of(name, exchange, transcript, tried)
+        wire = wire_of(name, exchange, said, tried)
         lines = json.dumps(wire, ensure_ascii=False, indent=1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(lines)
@@ -127,12 +126,12 @@ def _from_file(path: Path) -> tuple[Exchange, Transcript]:
         known = {name: value for name, value in row.items() if name in columns}
         known["created_at"] = parse_datetime(known["created_at"])
         exchange = Exchange(**known)
-        transcript = Transcript(
-            exchange=exchange,
+        said = Said(
             **{name: fields[name] for name in ("reading", "tools", "events", "left_out")},
             raw=b64decode(fields["raw"], validate=True),
             sent=b64decode(fields["sent"], validate=True),
         )
+        transcript = Transcript(exchange=exchange, packed=repack(said))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CommandError(f"{path} is no transcript of the API's: {error!r}") from error
     return exchange, transcript

@@ -1,0 +1,43 @@
+"""Settings of the management API and of its description."""
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "proxy.api.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["proxy.api.authentication.Denied"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["proxy.api.parsing.PlainJson"],
+    "DEFAULT_THROTTLE_CLASSES": [
+        "rest_framework.throttling.AnonRateThrottle",
+        "rest_framework.throttling.UserRateThrottle",
+    ],
+    # Counted by each process for itself.
+    "DEFAULT_THROTTLE_RATES": {"anon": "60/min", "user": "600/min", "replay": "60/min"},
+    "NUM_PROXIES": 0,
+    "URL_FORMAT_OVERRIDE": None,  # `format` is a filter
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "proxy.api.errors.answer",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Athena's management API",
+    "DESCRIPTION": "Exchanges, transcripts, replays and groups of failures; and what steers the "
+    "gateway: upstreams, routes, formats, keys.",
+    "VERSION": "0.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api",
+    "ENUM_NAME_OVERRIDES": {
+        "Phase": "proxy.models.Phase",
+        "GroupState": "proxy.models.GroupState",
+        "SettableState": "proxy.api.serializers.SETTABLE",
+        "Service": "proxy.models.Service",
+        "Reasoning": "proxy.models.Reasoning",
+        "Dialect": "proxy.models.upstreams.dialect_choices",
+        "Format": "proxy.models.formats.format_choices",
+        "KeyState": "proxy.models.KeyState",
+        "ChangeKind": "proxy.api.configuration_out.CHANGE_KINDS",
+        "FormatReason": "proxy.api.configuration_out.FORMAT_REASONS",
+    },
+    "ENABLE_DJANGO_DEPLOY_CHECK": False,
+}

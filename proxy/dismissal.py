@@ -1,0 +1,33 @@
+"""The answer to a request that did not get as far as the application.
+
+Nobody knows in which dialect it was meant: the shape is one that clients of both understand.
+"""
+
+import json
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from proxy.errors import ErrorCode
+
+
+class Dismissal(Exception):
+    def __init__(self, status: int, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+    def answer(self, request_id: str) -> bytes:
+        kind = "timeout_error" if self.status == 408 else "invalid_request_error"
+        error = {"type": kind, "message": str(self), "param": None, "code": kind}
+        body = json.dumps({"type": "error", "error": error, "request_id": request_id}).encode()
+        lines = (
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+            "connection: close",
+            f"request-id: {request_id}",
+            f"x-request-id: {request_id}",
+            f"x-athena-error: {self.code}",
+            "x-athena-error-source: client",
+            *(() if self.status == 408 else ("x-should-retry: false",)),
+        )
+        return STATUS_LINE[self.status] + "\r\n".join((*lines, "", "")).encode() + body

@@ -1,0 +1,135 @@
+"""What an exchange said: opened for whoever shows it, and packed for everything on the way there.
+
+It is packed once, where it was redacted. The journal and the database have the same bytes, and
+nobody looks into them in between. What is JSON in the parts is text, as numbers of any size are in
+it; a request and its tools are read when they are shown, which is seldom.
+"""
+
+from typing import Any
+
+import msgspec
+from lz4.block import LZ4BlockError, compress, decompress
+
+from proxy.redaction import NUL, storable
+
+_LARGEST = 256 * 1024 * 1024
+"""Bytes of all parts: each has 16 MiB at most, and in JSON an escape makes six of one."""
+
+
+class Unreadable(Exception):
+    """What is stored is not what was packed: it was damaged, or a later version wrote it."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """All of a transcript that is neither a text of others nor large."""
+
+    headers: dict[str, str] = {}
+    """Of the client's request, those that are worth keeping."""
+    reading: dict[str, Any] = {}
+    """How the answer was read: dialects, format, limit, strictness, markers, calls allowed."""
+    arrivals: list[list[int | float]] = []
+    """Of each read of the upstream: its offset in `raw`, and the milliseconds since the start."""
+    events: list[Any] = []
+    """Of each its name, and its fields."""
+    left_out: dict[str, list[int]] = {}
+    """Of what was not kept whole: how long the head is, and how much is missing behind it."""
+    redactions: int = 0
+
+
+class Declared(msgspec.Struct, frozen=True, array_like=True):
+    """A tool, as reading the answer needs it."""
+
+    name: str
+    schema: bytes
+    is_custom: bool = False
+
+
+class Said(Facts, frozen=True):
+    """What an exchange said, redacted and bounded: head and tail, if it was longer."""
+
+    request: str = ""
+    tools: list[dict[str, Any]] = []
+    raw: bytes = b""
+    sent: bytes = b""
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """In an order in which what says the same is near: the compression looks back 64 KiB."""
+
+    request: bytes
+    tools: msgspec.Raw
+    raw: bytes
+    sent: bytes
+    facts: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_parts = msgspec.msgpack.Decoder(_Parts)
+_declared = msgspec.msgpack.Decoder(list[Declared])
+_facts = msgspec.json.Decoder(Facts)
+_write_json = msgspec.json.Encoder().encode
+
+
+def pack_tools(tools: list[Declared]) -> bytes:
+    """Tools as `pack` takes them."""
+    return _encoder.encode(tools)
+
+
+def pack(facts: Facts, *, request: bytes, tools: bytes, raw: bytes, sent: bytes) -> bytes:
+    """Parts that are redacted, as they are stored."""
+    parts = _Parts(request, msgspec.Raw(tools), raw, sent, _text_of(facts))
+    packed: bytes = compress(_encoder.encode(parts))
+    return packed
+
+
+def _text_of(facts: Facts) -> bytes:
+    try:
+        text = _write_json(facts)
+    except UnicodeEncodeError:  # half a surrogate pair
+        text = b""
+    if not text or b"\\u0000" in text:
+        return _write_json(storable(msgspec.to_builtins(facts)))
+    return text
+
+
+def unpack(data: bytes) -> Said:
+    """What was packed; raises Unreadable."""
+    try:
+        if int.from_bytes(data[:4], "little") > _LARGEST:
+            raise Unreadable("it is larger than anything that is packed")
+        parts = _parts.decode(decompress(data))
+        facts, tools = _facts.decode(parts.facts), _declared.decode(parts.tools)
+    except (LZ4BlockError, ValueError) as error:
+        raise Unreadable("its bytes are not what was packed") from error
+    return Said(
+        **msgspec.structs.asdict(facts),
+        request=parts.request.decode("utf-8", "replace").replace("\0", NUL),
+        tools=[_tool(tool) for tool in tools],
+        raw=parts.raw,
+        sent=parts.sent,
+    )
+
+
+def _tool(tool: Declared) -> dict[str, Any]:
+    try:
+        schema = storable(msgspec.json.decode(tool.schema))
+    except (ValueError, RecursionError):  # what was taken out was more than a part of a string
+        schema = {}
+    return {"name": tool.name, "schema": schema} | ({"is_custom": True} if tool.is_custom else {})
+
+
+def repack(said: Said) -> bytes:
+    """The inverse of `unpack`."""
+    known = msgspec.structs.asdict(said)
+    facts = Facts(**{name: known[name] for name in Facts.__struct_fields__})
+    tools = [
+        Declared(tool["name"], _write_json(tool["schema"]), tool.get("is_custom", False))
+        for tool in said.tools
+    ]
+    return pack(
+        facts,
+        request=said.request.encode(),
+        tools=pack_tools(tools),
+        raw=said.raw,
+        sent=said.sent,
+    )

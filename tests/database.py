@@ -1,0 +1,113 @@
+"""The databases of the gateways that tests start, of the kind that the suite runs on.
+
+SQLite files in their data directories; or, when `DATABASE_URL` names a database of a PostgreSQL
+server, others on that server. Each is a copy of one that is migrated and nobody's, so that it is
+ready in a moment.
+"""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from msgspec.structs import asdict
+from psycopg.rows import dict_row
+
+from proxy.said import unpack
+from tests.postgres import create_database
+
+_TEMPLATE_URL = os.environ.get("DATABASE_URL", "")
+IS_POSTGRES = _TEMPLATE_URL.startswith("postgres")
+# Columns that hold JSON, which PostgreSQL knows by itself.
+_JSON = {"notices", "attempts", "headers", "tools", "reading", "arrivals", "events", "left_out"}
+_urls: dict[Path, str] = {}
+
+of_sqlite = pytest.mark.skipif(IS_POSTGRES, reason="it is about a file of SQLite's")
+of_postgres = pytest.mark.skipif(not IS_POSTGRES, reason="it needs PostgreSQL: make test-postgres")
+
+
+def database_url(data_dir: Path) -> str:
+    """The URL of a data directory's database; gateways of one directory have one in common."""
+    if not IS_POSTGRES:
+        path = data_dir / "athena.sqlite3"
+        if data_dir.exists() and not path.exists():  # else it is for the gateway to make it
+            path.touch(0o600)
+            path.write_bytes(_migrated_file())
+        return f"sqlite:///{path}"
+    if data_dir not in _urls:
+        template = _TEMPLATE_URL.rpartition("/")[2]
+        _urls[data_dir] = create_database(_TEMPLATE_URL, template=template)
+    return _urls[data_dir]
+
+
+def empty_database_url(data_dir: Path) -> str:
+    """The URL of a database without a table, for a data directory that has none yet."""
+    if IS_POSTGRES:
+        return create_database(_TEMPLATE_URL)
+    return f"sqlite:///{data_dir / 'athena.sqlite3'}"
+
+
+@cache
+def _migrated_file() -> bytes:
+    """What is in a file of SQLite's after all migrations."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "athena.sqlite3"
+        environment = {
+            "PATH": os.environ["PATH"],
+            "ATHENA_DATA_DIR": folder,
+            "DATABASE_URL": f"sqlite:///{path}",
+        }
+        migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+        subprocess.run(migrate, check=True, env=environment, cwd=Path(__file__).parent.parent)
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return path.read_bytes()
+
+
+def dump(url: str) -> str:
+    """All that is in a database, as text."""
+    tables = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'"
+    if not url.startswith("postgres"):
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    rows = [row for table in read_rows(url, tables) for row in _all_rows(url, table["name"])]
+    values = [value for row in rows for value in row.values()]
+    packed = [row["packed"] for row in rows if row.get("packed")]
+    values += [value for data in packed for value in asdict(unpack(data)).values()]
+    return "\n".join(v.decode("latin-1") if isinstance(v, bytes) else str(v) for v in values)
+
+
+def _as_in_sqlite(value: Any) -> Any:
+    return str(value.astimezone(UTC).replace(tzinfo=None)) if isinstance(value, datetime) else value
+
+
+def _all_rows(url: str, table: str) -> list[dict[str, Any]]:
+    return read_rows(url, f'SELECT * FROM "{table}"')  # noqa: S608  the database's own word
+
+
+def read_rows(url: str, query: str, *values: Any) -> list[dict[str, Any]]:
+    """What a database says, whichever it is; `?` stands for a value.
+
+    JSON is decoded, and a time is text.
+    """
+    if url.startswith("postgres"):
+        text = query.replace("%", "%%").replace("?", "%s")
+        with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
+            cursor = connection.cursor(row_factory=dict_row)
+            found = cursor.execute(text.encode(), values).fetchall()
+        return [{name: _as_in_sqlite(value) for name, value in row.items()} for row in found]
+    path = url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as database:
+        database.row_factory = sqlite3.Row
+        found = [dict(row) for row in database.execute(query, values)]
+    for row in found:
+        row.update({name: json.loads(row[name]) for name in row.keys() & _JSON})
+    return found

@@ -1,0 +1,159 @@
+"""A PostgreSQL server of one's own, in a directory that goes with it.
+
+It listens on a port of its own and can be stopped, started again and frozen, which nobody may do
+to a server that others use.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from itertools import count
+from pathlib import Path
+from typing import LiteralString, Self
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import sql
+
+from bench.servers import free_port
+
+_HOST = "127.0.0.1"
+_USER = "postgres"
+_PATIENCE = 60  # seconds that a start, or a recovery after an immediate stop, may take
+_numbers = count(1)
+
+
+class PostgresMissing(Exception):
+    """There is no PostgreSQL server on this machine."""
+
+
+def programs() -> Path:
+    """Where the server's programs are; Debian does not put them on the path."""
+    if found := shutil.which("initdb"):
+        return Path(found).resolve().parent
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not versions:
+        raise PostgresMissing("PostgreSQL's initdb is not installed")
+    return versions[-1].parent
+
+
+def create_database(server_url: str, *, template: str = "template0") -> str:
+    """The URL of a new database on a server: empty, or a copy of one that nobody is using.
+
+    Its name begins with that of the database of the URL.
+    """
+    name = f"{server_url.rpartition('/')[2]}_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+    return urlsplit(server_url)._replace(path=f"/{name}").geturl()
+
+
+class PostgresServer:
+    """Runs within a `with` block; the options are those of `postgresql.conf`."""
+
+    def __init__(self, **options: object) -> None:
+        self._programs = programs()
+        self._options = {
+            "fsync": "off",  # nothing here is worth keeping; a killed server still recovers
+            "max_connections": 300,
+            **options,
+        }
+        self._folder = tempfile.TemporaryDirectory(prefix="athena-postgres-")
+        # The server refuses to run as root.
+        self._user = _USER if os.geteuid() == 0 else None
+        if self._user is not None:
+            shutil.chown(self._folder.name, self._user)
+        self._data = f"{self._folder.name}/data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.url = f"postgres://{_USER}@{_HOST}:{self.port}/postgres"
+        subprocess.run(
+            [
+                *(self._programs / "initdb", "-D", self._data, "-U", _USER, "-A", "trust"),
+                *("-E", "UTF8", "-N"),
+            ],
+            check=True,
+            capture_output=True,
+            user=self._user,
+            cwd=self._folder.name,
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def log(self) -> str:
+        return Path(f"{self._folder.name}/log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Returns when the server answers queries, also after it was stopped."""
+        with open(f"{self._folder.name}/log", "ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(self._programs / "postgres", "-D", self._data, "-h", _HOST),
+                    *("-p", str(self.port), "-k", self._folder.name),
+                    *(f"-c{name}={value}" for name, value in self._options.items()),
+                ],
+                user=self._user,
+                cwd=self._folder.name,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self.query("SELECT 1")
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(f"PostgreSQL did not start:\n{self.log}") from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def stop(self, *, immediate: bool = True) -> None:
+        """End the server: at once, as if it had crashed, or after ending its connections."""
+        if self._process is None:
+            return
+        self.thaw()
+        self._process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
+        self._process.wait(_PATIENCE)
+        self._process = None
+
+    def freeze(self) -> None:
+        """Stop every one of its processes in its tracks: connections stay open, nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def create_database(self, *, template: str = "template0") -> str:
+        """The URL of a new database."""
+        return create_database(self.url, template=template)
+
+    def query(self, text: LiteralString) -> list[tuple[object, ...]]:
+        """What the server answers, asked by its owner."""
+        with psycopg.connect(self.url, autocommit=True, connect_timeout=5) as connection:
+            return connection.execute(text).fetchall()
+
+    def close(self) -> None:
+        self.stop()
+        self._folder.cleanup()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None, "the server is not running"
+        pid = self._process.pid
+        os.kill(pid, number)  # first of all, so that it has no more children
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            try:
+                os.kill(int(child), number)
+            except ProcessLookupError:
+                continue  # it has ended meanwhile

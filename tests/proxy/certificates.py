@@ -1,0 +1,38 @@
+"""Certificates of a throw-away authority: a good one, and each that must not be trusted."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import trustme
+
+
+class Authority:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "authority.pem"
+        """What `SSL_CERT_FILE` names, so that the authority is trusted."""
+        self._authority = trustme.CA()
+        self._authority.cert_pem.write_to_path(str(self.path))
+
+    def context(self, kind: str = "good") -> ssl.SSLContext:
+        """For a server at 127.0.0.1 whose certificate is of this kind."""
+        now = datetime.now(UTC)
+        match kind:
+            case "good":
+                made = self._authority.issue_cert("127.0.0.1")
+            case "expired":
+                made = self._authority.issue_cert(
+                    "127.0.0.1", not_before=now - timedelta(9), not_after=now - timedelta(1)
+                )
+            case "wrong-host":
+                made = self._authority.issue_cert("upstream.example")
+            case "self-signed":
+                made = trustme.CA().issue_cert("127.0.0.1")
+            case _:
+                raise ValueError(kind)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.configure_cert(context)
+        return context
+
+
+BAD = ("expired", "wrong-host", "self-signed")

@@ -1,0 +1,74 @@
+"""How many connections a process needs, and that nobody waits for one."""
+
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from tests.postgres import PostgresMissing, PostgresServer
+from tests.proxy.conversation import ask, says
+from tests.proxy.gateway import Gateway
+from tests.proxy.test_streaming import wait_for
+
+MOST = 4
+"""Of one process, as the README says: configuration, audit, report, and now and then old rows."""
+OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE '%\\_%' AND backend_type = 'client backend'"
+
+
+@pytest.fixture
+def small_server():
+    """One that takes no more than five."""
+    try:
+        server = PostgresServer(
+            max_connections=5, superuser_reserved_connections=0, max_wal_senders=0
+        )
+    except PostgresMissing as error:
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
+def test_when_all_connections_are_taken_requests_go_on_and_rows_come_later(
+    small_server, upstream, tmp_path
+):
+    gateway = Gateway(
+        tmp_path,
+        OPENROUTER_API_KEY="x" * 20,
+        OPENROUTER_BASE_URL=upstream.url,
+        DATABASE_URL=small_server.create_database(),
+    ).start()
+    upstream.script("test/squeezed", says("Hi"))
+    answers = []
+    try:
+        with gateway.client() as client, ExitStack() as taken:
+
+            def asked():
+                answers.append(client.post("/v1/messages", json=ask("test/squeezed")))
+                return answers[-1].status_code
+
+            for _ in range(20):
+                assert asked() == 200
+                assert small_server.query(OPEN)[0][0] <= MOST
+
+            def take():
+                """Whatever the gateway gives back; whether there is none left."""
+                try:
+                    taken.enter_context(psycopg.connect(small_server.url))
+                except psycopg.OperationalError as error:
+                    return "too many clients" in str(error)
+
+            wait_for(take, 30)
+            refused = gateway.log.count("too many clients")
+            for _ in range(400):
+                assert asked() == 200
+                if take() and gateway.log.count("too many clients") > refused:
+                    break
+            else:
+                raise AssertionError("the gateway was never without a connection")
+            assert asked() == 200
+        ids = sorted(answer.headers["request-id"] for answer in answers)
+        query = "SELECT request_id FROM proxy_exchange ORDER BY request_id"
+        wait_for(lambda: len(gateway.rows(query)) >= len(ids), 30)
+        assert [row["request_id"] for row in gateway.rows(query)] == ids
+    finally:
+        gateway.stop()

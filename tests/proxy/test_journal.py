@@ -1,0 +1,214 @@
+"""Exchanges on disk: every line is read once, whatever happens to the disk or the process."""
+
+import os
+from datetime import UTC, datetime
+
+import pytest
+
+from proxy.journal import Journal, Place, Reader, hold, segments
+from proxy.lines import Begun, Dropped, Entry, decode, encode
+
+NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+
+
+def row(request_id, **fields):
+    return {"request_id": request_id, "created_at": NOW, "model": "m", **fields}
+
+
+def ended(request_id, **fields):
+    return encode(Entry(row(request_id, **fields), None, None))
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Journal(tmp_path / "journal", most_bytes=2**20)
+    journal.open()
+    yield journal
+    journal.close()
+
+
+def folder(journal):
+    return journal.root / journal.name
+
+
+def read(journal):
+    """The ids of the entries that wait; then they are done with."""
+    found = []
+    for lines in journal.reader.batches(journal.end):
+        found += [line.exchange["request_id"] for line in map(decode, lines) if is_entry(line)]
+    return found
+
+
+def is_entry(line):
+    return isinstance(line, Entry)
+
+
+def test_a_line_is_read_as_it_was_written():
+    exchange = row("a", first_byte_ms=1.5, notices=[["x", "y", 1]])
+    entry = Entry(exchange, None, "mark", b"\xff\x00\n")
+    assert decode(encode(entry)) == entry
+    assert decode(encode(Begun(row("a")))) == Begun(row("a"))
+    assert decode(encode(Dropped("a"))) == Dropped("a")
+    for broken in (
+        b"\0\0\0\n",
+        b"{}\n",
+        b'{"type":"begun","exchange":{}}\n',
+        encode(entry)[:-9] + b"\n",
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011  any of its kinds
+            decode(broken)
+
+
+def test_entries_are_read_in_order_and_once(journal):
+    journal.begin(Begun(row("a")))
+    for name in "abc":
+        assert journal.end_of(name, ended(name))
+    assert read(journal) == ["a", "b", "c"]
+    journal.end_of("d", ended("d"))
+    assert read(journal) == ["d"]
+    assert read(journal) == []
+
+
+def test_a_batch_that_was_not_done_with_is_read_again(journal):
+    journal.end_of("a", ended("a"))
+    for lines in journal.reader.batches(journal.end):
+        assert len(lines) == 1
+        break  # the database was away
+    assert read(journal) == ["a"]
+
+
+def test_batches_are_bounded_by_lines_and_by_bytes(journal, monkeypatch):
+    monkeypatch.setattr("proxy.journal._BATCH_LINES", 4)
+    monkeypatch.setattr("proxy.journal._BATCH_BYTES", 1000)
+    for number in range(6):
+        journal.end_of(str(number), ended(str(number)))
+    for number in range(6, 9):
+        journal.end_of(str(number), ended(str(number), model="m" * 900))
+    sizes = [len(lines) for lines in journal.reader.batches(journal.end)]
+    assert sizes == [4, 2, 1, 1, 1]
+
+
+def test_segments_that_are_done_with_go_and_those_that_are_not_stay(journal, monkeypatch):
+    monkeypatch.setattr("proxy.journal._SEGMENT_BYTES", 500)
+    for number in range(20):
+        journal.end_of(str(number), ended(str(number)))
+    assert len(segments(folder(journal))) > 3
+    assert journal.size == sum(path.stat().st_size for path in folder(journal).iterdir())
+    assert read(journal) == [str(number) for number in range(20)]
+    assert segments(folder(journal)) == [journal.end]
+    assert journal.size == journal.end.offset
+
+
+def test_a_new_segment_repeats_what_is_open(journal):
+    for name in "abc":
+        journal.begin(Begun(row(name)))
+    journal.end_of("b", ended("b"))
+    journal.rotate()
+    read(journal)
+    lines = (folder(journal) / "00000002.jsonl").read_bytes().splitlines()
+    assert [decode(line).exchange["request_id"] for line in lines] == ["a", "c"]
+
+
+def test_what_is_done_with_does_not_lie_about(journal):
+    journal.begin(Begun(row("a")))
+    journal.end_of("a", ended("a", model="canary"))
+    read(journal)
+    journal.tidy()
+    read(journal)
+    assert journal.size == 0
+    assert [path.read_bytes() for path in folder(journal).iterdir()] == [b""]
+
+
+def test_beyond_its_limit_nothing_is_kept_but_that_something_was_dropped(tmp_path):
+    journal = Journal(tmp_path, most_bytes=1000)
+    journal.open()
+    journal.begin(Begun(row("open")))
+    names = [str(number) for number in range(20)]
+    kept = [name for name in names if journal.end_of(name, ended(name))]
+    assert 0 < len(kept) < 20
+    assert not journal.end_of("open", ended("open"))
+    assert journal.size < 1300
+    lines = [decode(line) for lines in journal.reader.batches(journal.end) for line in lines]
+    assert lines[-1] == Dropped("open")
+    journal.tidy()
+    assert read(journal) == []
+    assert journal.end_of("later", ended("later")), "there is room again"
+    journal.close()
+
+
+def test_the_journals_beside_it_count_for_the_limit(journal):
+    journal.others = 2**20
+    assert journal.is_full
+
+
+def test_a_disk_that_is_full_costs_the_one_line(journal):
+    journal.end_of("a", ended("a"))
+    (folder(journal) / "00000002.jsonl").symlink_to("/dev/full")
+    journal._begun["open"] = encode(Begun(row("open")))
+    with pytest.raises(OSError, match="No space"):
+        journal.rotate()
+    journal.end_of("b", ended("b"))
+    assert read(journal) == ["a", "b"]
+
+
+def test_half_a_line_on_a_full_disk_does_not_spoil_the_next(journal, monkeypatch):
+    journal.end_of("a", ended("a"))
+    real = os.write
+
+    def half(file, data):
+        return real(file, data[: len(data) // 2])
+
+    for can_truncate in (True, False):
+        with monkeypatch.context() as broken:
+            broken.setattr("proxy.journal.os.write", half)
+            if not can_truncate:
+                broken.setattr("proxy.journal.os.ftruncate", lambda *_: refuse())
+            with pytest.raises(OSError, match="No space"):
+                journal.end_of("lost", ended("lost"))
+        journal.end_of("b", ended("b"))
+    assert read(journal) == ["a", "b", "b"]
+
+
+def refuse():
+    raise OSError("no")
+
+
+def test_a_journal_is_held_while_its_process_lives(journal):
+    with pytest.raises(BlockingIOError):
+        hold(folder(journal))
+    journal.begin(Begun(row("open")))
+    journal.close()
+    os.close(hold(folder(journal)))
+
+
+def test_an_end_with_nothing_left_leaves_nothing(journal):
+    journal.begin(Begun(row("a")))
+    journal.end_of("a", ended("a"))
+    read(journal)
+    journal.close()
+    assert list(journal.root.iterdir()) == []
+
+
+def test_a_torn_end_is_not_read(tmp_path):
+    (tmp_path / "00000001.jsonl").write_bytes(ended("a") + ended("b")[:30])
+    reader = Reader(tmp_path)
+    batches = list(reader.batches(Place(1, 10**6)))
+    assert [len(lines) for lines in batches] == [1]
+
+
+def test_only_its_owner_may_read_it(journal):
+    for path in (journal.root, folder(journal), folder(journal) / "00000001.jsonl"):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_an_entry_is_one_line_whatever_others_wrote_into_it():
+    line = encode(Entry(row("req_1", model="a\nb"), None, "c\nd", b"\n"))
+    assert line.count(b"\n") == 1
+    assert isinstance(decode(line), Entry)
+
+
+@pytest.mark.parametrize("name", ["request_id", "created_at"])
+def test_a_line_without_what_every_row_has_is_none(name):
+    lacking = {key: value for key, value in row("req_1").items() if key != name}
+    with pytest.raises(ValueError, match="lacks"):
+        decode(encode(Entry(lacking, None, None)))
