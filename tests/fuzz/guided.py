@@ -1,0 +1,21 @@
+"""Atheris on one target, guided by the coverage of `formats`: `python -m tests.fuzz.guided TARGET …`.
+
+What follows the target's name are libFuzzer's own options and folders.
+"""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["formats"]):
+    from tests.fuzz.targets import TARGETS
+
+
+def main() -> None:
+    check = TARGETS[sys.argv.pop(1)]
+    atheris.Setup(sys.argv, check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""What is fuzzed: bytes → nothing, or an AssertionError that names the law which they break.
+
+One target for every dialect and format of the registries, so that a new one is fuzzed at once. No
+input may raise anything but a FormatsError, and that only where a request is refused; events are in
+the table's order; any split gives the same; what is held and what it costs is bounded.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import blake2b
+from random import Random
+from time import process_time
+from typing import Any
+
+import msgspec
+
+from formats import (
+    DIALECTS,
+    FORMATS,
+    Event,
+    FailureKind,
+    FormatsError,
+    Limits,
+    MessageFailed,
+    Pipeline,
+    State,
+    Target,
+    Tool,
+    Toolbox,
+    build_pipeline,
+    estimate_tokens,
+    merge_deltas,
+    next_state,
+)
+from formats.sse import EventDecoder
+from tests.formats.wire import IDENTITY, text_from
+
+TOOLS = Toolbox(
+    Tool(name, None, b'{"type":"object","properties":{"a":{"type":"integer"},"b":{}}}')
+    for name in ("ping", "ferry_times", "get_tide")
+)
+LIMITS = [Limits(), Limits(line_bytes=1000, event_bytes=2000, held_chars=1500)]
+TARGETS_OF_REQUESTS = [
+    Target(),
+    Target(model="other", is_anthropic=False, images=False, files=False, max_tools=2),
+    Target(native_ids=True, reasoning_field="reasoning_content", reasoning_request="openrouter"),
+    Target(takes_thinking=False, keeps_reasoning=True, reasoning_request="effort", max_tokens=5),
+]
+_LONGEST = 20_000
+_BYTE_BY_BYTE = 200
+"""Bytes up to which every byte comes alone."""
+SLOWEST = 400e-6
+"""Seconds of CPU for a byte, in all splits together, with an instrumented interpreter; and so many
+for any input at all."""
+_AT_LEAST = 2.0
+
+
+def splits(data: bytes) -> Iterator[list[bytes]]:
+    """The input cut at places that depend on nothing but itself."""
+    random = Random(blake2b(data, digest_size=8).digest())
+    for count in (1, 5):
+        places = sorted(random.randrange(len(data) + 1) for _ in range(count))
+        yield [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
+    if len(data) <= _BYTE_BY_BYTE:
+        yield [data[at : at + 1] for at in range(len(data))]
+
+
+def timed(check: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    def run(data: bytes) -> None:
+        data = data[:_LONGEST]
+        began = process_time()
+        check(data)
+        spent = process_time() - began
+        assert spent < _AT_LEAST + SLOWEST * len(data), f"{spent:.1f} s for {len(data)} bytes"
+
+    return run
+
+
+def _decoded(pipeline: Pipeline, parts: list[bytes], limits: Limits, client: str) -> list[Event]:
+    events: list[Event] = []
+    said = b""
+    for part in parts:
+        events += (new := pipeline.decode(part))
+        said += pipeline.encode(new)
+    if len(parts) == 2:  # once for each input: looking costs more than reading
+        held = _held(pipeline, set(map(id, FORMATS.values())))
+        most = 4 * (limits.event_bytes + limits.held_chars) + len(parts[-1]) + 16384
+        assert held <= most, f"{held} characters are held"
+    events += (new := pipeline.decode_end())
+    said += pipeline.encode(new)
+    state = State.START
+    for event in events:
+        state = next_state(state, event)
+        is_defect = isinstance(event, MessageFailed) and event.kind is FailureKind.INTERNAL
+        assert not is_defect, event
+    assert state is State.DONE, "the message has no end"
+    assert said, f"the client of {client} was told nothing"
+    return merge_deltas(events)
+
+
+def _held(value: object, seen: set[int] | None = None) -> int:
+    """The characters and bytes that an object of formats' holds, in whatever it holds."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    match value:
+        case str() | bytes() | bytearray():
+            return len(value)
+        case dict():
+            return sum(_held(part, seen) for pair in value.items() for part in pair)
+        case list() | tuple() | set() | frozenset():
+            return sum(_held(part, seen) for part in value)
+    if not type(value).__module__.startswith("formats.") or isinstance(value, type):
+        return 0
+    slots = {name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())}
+    names = slots | set(getattr(value, "__dict__", {}))
+    return sum(_held(getattr(value, name, None), seen) for name in names)
+
+
+def answer(data: bytes, *, upstream: str, format_name: str) -> None:
+    """An upstream's answer, for clients of either dialect."""
+    limits = LIMITS[len(data) % 2]
+    for client in DIALECTS:
+        make = partial(
+            build_pipeline,
+            client=client,
+            upstream=upstream,
+            format_name=format_name,
+            identity=IDENTITY,
+            toolbox=TOOLS,
+            limits=limits,
+        )
+        whole = _decoded(make(), [data], limits, client)
+        for parts in splits(data):
+            assert _decoded(make(), parts, limits, client) == whole, f"another split: {parts}"
+        make().decode_whole(data)
+
+
+def text(data: bytes, *, format_name: str) -> None:
+    """What a model wrote, in either channel, in pieces."""
+    written = data.decode("utf-8", "replace")
+    channel = "reasoning" if data[:1] == b"r" else "content"
+    finish = "length" if data[1:2] == b"l" else "stop"
+    for upstream in DIALECTS:
+        seen: list[Event] | None = None
+        for parts in [[data], *splits(data)]:
+            at, pieces = 0, []
+            for part in parts:
+                size = round(len(part) / max(1, len(data)) * len(written)) or 1
+                pieces.append(written[at : at + size])
+                at += size
+            pieces.append(written[at:])
+            body = text_from(upstream, [p for p in pieces if p], channel, finish)
+            pipeline = build_pipeline(
+                client="anthropic",
+                upstream=upstream,
+                format_name=format_name,
+                identity=IDENTITY,
+                toolbox=TOOLS,
+            )
+            events = _decoded(
+                pipeline, [body], Limits(line_bytes=len(body), event_bytes=len(body)), "anthropic"
+            )
+            seen = events if seen is None else seen
+            assert events == seen, f"another split: {pieces}"
+
+
+def request(data: bytes, *, dialect: str) -> None:
+    """A client's request, for every kind of upstream."""
+    try:
+        conversation = DIALECTS[dialect].parse(data)
+    except FormatsError as error:
+        _check_refusal(error)
+        return
+    assert DIALECTS[dialect].parse(data) == conversation
+    assert estimate_tokens(conversation) >= 0
+    for name, target in [(name, t) for name in DIALECTS for t in TARGETS_OF_REQUESTS]:
+        try:
+            rendered = DIALECTS[name].render(conversation, target)
+        except FormatsError as error:
+            _check_refusal(error)
+            continue
+        assert isinstance(msgspec.json.decode(rendered.body), dict)
+        assert DIALECTS[name].render(conversation, target) == rendered
+
+
+def _check_refusal(error: FormatsError) -> None:
+    assert str(error), "a refusal without a reason"
+
+
+def server_sent_events(data: bytes) -> None:
+    """Bytes → events, at any cut."""
+    limits = LIMITS[len(data) % 2]
+
+    def read(parts: list[bytes]) -> tuple[list[Any], str]:
+        decoder, events = EventDecoder(limits), []
+        try:
+            for part in parts:
+                events += decoder.feed(part)
+                if decoder.error is not None:
+                    return events, str(decoder.error)
+            assert _held(decoder) <= limits.event_bytes + 16
+            events += decoder.close()
+        except FormatsError as error:
+            return events, str(error)
+        return events, str(decoder.error or "")
+
+    whole = read([data])
+    for parts in splits(data):
+        assert read(parts) == whole, f"another split: {parts}"
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "sse": timed(server_sent_events),
+    **{f"request-{name}": timed(partial(request, dialect=name)) for name in DIALECTS},
+    **{
+        f"answer-{name}-{format_name}": timed(
+            partial(answer, upstream=name, format_name=format_name)
+        )
+        for name in DIALECTS
+        for format_name in FORMATS
+    },
+    **{f"text-{name}": timed(partial(text, format_name=name)) for name in FORMATS},
+}
