@@ -1,4 +1,4 @@
-"""Whether the gateway answers rightly: its text, its tool calls and its stop reason.
+"""Whether a gateway answers rightly: its text, its tool calls and its stop reason.
 
 Answers are read here with nothing of the project's own code, or a fault would hide itself. Times
 do not matter, only what a client would have in the end.
@@ -22,8 +22,8 @@ class Answer:
     """What a client has of an answer; what stays empty has not come."""
 
     text: str = ""
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    """Tool names, and their arguments as JSON."""
+    calls: list[tuple[str, list[str]]] = field(default_factory=list)
+    """Tool names, and the pieces of their arguments as JSON."""
     stop_reason: str | None = None
     ended: bool = False
 
@@ -35,21 +35,20 @@ def _read_whole(body: bytes) -> Answer:
         if block["type"] == "text":
             answer.text += block["text"]
         else:
-            answer.calls.append((block["name"], json.dumps(block["input"])))
+            answer.calls.append((block["name"], [json.dumps(block["input"])]))
     return answer
 
 
 def _read_event(answer: Answer, event: Mapping[str, Any]) -> None:
     match event["type"]:
         case "content_block_start" if event["content_block"]["type"] == "tool_use":
-            answer.calls.append((event["content_block"]["name"], ""))
+            answer.calls.append((event["content_block"]["name"], []))
         case "content_block_delta" if "text" in event["delta"]:
             answer.text += event["delta"]["text"]
         case "content_block_delta" if "partial_json" in event["delta"]:
-            name, arguments = answer.calls[-1]
-            answer.calls[-1] = (name, arguments + event["delta"]["partial_json"])
+            answer.calls[-1][1].append(event["delta"]["partial_json"])
         case "message_delta":
-            answer.stop_reason = event["delta"]["stop_reason"]
+            answer.stop_reason = event["delta"].get("stop_reason") or answer.stop_reason
         case "message_stop":
             answer.ended = True
 
@@ -57,8 +56,9 @@ def _read_event(answer: Answer, event: Mapping[str, Any]) -> None:
 def _read_stream(body: bytes) -> Answer:
     answer = Answer()
     for line in body.decode().split("\n"):
-        if line.startswith("data:"):
-            _read_event(answer, json.loads(line.removeprefix("data:")))
+        data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+        if data and data != "[DONE]":  # some gateways say so behind the end; clients pass over it
+            _read_event(answer, json.loads(data))
     return answer
 
 
@@ -90,7 +90,7 @@ def mistakes(server: Server, scenario: Scenario, body: Path) -> list[str]:
         return [f"status {status}: {data[:300].decode(errors='replace')}"]
     try:
         answer = _read_stream(data) if scenario.streamed else _read_whole(data)
-        calls = tuple((name, _size(arguments)) for name, arguments in answer.calls)
+        calls = tuple((name, _size("".join(arguments))) for name, arguments in answer.calls)
     except (ValueError, LookupError) as error:
         return [f"not a message: {error!r}"]
     pairs = {

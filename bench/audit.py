@@ -20,7 +20,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from bench.postgres import PostgresMissing, postgres
+from tests.postgres import PostgresMissing, PostgresServer
 
 ROUNDS = 5
 Case = Callable[[], object]
@@ -198,8 +198,8 @@ def main() -> None:
             return
         _run_on(f"sqlite:///{folder}/bench.sqlite3", options)
         try:
-            with postgres() as url:
-                _run_on(url, options)
+            with PostgresServer() as server:
+                _run_on(server.url, options)
         except PostgresMissing as error:
             print(f"\nNot measured on PostgreSQL: {error}")
 

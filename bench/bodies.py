@@ -9,7 +9,7 @@ import json
 import random
 from pathlib import Path
 
-from bench.scenarios import IDLE, SCENARIOS
+from bench.scenarios import GROWING, IDLE, SCENARIOS
 
 MODEL = "moonshotai/kimi-k2.5"
 PROSE = (
@@ -108,7 +108,8 @@ def body(letter: str, *, stream: bool) -> bytes:
 
 def write_bodies(directory: Path) -> dict[str, Path]:
     """A file for each scenario, by letter."""
-    streamed = {letter: scenario.streamed for letter, scenario in SCENARIOS.items()} | {IDLE: True}
+    streamed = {entry.letter: entry.streamed for entry in (*SCENARIOS.values(), *GROWING)}
+    streamed[IDLE] = True
     paths = {}
     for letter, stream in streamed.items():
         paths[letter] = directory / f"{letter}.json"

@@ -22,13 +22,14 @@ from proxy.models import (
     Outcome,
     Transcript,
 )
+from proxy.said import Said, repack
 
 DAYS = 80
 KEYS = 200
 _BATCH = 20_000
 _KEPT = 200
 """Of so many exchanges, one has a transcript."""
-_ANSWER = b"x" * 5000
+_ANSWER = Random(1).randbytes(10_000)  # nothing that could be compressed
 _UPSTREAMS = ("openrouter", "vllm", "anthropic", "moonshot")
 _SERVERS = ("Parasail", "Fireworks", "Together", "DeepInfra", "Novita", "Moonshot AI")
 _OUTCOMES = {
@@ -48,6 +49,7 @@ _CODES: dict[str, tuple[str, ...]] = {
     Outcome.TIMEOUT: ("upstream_idle", "first_byte_timeout"),
     Outcome.DRAINED: ("draining",),
     Outcome.GATEWAY_ERROR: ("internal_error",),
+    Outcome.CRASHED: ("worker_lost",),
 }
 _VENDORS = {
     "moonshotai/kimi-k": "kimi",
@@ -75,8 +77,9 @@ def seed(count: int, now: datetime) -> None:
     while batch := [row for _, row in zip(range(_BATCH), rows, strict=False)]:
         _insert(batch)
     kept = list(Exchange.objects.order_by("id").values_list("pk", flat=True)[::_KEPT])
+    said = repack(Said(request="{}", raw=_ANSWER))
     Transcript.objects.bulk_create(
-        (Transcript(exchange_id=pk, request="{}", raw=_ANSWER, sent=_ANSWER) for pk in kept),
+        (Transcript(exchange_id=pk, packed=said) for pk in kept),
         batch_size=500,
     )
 

@@ -1,6 +1,7 @@
 """Load on one server: a block of requests and what they cost, or streams that are held open."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,18 +50,30 @@ class Load:
         where = [str(server.port), server.dialect.path, str(self.bodies[letter])]
         return [str(self.program), "-m", server.dialect.event, *options, *headers, *where]
 
-    def block(self, server: Server, scenario: Scenario, requests: int) -> Block:
-        """Raises ServerFailed if the server has not survived."""
+    def block(
+        self,
+        server: Server,
+        scenario: Scenario,
+        requests: int,
+        *,
+        connections: int | None = None,
+        settle: float = 0.0,
+    ) -> Block:
+        """Raises ServerFailed if the server has not survived.
+
+        `settle`: seconds after the last answer in which what the server does still counts.
+        """
         dialect = server.dialect
         command = self._command(
             server,
             scenario.letter,
-            *("-c", str(scenario.connections)),
+            *("-c", str(connections or scenario.connections)),
             *("-n", str(requests)),
             *("-e", dialect.stream_end if scenario.streamed else dialect.whole_end),
         )
         before = cpu_seconds(server.pid)
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        time.sleep(settle)
         server.require_running()
         used = cpu_seconds(server.pid) - before
         timing = msgspec.json.decode(done.stdout, type=Timing)

@@ -8,7 +8,7 @@
  *     -m MARK  its first appearance in an answer is the first event; each one counts as an event
  *     -e END   an answer without it is a failure, as is every status but 200
  *     -s       hold: opens a stream on each connection, prints how many have shown MARK as soon as
- *              all have, or after 30 s, and keeps them open until its standard input ends
+ *              all have, or after 60 s, and keeps them open until its standard input ends
  *
  * The beginning of the first failed answer goes to standard error. */
 #define _GNU_SOURCE
@@ -25,7 +25,7 @@
 #define READ_SIZE 65536
 /* A run that takes longer is broken off, and what is missing has failed. */
 #define LIMIT 120.0
-#define HOLD_LIMIT 30.0
+#define HOLD_LIMIT 60.0
 
 typedef struct {
     int socket; /* -1: none */

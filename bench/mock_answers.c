@@ -10,6 +10,10 @@
 #define SHORT_TEXT_CHUNKS 3
 #define ARGUMENT_DELTAS 4000
 #define ARGUMENT_BYTES 40000
+/* Of arguments whose size a request names: a delta's bytes. */
+#define ARGUMENT_PIECE 100
+#define MOST_TEXT_CHUNKS 1000000
+#define MOST_ARGUMENT_BYTES 100000000
 /* Bytes of text in one chunk: two or three tokens. */
 #define TEXT_PIECE 12
 /* Special tokens arrive cut at every place in the end. */
@@ -50,6 +54,17 @@ typedef struct {
 
 static Answer streamed[128];
 static Answer whole;
+
+/* Answers of a size that a request names, made when one first does. */
+typedef struct {
+    char kind;
+    long amount;
+    Answer answer;
+} Sized;
+
+#define MOST_SIZED 32
+static Sized sized[MOST_SIZED];
+static int sized_count;
 
 static Bytes *add_bytes(Bytes **items, int *count)
 {
@@ -134,6 +149,13 @@ static void append_http_chunk(Bytes *out, const char *data, size_t size)
     bytes_append(out, "\r\n", 2);
 }
 
+static void free_events(Events *events)
+{
+    for (int i = 0; i < events->count; i++)
+        free(events->items[i].data);
+    free(events->items);
+}
+
 /* One piece: the events in HTTP chunks of BULK_CHUNK bytes. */
 static Answer in_bulk(const Events *events)
 {
@@ -197,7 +219,8 @@ static Events kimi_events(void)
     return events;
 }
 
-static Events argument_events(void)
+/* A call with about `bytes` of arguments, in `deltas` pieces. */
+static Events argument_events(size_t bytes, size_t deltas)
 {
     Events events = begin_events();
     add_chunk(&events,
@@ -206,12 +229,12 @@ static Events argument_events(void)
               "null");
     Bytes argument = {0};
     bytes_format(&argument, "{\"file_path\": \"/home/user/project/out.py\", \"content\": \"");
-    while (argument.size < ARGUMENT_BYTES - 2)
+    while (argument.size < bytes - 2)
         bytes_format(&argument, "def double(x): return x * 2 + 1  # note\\n");
     bytes_format(&argument, "\"}");
-    for (size_t i = 0; i < ARGUMENT_DELTAS; i++) {
-        size_t from = i * argument.size / ARGUMENT_DELTAS;
-        size_t to = (i + 1) * argument.size / ARGUMENT_DELTAS;
+    for (size_t i = 0; i < deltas; i++) {
+        size_t from = i * argument.size / deltas;
+        size_t to = (i + 1) * argument.size / deltas;
         add_argument(&events, argument.data + from, to - from);
     }
     free(argument.data);
@@ -256,7 +279,7 @@ void make_answers(void)
     int pieces = (strlen(SENTENCE) + TEXT_PIECE - 1) / TEXT_PIECE;
     Events same_as_whole = text_events(WHOLE_SENTENCES * pieces);
     Events text = text_events(TEXT_CHUNKS), little = text_events(SHORT_TEXT_CHUNKS);
-    Events kimi = kimi_events(), arguments = argument_events();
+    Events kimi = kimi_events(), arguments = argument_events(ARGUMENT_BYTES, ARGUMENT_DELTAS);
     whole = whole_text();
     streamed['A'] = in_bulk(&same_as_whole);
     streamed['B'] = in_bulk(&text);
@@ -274,6 +297,24 @@ const Answer *streamed_answer(char scenario)
     if (scenario < 'A' || scenario > 'H')
         return NULL;
     return &streamed[(int)scenario];
+}
+
+const Answer *sized_answer(char kind, long amount)
+{
+    long most = kind == 'T' ? MOST_TEXT_CHUNKS : kind == 'U' ? MOST_ARGUMENT_BYTES : 0;
+    if (amount < 1 || amount > most)
+        return NULL;
+    for (int i = 0; i < sized_count; i++)
+        if (sized[i].kind == kind && sized[i].amount == amount)
+            return &sized[i].answer;
+    if (sized_count == MOST_SIZED)
+        return NULL;
+    Events events = kind == 'T' ? text_events(amount)
+                                : argument_events(amount, (amount - 1) / ARGUMENT_PIECE + 1);
+    Sized *made = &sized[sized_count++];
+    *made = (Sized){kind, amount, in_bulk(&events)};
+    free_events(&events);
+    return &made->answer;
 }
 
 const Answer *whole_answer(void)

@@ -25,6 +25,10 @@ void make_answers(void);
 /* The streamed answer of a scenario, 'A' to 'H'; NULL if there is no such scenario. */
 const Answer *streamed_answer(char scenario);
 
+/* As B or F, of any size: 'T', so many chunks of text, or 'U', so many bytes of arguments in deltas of
+ * a hundred. NULL if that is too much. */
+const Answer *sized_answer(char kind, long amount);
+
 /* A's answer as one JSON object. */
 const Answer *whole_answer(void);
 

@@ -12,6 +12,8 @@
  *     D  the same, a write each 10 ms          G  3 chunks: the fixed cost of a stream
  *                                              H  one chunk, then silence
  *
+ * T<count> and U<bytes> are as B and F, of that size, for seeing how work grows.
+ *
  * A body that does not ask for a stream gets A's whole answer. With --whole, A is never streamed,
  * as by upstreams that ignore "stream". Requests need a Content-Length. */
 #define _GNU_SOURCE
@@ -126,7 +128,8 @@ static const Answer *choose_answer(const char *body, size_t size)
     char scenario = marker[strlen(MARKER)];
     if (!stream || (scenario == 'A' && never_stream_a))
         return whole_answer();
-    const Answer *answer = streamed_answer(scenario);
+    long amount = strtol(marker + strlen(MARKER) + 1, NULL, 10);
+    const Answer *answer = amount ? sized_answer(scenario, amount) : streamed_answer(scenario);
     return answer ? answer : &unknown_scenario;
 }
 

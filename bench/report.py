@@ -1,121 +1,284 @@
-"""What was measured, as text: a table of costs, what it means by chunk, and memory.
+"""What was measured, as Markdown and plots: ratios first, then how they came about."""
 
-Medians over the rounds. A ratio is the median of the ratios of each round, not the ratio of the
-medians, so that the slow minutes of a shared machine fall out of it.
-"""
-
-import os
-import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
+import math
+from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
-from bench.load import Block
-from bench.scenarios import Scenario
-
-Blocks = Mapping[str, Sequence[Block]]
-"""By the server's name, a block for each round."""
-
-HEADINGS = ("CPU ms", "ratio", "lowest–highest", "req/s", "p50 ms", "p99 ms", "TTFE ms", "failed")
-WIDTHS = (9, 9, 16, 9, 9, 9, 9, 8)
+from bench import targets
+from bench.plot import Line, Panel, document, in_proportion
+from bench.results import Cost, Memory, Results, Row, Size
+from bench.servers import GATEWAY_NAME, PASSTHROUGH_NAME
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """One server with idle streams; kilobytes of resident memory."""
-
-    server: str
-    streams: int
-    before: int
-    held: int
-    threads: int
-
-    @property
-    def per_stream(self) -> float:
-        return (self.held - self.before) / self.streams
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def heading(rounds: int) -> str:
-    versions = ", ".join(f"{name} {version(name)}" for name in ("django", "uvicorn", "uvloop"))
-    return (
-        f"Python {platform.python_version()}, {versions}; {os.cpu_count()} cores; "
-        f"interleaved rounds: {rounds}"
+def number(value: float) -> str:
+    """In three digits, as far as they say something."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def heading(results: Results) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
+    return f"{results.date}; {results.machine}; {versions}; interleaved rounds: {results.rounds}"
+
+
+def _servers(results: Results) -> list[str]:
+    """All but the pass-through, in the order of the run."""
+    names: dict[str, None] = {}
+    for row in results.rows:
+        names |= dict.fromkeys([*row.costs, *row.wrong])
+    return [name for name in names if name != PASSTHROUGH_NAME]
+
+
+def _named(results: Results, server: str) -> str:
+    return f"{server} {results.versions[server]}" if server in results.versions else server
+
+
+def headline(results: Results) -> str:
+    """The table of ratios: what everything is judged by."""
+    servers = _servers(results)
+    rows = []
+    for row in results.rows:
+        target = targets.TARGETS.get(row.letter)
+        ratio = target.ratio if target else None
+        rows.append(
+            [
+                f"**{row.letter}** {row.title}",
+                *(_ratio(row, server) for server in servers),
+                number(target.go_ratio) if target and target.go_ratio else "–",
+                f"≤ {ratio:.2g}" if ratio else "–",
+            ]
+        )
+    if results.first_event_added:
+        added = results.first_event_added
+        cells = [f"+{added[name]:.2f} ms" if name in added else "–" for name in servers]
+        go = f"+{targets.GO_FIRST_EVENT} ms"
+        limit = f"≤ {targets.FIRST_EVENT} ms there"
+        rows.append(["first event of B, added", *cells, go, limit])
+    if results.memory:
+        held = results.memory
+        cells = [f"{_per_stream(held[name]):.0f} KB" if name in held else "–" for name in servers]
+        go, limit = f"{targets.GO_IDLE_STREAM} KB", f"≤ {targets.IDLE_STREAM} KB"
+        rows.append(["**H** memory of an idle stream", *cells, go, limit])
+    names = [f"**{GATEWAY_NAME}**", *(_named(results, name) for name in servers[1:])]
+    return table(["CPU of a request ÷ pass-through", *names, f"{targets.GO} ¹", "target"], rows)
+
+
+def _ratio(row: Row, server: str) -> str:
+    if server in row.wrong:
+        return "wrong ²"
+    cost = row.costs.get(server)
+    return f"{number(cost.ratio)} ({number(cost.cpu)} ms)" if cost else "–"
+
+
+def _per_stream(series: Sequence[Memory]) -> float:
+    return median(entry.per_stream for entry in series)
+
+
+def notes(results: Results) -> str:
+    """What the table's marks mean."""
+    limit = ", ".join(
+        f"{row.letter} {number(row.costs[PASSTHROUGH_NAME].cpu)}"
+        for row in results.rows
+        if PASSTHROUGH_NAME in row.costs
     )
+    lines = [f"The pass-through itself takes, in milliseconds: {limit}.", f"¹ {targets.GO_NOTE}"]
+    if wrong := _wrong(results):
+        lines.append(f"² {wrong}")
+    troubles = [f"Not measured: {trouble}" for trouble in results.troubles]
+    return "\n\n".join([*lines, *results.missing, *troubles])
 
 
-def _line(title: str, server: str, cells: Sequence[str]) -> str:
-    aligned = (f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
-    return f"{title:<40}{server:<13}" + "".join(aligned)
-
-
-def _cells(blocks: Sequence[Block], reference: Sequence[Block], *, streamed: bool) -> list[str]:
-    ratios = [
-        block.cpu / other.cpu for block, other in zip(blocks, reference, strict=True) if other.cpu
+def _wrong(results: Results) -> str:
+    told = [
+        f"{server} in {row.letter}: {'; '.join(mistakes)}"
+        for row in results.rows
+        for server, mistakes in row.wrong.items()
     ]
-    timings = [block.timing for block in blocks]
-    first_event = median(timing.first_event_p50 for timing in timings)
+    return "Its answer is wrong, so that its cost means nothing. " + ". ".join(told) if told else ""
+
+
+def ahead(results: Results) -> str:
+    """How many times Athena's CPU each peer takes."""
+    peers = _servers(results)[1:]
+    rows = []
+    for row in results.rows:
+        own = row.costs.get(GATEWAY_NAME)
+        cells = [
+            f"{number(row.costs[peer].cpu / own.cpu)} ×" if own and peer in row.costs else "–"
+            for peer in peers
+        ]
+        rows.append([f"{row.letter} {row.title}", *cells])
+    return table([f"CPU of a request ÷ {GATEWAY_NAME}'s", *peers], rows) if peers else ""
+
+
+def _cost_cells(cost: Cost, *, streamed: bool) -> list[str]:
     return [
-        f"{median(block.cpu for block in blocks):.3f}",
-        f"{median(ratios):.2f}" if ratios else "–",
-        f"{min(ratios):.2f}–{max(ratios):.2f}" if ratios else "–",
-        f"{median(timing.requests_per_second for timing in timings):.0f}",
-        f"{median(timing.p50 for timing in timings):.2f}",
-        f"{median(timing.p99 for timing in timings):.2f}",
-        f"{first_event:.2f}" if streamed else "–",
-        str(sum(timing.failed for timing in timings)),
+        number(cost.cpu),
+        number(cost.ratio),
+        f"{number(cost.lowest)}–{number(cost.highest)}",
+        number(cost.requests_per_second),
+        number(cost.p50),
+        number(cost.p99),
+        number(cost.first_event) if streamed else "–",
+        str(cost.failed),
     ]
 
 
-def costs(measured: Sequence[tuple[Scenario, Blocks]]) -> str:
-    """The table of all scenarios, in proportion to the pass-through."""
-    lines = [_line("scenario", "server", HEADINGS)]
-    for scenario, blocks in measured:
-        title = f"{scenario.letter}  {scenario.title}"
-        for server in ("pass-through", "gateway"):
-            cells = _cells(blocks[server], blocks["pass-through"], streamed=scenario.streamed)
-            lines.append(_line(title, server, cells))
-            title = ""
-    return "\n".join(lines)
-
-
-def first_event_added(blocks: Blocks) -> str:
-    """What a server adds to the time to the first event; over asking the mock upstream itself."""
+def details(results: Results) -> str:
+    """Every number of every scenario, and of memory."""
     parts = []
-    for server in ("pass-through", "gateway"):
-        added = median(
-            block.timing.first_event_p50 - direct.timing.first_event_p50
-            for block, direct in zip(blocks[server], blocks["direct"], strict=True)
-        )
-        parts.append(f"{server} {added:+.2f} ms")
-    return "time to the first event in B, added to the upstream's own: " + ", ".join(parts)
+    if results.rows:
+        titles = ["CPU ms", "ratio", "lowest–highest", "req/s", "p50 ms", "p99 ms", "TTFE ms"]
+        rows = [
+            [f"{row.letter} {row.title}", server, *_cost_cells(cost, streamed=row.streamed)]
+            for row in results.rows
+            for server, cost in row.costs.items()
+        ]
+        parts.append(table(["scenario", "server", *titles, "failed"], rows))
+    if wrong := _wrong(results):
+        parts.append(wrong)
+    if results.first_event_added:
+        told = ", ".join(f"{n} {ms:+.2f} ms" for n, ms in results.first_event_added.items())
+        parts.append(f"Time to the first event in B, added to the upstream's own: {told}.")
+    if results.chunk:
+        told = ", ".join(f"{n} {microseconds:.2f} µs" for n, microseconds in results.chunk.items())
+        parts.append(f"CPU for each chunk, (B − G) / 197: {told}.")
+    if results.memory:
+        parts.append(_memory(results))
+    return "\n\n".join(parts)
 
 
-def chunk_cost(many: Blocks, few: Blocks, *, chunks: int) -> str:
-    """What one more chunk costs, from two scenarios that differ by so many chunks."""
-    parts = []
-    for server in ("pass-through", "gateway"):
-        added = median(block.cpu for block in many[server]) - median(
-            block.cpu for block in few[server]
-        )
-        parts.append(f"{server} {added / chunks * 1000:.2f} µs")
-    return f"CPU for each chunk, (B - G) / {chunks}: " + ", ".join(parts)
-
-
-def memory(found: Sequence[Sequence[Memory]]) -> str:
-    """A line for each server, of what several of its processes have held."""
-    lines = [
-        f"{found[0][0].streams} idle streams   RSS before   with them   KB a stream"
-        "  lowest–highest  threads"
-    ]
-    for series in found:
+def _memory(results: Results) -> str:
+    rows = []
+    for server, series in results.memory.items():
         each = [entry.per_stream for entry in series]
-        lines.append(
-            f"{series[0].server:<18}"
-            f"{median(entry.before for entry in series) / 1024:>8.1f} MB"
-            f"{median(entry.held for entry in series) / 1024:>9.1f} MB"
-            f"{median(each):>14.0f}"
-            f"{f'{min(each):.0f}–{max(each):.0f}':>16}"
-            f"{max(entry.threads for entry in series):>9}"
+        rows.append(
+            [
+                server,
+                f"{median(entry.before for entry in series) / 1024:.1f} MB",
+                f"{median(entry.held for entry in series) / 1024:.1f} MB",
+                f"{median(each):.0f} KB",
+                f"{min(each):.0f}–{max(each):.0f}",
+                str(max(entry.threads for entry in series)),
+            ]
         )
-    return "\n".join(lines)
+    streams = next(iter(results.memory.values()))[0].streams
+    titles = ["before", "with them", "a stream", "lowest–highest", "threads"]
+    return table([f"{streams} idle streams", *titles], rows)
+
+
+def _sizes(title: str, unit: str, sizes: Sequence[Size]) -> str:
+    rows = [
+        [
+            f"{size.amount:,}",
+            f"{number(size.cpu)} ms",
+            f"{size.cpu / size.amount * 1e6:,.0f} ns",
+            f"{size.peak / 1024:.1f} MB",
+        ]
+        for size in sizes
+    ]
+    return table([title, "CPU", f"a {unit}", "memory added at most"], rows)
+
+
+def steepest(sizes: Sequence[Size]) -> float:
+    """By how much the cost grows where the amount doubles, where it grows most."""
+    powers = [math.log(b.cpu / a.cpu) / math.log(b.amount / a.amount) for a, b in pairwise(sizes)]
+    return float(2 ** max(powers))
+
+
+def growth(results: Results) -> str:
+    parts = []
+    for title, unit, sizes in (
+        ("chunks", "chunk", results.growing_chunks),
+        ("bytes of arguments", "byte", results.growing_bytes),
+    ):
+        if sizes:
+            told = f"Twice the {title}: at most {steepest(sizes):.2f} times the CPU."
+            parts += [_sizes(title, unit, sizes), told]
+    if results.workers:
+        first = results.workers[0]
+        rows = [
+            [
+                str(entry.workers),
+                number(entry.requests_per_second),
+                f"{entry.requests_per_second / first.requests_per_second:.2f} ×",
+                f"{number(entry.cpu)} ms",
+            ]
+            for entry in results.workers
+        ]
+        parts.append(table(["workers", "req/s in B", "of one worker's", "CPU"], rows))
+        parts.append("Load generator and mock upstream share the cores with the workers.")
+    return "\n\n".join(parts)
+
+
+def shares(results: Results) -> str:
+    parts = []
+    if results.audit:
+        share = results.audit
+        parts.append(
+            f"Keeping every transcript adds {share.median:.0%} to B "
+            f"({share.lowest:.0%} to {share.highest:.0%}); target: ≤ {targets.AUDIT_SHARE:.0%}."
+        )
+    if results.parts:
+        told = ", ".join(f"{part} {ms:.3f} ms" for part, ms in results.parts.items())
+        total = sum(results.parts.values())
+        parts.append(
+            f"Keys, routing and audit take {total:.2f} ms of a request ({told}); "
+            f"target: ≤ {targets.PARTS} ms."
+        )
+    return "\n\n".join(parts)
+
+
+def page(results: Results, plots: Sequence[str]) -> str:
+    """The whole report; `plots` are the names of files beside it."""
+    pictures = "\n\n".join(f"![{name}]({name})" for name in plots)
+    sections = [
+        "# What a request costs",
+        heading(results) + f"; {results.seconds / 60:.1f} minutes",
+        headline(results),
+        notes(results),
+        ahead(results),
+        "## Growth",
+        growth(results),
+        pictures,
+        "## Audit, keys and routing",
+        shares(results),
+        "## Details",
+        details(results),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def growth_plot(results: Results) -> str:
+    panels = []
+    for title, sizes in (
+        ("chunks", results.growing_chunks),
+        ("bytes of arguments", results.growing_bytes),
+    ):
+        cpu = [(float(size.amount), size.cpu) for size in sizes]
+        panels.append(
+            Panel(f"CPU of a request, ms, by {title}", title, [in_proportion(cpu), Line("", cpu)])
+        )
+    for title, sizes in (
+        ("chunks", results.growing_chunks),
+        ("bytes of arguments", results.growing_bytes),
+    ):
+        # Less is what any request takes, and chance.
+        held = [(float(size.amount), max(1.0, size.peak / 1024)) for size in sizes]
+        panels.append(Panel("Memory added, MB, shown from 1 on", title, [Line("", held)]))
+    return document(panels)
+
+
+def workers_plot(results: Results) -> str:
+    points = [(float(entry.workers), entry.requests_per_second) for entry in results.workers]
+    first = points[0][1]
+    ideal = Line("ideal", [(0.0, 0.0), (points[-1][0], first * points[-1][0])], is_guide=True)
+    lines = [ideal, Line("", points)]
+    return document([Panel("Requests a second in B, by workers", "workers", lines, log=False)])

@@ -30,7 +30,7 @@ _ALL = (
     Scenario("B", "200 chunks in few writes", text=2344),
     Scenario("C", "200 chunks, a write each", text=2344),
     # A stream takes two seconds, so time alone would give too few of them.
-    Scenario("D", "200 chunks, 10 ms apart, 20 at once", text=2344, connections=20, requests=60),
+    Scenario("D", "200 chunks, 10 ms apart, 20 at once", text=2344, connections=20, requests=40),
     Scenario("E", "two calls in Kimi's tokens", text=26, calls=KIMI_CALLS, stop_reason="tool_use"),
     Scenario(
         "F",
@@ -45,3 +45,29 @@ SCENARIOS = {scenario.letter: scenario for scenario in _ALL}
 
 IDLE = "H"
 """One chunk, then silence: the streams that are counted for memory and threads."""
+
+GROWING_CHUNKS = (200, 2_000, 20_000, 200_000)
+GROWING_BYTES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+
+
+def growing_text(chunks: int) -> Scenario:
+    """As B, with so many chunks."""
+    # A sentence of 82 characters is seven chunks, of twelve characters but for the last.
+    sentences, rest = divmod(chunks, 7)
+    return Scenario(f"T{chunks}", f"{chunks:,} chunks", text=82 * sentences + 12 * rest)
+
+
+def growing_arguments(size: int) -> Scenario:
+    """As F, with about so many bytes of arguments, in deltas of a hundred."""
+    before, line, behind = 55, 41, 2
+    lines = -(-(size - behind - before) // line)
+    # Without the three spaces that JSON can do without.
+    call = ("Write", before + lines * line + behind - 3)
+    title = f"{size:,} bytes of arguments"
+    return Scenario(f"U{size}", title, text=0, calls=(call,), stop_reason="tool_use")
+
+
+GROWING = (
+    *(growing_text(chunks) for chunks in GROWING_CHUNKS),
+    *(growing_arguments(size) for size in GROWING_BYTES),
+)

@@ -25,7 +25,10 @@ CLIENT_KEY = "sk-bench-0123456789abcdef0123456789abcdef"
 READY_SECONDS = 60.0
 # Longer than a gateway's own drain.
 STOP_SECONDS = 15.0
+# Until a change of the configuration is live everywhere.
+LIVE_SECONDS = 2.5
 
+PASSTHROUGH_NAME, GATEWAY_NAME = "pass-through", "Athena"
 
 Process = subprocess.Popen[bytes]
 
@@ -87,30 +90,34 @@ def _answers(port: int, path: str) -> bool:
         return False
 
 
+def _essential() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+
+
 @contextmanager
 def process(
     command: Sequence[str | Path],
     port: int,
     *,
     ready_path: str = "",
+    patience: float = READY_SECONDS,
     environment: Mapping[str, str] | None = None,
     user: str | None = None,
     folder: str | Path = ROOT,
 ) -> Iterator[Process]:
     """Runs a command until the block ends; begins the block when its port answers."""
-    essential = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             [str(word) for word in command],
             cwd=folder,
             user=user,
-            env=essential | dict(environment or {}),
+            env=_essential() | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
         try:
-            deadline = time.monotonic() + READY_SECONDS
+            deadline = time.monotonic() + patience
             while not (_answers(port, ready_path) if ready_path else _accepts(port)):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise ServerFailed(f"not ready: {' '.join(map(str, command))}")
@@ -141,25 +148,51 @@ def passthrough(upstream: Server) -> Iterator[Server]:
     port = free_port()
     command = [sys.executable, "-m", "bench.passthrough", str(port), str(upstream.port)]
     with process(command, port) as started:
-        yield Server("pass-through", started, port, OPENAI)
+        yield Server(PASSTHROUGH_NAME, started, port, OPENAI)
 
 
 @contextmanager
-def gateway(upstream: Server) -> Iterator[Server]:
+def gateway(
+    upstream: Server, *, workers: int = 1, sampling: float | None = None, name: str = GATEWAY_NAME
+) -> Iterator[Server]:
+    """`sampling` is the share of exchanges whose transcript is kept; None for the default."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="athena-bench-") as data:
         environment = {
             "ATHENA_HOST": LOOPBACK,
             "ATHENA_PORT": str(port),
-            "ATHENA_WORKERS": "1",
+            "ATHENA_WORKERS": str(workers),
             "ATHENA_DATA_DIR": data,
             "ATHENA_CLIENT_KEY": CLIENT_KEY,
-            "ATHENA_ALLOW_PRIVATE_UPSTREAMS": "true",
+            "ATHENA_ALLOW_PRIVATE_UPSTREAMS": "all",
             # Said, like the workers, because a developer's .env file may say otherwise.
             "DATABASE_URL": f"sqlite:///{data}/athena.sqlite3",
             "OPENROUTER_API_KEY": "sk-or-bench",
             "OPENROUTER_BASE_URL": f"http://{LOOPBACK}:{upstream.port}/v1",
         }
         with process(GATEWAY, port, ready_path="/readyz", environment=environment) as started:
+            _configure(sampling, environment)
             headers = (f"x-api-key: {CLIENT_KEY}", "anthropic-version: 2023-06-01")
-            yield Server("gateway", started, port, ANTHROPIC, headers)
+            yield Server(name, started, port, ANTHROPIC, headers)
+
+
+def _configure(sampling: float | None, environment: Mapping[str, str]) -> None:
+    """Set what a run needs, as an operator would, and wait until every process has it.
+
+    One key opens more streams here than a key may by default.
+    """
+    code = (
+        "from proxy.models import GatewaySettings\n"
+        "settings = GatewaySettings.objects.get(pk=1)\n"
+        "settings.max_streams = settings.key_max_streams = 10_000\n"
+    )
+    if sampling is not None:
+        code += f"settings.sample_calls = settings.sample_others = {sampling}\n"
+    subprocess.run(
+        [sys.executable, "manage.py", "shell", "--no-imports", "-c", code + "settings.save()"],
+        cwd=ROOT,
+        env=_essential() | dict(environment),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    time.sleep(LIVE_SECONDS)

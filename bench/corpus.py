@@ -1,0 +1,98 @@
+"""Answers whose translation is counted: the scenarios' text, native calls and arguments, as bytes.
+
+Made here and not by the mock upstream, because counting must need no compiler. Each answer exists
+in both dialects, an event in each entry, so that it can be fed in bulk and a read each.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+
+from bench.translate import answer, argument_deltas
+
+SENTENCE = 'The quick brown fox jumps over the lazy dog;\n"quoted" text, a back\\slash, a café. '
+TEXT_PIECE = 12
+NATIVE_PIECE = 7
+ARGUMENTS = '{"file_path": "/home/user/project/src/file_name.py", "offset": 120, "limit": 400}'
+NATIVE_CALLS = {
+    # Without a format of its own, markup is noticed and left as it is.
+    "standard": "<|tool_calls_section_begin|><|tool_call_begin|>functions.Read:0"
+    f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
+    "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.Read:0"
+    f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
+    "qwen": "<tool_call>\n<function=Read>\n<parameter=file_path>\n/home/user/project/file_name.py\n"
+    "</parameter>\n<parameter=offset>\n120\n</parameter>\n</function>\n</tool_call>",
+    "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>Read\n```json\n"
+    f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+}
+"""By format, a call as its models write it into their text."""
+
+
+def pieces(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def running_text(chunks: int) -> list[str]:
+    repeats = chunks * TEXT_PIECE // len(SENTENCE) + 1
+    return pieces(SENTENCE * repeats, TEXT_PIECE)[:chunks]
+
+
+def _event(data: Mapping[str, object]) -> bytes:
+    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def _message(block: Mapping[str, object], deltas: Iterator[Mapping[str, object]]) -> list[bytes]:
+    """An answer of Anthropic's with one block."""
+    usage = {"input_tokens": 15_012, "output_tokens": 1}
+    message: dict[str, object] = {
+        "id": "msg_0123456789abcdef",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-4-5",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    stop_reason = "tool_use" if block["type"] == "tool_use" else "end_turn"
+    return [
+        _event({"type": "message_start", "message": message}),
+        _event({"type": "content_block_start", "index": 0, "content_block": block}),
+        *(_event({"type": "content_block_delta", "index": 0, "delta": delta}) for delta in deltas),
+        _event({"type": "content_block_stop", "index": 0}),
+        _event(
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": stop_reason, "stop_sequence": None},
+                "usage": {"output_tokens": 380},
+            }
+        ),
+        _event({"type": "message_stop"}),
+    ]
+
+
+def text_answer(dialect: str, parts: list[str]) -> list[bytes]:
+    if dialect == "openai":
+        return answer(*({"content": part} for part in parts))
+    deltas = ({"type": "text_delta", "text": part} for part in parts)
+    return _message({"type": "text", "text": ""}, deltas)
+
+
+def argument_answer(dialect: str, deltas: int) -> list[bytes]:
+    """A structured call whose arguments come in so many deltas."""
+    if dialect == "openai":
+        return answer(*argument_deltas(deltas))
+    parts = ['{"content": "', *["ten chars " for _ in range(deltas - 2)], '"}']
+    block = {"type": "tool_use", "id": "toolu_0123456789abcdef", "name": "Write", "input": {}}
+    return _message(block, ({"type": "input_json_delta", "partial_json": part} for part in parts))
+
+
+Answer = Callable[[str, str, int], list[bytes]]
+"""Dialect, format and scale → events."""
+
+ANSWERS: dict[str, Answer] = {
+    "text": lambda dialect, _, scale: text_answer(dialect, running_text(100 * scale)),
+    "native calls": lambda dialect, name, scale: text_answer(
+        dialect, pieces("I will read it. " + NATIVE_CALLS[name] * 2 * scale, NATIVE_PIECE)
+    ),
+    "arguments": lambda dialect, _, scale: argument_answer(dialect, 100 * scale),
+}

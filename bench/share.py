@@ -1,0 +1,150 @@
+"""What keys, routing and audit take of a request, and what it costs to keep every transcript.
+
+    python -m bench.share        the first, alone
+
+The parts are timed where they are called, in the gateway inside this process: CPU time of the
+event loop's thread, the median of many requests, less what the timing itself takes. What other
+threads do meanwhile (rows and the log are written there, and the configuration is watched) is the
+audit's, too.
+The transcripts are measured outside, with two gateways that take turns.
+"""
+
+import importlib
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import wraps
+from statistics import median
+from typing import Any
+
+from bench import inside
+from bench.load import Load
+from bench.results import Results, Share
+from bench.scenarios import SCENARIOS
+from bench.servers import Server, gateway
+
+KEYS, ROUTING, AUDIT, WRITING = "keys and limits", "routing", "audit", "audit, writing"
+FUNCTIONS = (
+    (KEYS, "proxy.admission", "admit"),
+    (KEYS, "proxy.views", "check_model"),
+    (KEYS, "proxy.quota", "Quota.admit"),
+    (KEYS, "proxy.quota", "Quota.release"),
+    (ROUTING, "proxy.retry", "resolve"),
+    (AUDIT, "proxy.views", "remember"),
+    (AUDIT, "proxy.exchange", "Exchange.received"),
+    (AUDIT, "proxy.exchange", "Exchange.relayed"),
+    (AUDIT, "proxy.exchange", "Exchange.sent"),
+    (AUDIT, "proxy.exchange", "Exchange.understood"),
+    (AUDIT, "proxy.exchange", "Exchange.observe"),
+    (AUDIT, "proxy.runtime", "metrics.observe"),
+    (AUDIT, "proxy.audit", "Audit.begin"),
+    (AUDIT, "proxy.audit", "Audit.submit"),
+)
+"""Part, module and name, as they are called."""
+REQUESTS = 400
+ROUNDS = 6
+BLOCK_SECONDS = 2.0
+# Rows are written once a second, and a batch of them takes a moment.
+SETTLE_SECONDS = 2.0
+
+
+class Stopwatch:
+    """Seconds by part; what is called inside another part belongs to that one."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.calls: Counter[str] = Counter()
+        self._is_running = False
+
+    def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._is_running:
+                return function(*args, **kwargs)
+            self._is_running = True
+            began = time.thread_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.seconds[part] += time.thread_time() - began
+                self.calls[part] += 1
+                self._is_running = False
+
+        return call
+
+    def overhead(self) -> float:
+        """Seconds that the timing of one call adds to its part."""
+        empty = Stopwatch()
+        nothing = empty.timed("nothing", lambda: None)
+        for _ in range(10_000):
+            nothing()
+        return empty.seconds["nothing"] / empty.calls["nothing"]
+
+    def attach(self) -> None:
+        """Time the functions of every part from now on."""
+        for part, module, name in FUNCTIONS:
+            *holders, attribute = name.split(".")
+            holder: Any = importlib.import_module(module)
+            for entry in holders:
+                holder = getattr(holder, entry)
+            setattr(holder, attribute, self.timed(part, getattr(holder, attribute)))
+
+
+def parts_of_a_request() -> dict[str, float]:
+    """Milliseconds by part, of a request as in B."""
+    found: dict[str, float] = {}
+
+    async def main() -> None:
+        async with inside.gateway() as ask:
+            watch = Stopwatch()
+            watch.attach()
+            series: dict[str, list[float]] = {KEYS: [], ROUTING: [], AUDIT: []}
+            overhead = watch.overhead()
+            for number in range(-REQUESTS // 10, REQUESTS):
+                if number == 0:  # all is warm
+                    elsewhere = time.process_time() - time.thread_time()
+                watch.seconds.clear()
+                watch.calls.clear()
+                await ask("B")
+                for part, seconds in series.items():
+                    seconds.append(watch.seconds[part] - watch.calls[part] * overhead)
+            from proxy.runtime import runtime
+
+            await runtime.audit.flush()
+            elsewhere = time.process_time() - time.thread_time() - elsewhere
+            found.update({part: median(seconds) * 1000 for part, seconds in series.items()})
+            found[WRITING] = elsewhere / REQUESTS * 1000
+
+    with inside.configured():
+        inside.run(main)
+    return found
+
+
+def measure_audit(load: Load, upstream: Server, results: Results) -> None:
+    """What keeping every transcript adds to keeping none, as a share of B."""
+    scenario, shares = SCENARIOS["B"], []
+    with (
+        gateway(upstream, sampling=0.0, name="none kept") as none,
+        gateway(upstream, sampling=1.0, name="all kept") as every,
+    ):
+        rate = load.block(none, scenario, 200).timing.requests_per_second
+        load.block(every, scenario, 200)
+        requests = max(1, int(rate * BLOCK_SECONDS))
+        for number in range(ROUNDS):
+            cpu = {}
+            for server in (none, every) if number % 2 == 0 else (every, none):
+                block = load.block(server, scenario, requests, settle=SETTLE_SECONDS)
+                cpu[server.name] = block.cpu
+            shares.append(cpu["all kept"] / cpu["none kept"] - 1)
+    results.audit = Share(median(shares), min(shares), max(shares))
+
+
+def main() -> None:
+    found = parts_of_a_request()
+    for part, milliseconds in found.items():
+        print(f"{part:<20}{milliseconds:>8.3f} ms")
+    print(f"{'together':<20}{sum(found.values()):>8.3f} ms")
+
+
+if __name__ == "__main__":
+    main()
