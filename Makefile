@@ -2,10 +2,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Tests that start servers wait more than they compute.
+TESTERS := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
+
 # Cached bytecode is a third of the time that the tests' imports take.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test e2e browser check format bench clean
+.PHONY: run test test-postgres redis e2e browser check format bench bench-peers soak fuzz clean
 
 # Install again only when a list of requirements has changed.
 $(VENV)/running: requirements.txt
@@ -26,8 +29,21 @@ check: $(VENV)/testing
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: check
-	$(BIN)/pytest --numprocesses auto --ignore tests/browser
+# Some tests kill and freeze a Redis of their own; root gets it from apt where it is missing.
+redis:
+	command -v redis-server || test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y redis-server; }
+
+test: check redis
+	DATABASE_URL= $(BIN)/pytest --numprocesses $(TESTERS) --ignore tests/browser
+
+# The same tests on PostgreSQL: on the server of DATABASE_URL, or else on one that is started for the
+# run; root gets it from apt where it is missing.
+test-postgres: $(VENV)/testing
+	test -n "$$DATABASE_URL" || command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || \
+		test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y postgresql; }
+	$(BIN)/python -m tests.on_postgres --numprocesses $(TESTERS) --ignore tests/browser
 
 # The real Claude Code, from npm, through the gateway. Says so and succeeds where it cannot be had.
 e2e: $(VENV)/testing
@@ -44,9 +60,24 @@ format: $(VENV)/testing
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# What a request costs, beside a pass-through and the peers that are installed; at most ten minutes.
 bench: $(VENV)/testing
-	$(BIN)/python -m bench.translate
-	$(BIN)/python -m bench.gateway
+	$(BIN)/python -m bench
+
+# Other gateways to compare with, from PyPI and npm, into .peers/.
+bench-peers: $(VENV)/testing
+	$(BIN)/python -m bench.peers
+
+# Ten minutes of faults on each database; SOAK_SECONDS shortens it. Needs Linux's /proc.
+soak: $(VENV)/testing
+	$(BIN)/python -m tests.soak
+
+# Each group for FUZZ_SECONDS. Atheris has no wheel for every machine: then it is said, and left out.
+fuzz: $(VENV)/testing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-fuzz.txt || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+			$$(grep schemathesis requirements-fuzz.txt) || true
+	$(BIN)/python -m tests.fuzz
 
 clean:
-	rm -rf $(VENV) .e2e .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/build
+	rm -rf $(VENV) .e2e .fuzz .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis bench/build

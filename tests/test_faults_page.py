@@ -1,0 +1,46 @@
+"""docs/faults.md has every fault, with a test that exists, or why there is none; so have the
+promises of the README."""
+
+import re
+from itertools import chain
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+NAMES = list(
+    chain.from_iterable(
+        (f"{letter}{number}" for number in range(1, count + 1))
+        for letter, count in {"U": 33, "C": 29, "O": 12, "S": 13, "P": 12, "X": 23}.items()
+    )
+)
+ROW = re.compile(r"^\| ([UCOSPX]\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+rows = ROW.findall((ROOT / "docs" / "faults.md").read_text())
+
+
+def test_every_fault_is_listed_once():
+    assert [name for name, *_ in rows] == NAMES
+
+
+def test_every_fault_has_a_test_that_exists_or_says_why_not():
+    for name, _, happens, proof in rows:
+        assert "…" not in (happens.strip(), proof.strip()), name
+        tests = TEST.findall(proof)
+        assert tests or proof.startswith("does not apply: "), name
+        for path, test in tests:
+            assert exists(path, test), f"{name}: {path}::{test}"
+
+
+def test_every_promise_has_a_test_that_exists():
+    readme = (ROOT / "README.md").read_text()
+    table = readme.partition("## What it promises\n")[2].partition("\n## ")[0]
+    promises = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(promises) >= 8
+    for promise in promises:
+        tests = TEST.findall(promise)
+        assert tests or "`make bench`" in promise, promise
+        for path, test in tests:
+            assert exists(path, test), f"{path}::{test}"
+
+
+def exists(path, test):
+    return re.search(rf"def {test}\(", (ROOT / path).read_text())
