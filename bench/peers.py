@@ -4,6 +4,10 @@
 
 Each has one worker, its defaults, and no more of logging and telemetry than it insists on; the mock
 upstream is its only model. Nothing of theirs is kept in the repository.
+
+A gateway that no registry has takes part, too: in a folder of its own there, with an executable
+`start` that is given a port and the upstream's address, and serves in the foreground; a file
+`version` beside it says what it is.
 """
 
 import json
@@ -139,6 +143,22 @@ def _router(folder: Path, upstream: Server) -> Iterator[Server]:
             yield Server("claude-code-router", started, port, ANTHROPIC, headers)
 
 
+def _told_version(folder: Path) -> str | None:
+    if not (folder / "start").exists():
+        return None
+    told = folder / "version"
+    return told.read_text().strip() if told.exists() else ""
+
+
+@contextmanager
+def _started(folder: Path, upstream: Server) -> Iterator[Server]:
+    port = free_port()
+    command: list[str | Path] = [folder / "start", str(port), f"http://{LOOPBACK}:{upstream.port}"]
+    with process(command, port, patience=START_SECONDS, folder=folder) as started:
+        headers = ("x-api-key: sk-bench", "anthropic-version: 2023-06-01")
+        yield Server(folder.name, started, port, ANTHROPIC, headers)
+
+
 def _pip(package: str) -> Callable[[Path], list[list[str]]]:
     return lambda folder: [
         [sys.executable, "-m", "venv", str(folder)],
@@ -173,7 +193,11 @@ ALL = (
 
 
 def installed() -> list[Peer]:
-    return [peer for peer in ALL if peer.installed]
+    brought = [
+        Peer(start.parent.name, "", "", lambda _: [], _told_version, _started)
+        for start in sorted(PEERS.glob("*/start"))
+    ]
+    return [*brought, *(peer for peer in ALL if peer.installed)]
 
 
 def missing() -> list[str]:

@@ -43,6 +43,7 @@ def _named(results: Results, server: str) -> str:
 def headline(results: Results) -> str:
     """The table of ratios: what everything is judged by."""
     servers = _servers(results)
+    is_cited = targets.GO_PEER not in servers
     rows = []
     for row in results.rows:
         target = targets.TARGETS.get(row.letter)
@@ -51,8 +52,8 @@ def headline(results: Results) -> str:
             [
                 f"**{row.letter}** {row.title}",
                 *(_ratio(row, server) for server in servers),
-                number(target.go_ratio) if target and target.go_ratio else "–",
                 f"≤ {ratio:.2g}" if ratio else "–",
+                number(target.go_ratio) if target and target.go_ratio else "–",
             ]
         )
     if results.first_event_added:
@@ -60,14 +61,16 @@ def headline(results: Results) -> str:
         cells = [f"+{added[name]:.2f} ms" if name in added else "–" for name in servers]
         go = f"+{targets.GO_FIRST_EVENT} ms"
         limit = f"≤ {targets.FIRST_EVENT} ms there"
-        rows.append(["first event of B, added", *cells, go, limit])
+        rows.append(["first event of B, added", *cells, limit, go])
     if results.memory:
         held = results.memory
         cells = [f"{_per_stream(held[name]):.0f} KB" if name in held else "–" for name in servers]
         go, limit = f"{targets.GO_IDLE_STREAM} KB", f"≤ {targets.IDLE_STREAM} KB"
-        rows.append(["**H** memory of an idle stream", *cells, go, limit])
+        rows.append(["**H** memory of an idle stream", *cells, limit, go])
     names = [f"**{GATEWAY_NAME}**", *(_named(results, name) for name in servers[1:])]
-    return table(["CPU of a request ÷ pass-through", *names, f"{targets.GO} ¹", "target"], rows)
+    titles = ["CPU of a request ÷ pass-through", *names, "target", f"{targets.GO} ¹"]
+    width = len(titles) if is_cited else -1
+    return table(titles[:width], [row[:width] for row in rows])
 
 
 def _ratio(row: Row, server: str) -> str:
@@ -88,7 +91,9 @@ def notes(results: Results) -> str:
         for row in results.rows
         if PASSTHROUGH_NAME in row.costs
     )
-    lines = [f"The pass-through itself takes, in milliseconds: {limit}.", f"¹ {targets.GO_NOTE}"]
+    lines = [f"The pass-through itself takes, in milliseconds: {limit}."]
+    if targets.GO_PEER not in _servers(results):
+        lines.append(f"¹ {targets.GO_NOTE}")
     if wrong := _wrong(results):
         lines.append(f"² {wrong}")
     troubles = [f"Not measured: {trouble}" for trouble in results.troubles]

@@ -41,6 +41,8 @@ AUDIT_SHARE = 0.15
 PARTS = 0.3
 """Milliseconds for keys, routing and audit together."""
 GO = "athena in Go, elsewhere"
+GO_PEER = "athena-go"
+"""The same, where somebody has built it into `.peers/`: then it is in the run, and is not cited."""
 GO_NOTE = (
     "The peer in Go (martinffx/athena c4f090b, Go 1.27.3) is in no registry and was not in this "
     "run: its column has what it reached on 2026-11-16 on another machine of two cores, as a ratio "

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bench import readme, report
+from bench import readme, report, targets
 from bench.growth import worker_counts
 from bench.load import Block, Timing
 from bench.results import Memory, Results, Share, Size, Throughput, row_of
@@ -67,6 +67,17 @@ def test_what_was_measured_elsewhere_is_marked():
     results = measured()
     assert "elsewhere ¹" in report.headline(results)
     assert "not in this run" in report.notes(results)
+
+
+def test_nothing_is_cited_that_is_in_the_run():
+    results = measured()
+    row = results.rows[0]
+    results.rows[0] = msgspec.structs.replace(
+        row, costs={**row.costs, targets.GO_PEER: row.costs["LiteLLM"]}
+    )
+    headings, _, first, *_ = report.headline(results).splitlines()
+    assert "elsewhere" not in headings + report.notes(results)
+    assert headings.count("|") == first.count("|")
 
 
 def test_peers_that_are_missing_are_told():
