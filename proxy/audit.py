@@ -90,13 +90,15 @@ class Audit:
                 self.journal.begin(Begun(beginning(exchange, brief)))
 
     def submit(self, exchange: Exchange, status: int) -> None:
-        """Remember an exchange that has ended."""
+        """Remember an exchange that has ended; probes and lists of models are none."""
+        if exchange.snapshot is None and exchange.error is None:
+            return
         redactor = redactor_of(exchange)
         brief = brief_of(exchange, redactor)
-        exchange.log(status, brief)
+        row = record(exchange, status, brief)
+        exchange.log(row, brief)
         if exchange.snapshot is None:
             return
-        row = record(exchange, status, brief)
         mark = fingerprint(row) if exchange.outcome in FAILURES else None
         data = b""
         if self._keeps(exchange, leak_mark(row) if mark is None else mark):

@@ -3,9 +3,10 @@
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from formats import (
     CallFault,
@@ -35,7 +36,28 @@ from proxy.snapshot import Key, Snapshot
 
 logger = logging.getLogger("athena.exchange")
 
-_SHOWN_CHARS = 200
+# Of the columns of a row, those that its line in the log has, too, if they say something.
+_LOGGED_OF_STRANGERS = (
+    "request_id",
+    "status",
+    "outcome",
+    "duration_ms",
+    "error_code",
+    "error_source",
+)
+_LOGGED = (
+    *_LOGGED_OF_STRANGERS,
+    "key_id",
+    "model",
+    "upstream",
+    "upstream_model",
+    "format",
+    "tool_calls",
+    "stop_reason",
+    "input_tokens",
+    "output_tokens",
+)
+_NOTHING = (None, "")
 
 _DELTAS = frozenset({ReasoningDelta, TextDelta, ToolCallDelta})
 
@@ -254,34 +276,15 @@ class Exchange:
             return Phase.TRANSLATION
         return Phase.BODY if self.has_begun else Phase.ANSWER
 
-    def log(self, status: int, brief: Callable[[str, int], str]) -> None:
-        """Write one line about it; `brief` cuts what others wrote, and takes out secrets."""
-        route, error = self.route, self.error
-        if (self.snapshot is None and error is None) or not logger.isEnabledFor(logging.INFO):
+    def log(self, row: Mapping[str, Any], brief: Callable[[str, int], str]) -> None:
+        """Write one line about it, of what its row says; `brief` takes secrets out of the rest."""
+        if not logger.isEnabledFor(logging.INFO):
             return
-        fields: dict[str, object] = {
-            "request_id": self.request_id,
-            "status": status,
-            "outcome": self.outcome,
-            "duration_ms": round((perf_counter() - self.started) * 1000, 1),
-        }
-        if error is not None:
-            fields |= {"error_code": error.code, "error_source": error.source}
-        if self.snapshot is not None:
-            fields |= {
-                "key_id": self.key.id if self.key else None,
-                "model": brief(self.model, _SHOWN_CHARS) or None,
-                "upstream": route.upstream.name if route else None,
-                "upstream_model": brief(route.model, _SHOWN_CHARS) if route else None,
-                "format": route.format.format if route else None,
-                "tool_calls": self.calls,
-                "stop_reason": self.stop_reason,
-                "input_tokens": self.usage.input,
-                "output_tokens": self.usage.output,
-                "notices": sorted({notice.code for notice in self.notices}) or None,
-            }
-        message = brief(_line(error), 300) if error else "answered"
-        tell(logger, message, fields)
+        names = _LOGGED if self.snapshot is not None else _LOGGED_OF_STRANGERS
+        fields = {name: value for name in names if (value := row[name]) not in _NOTHING}
+        if self.notices:
+            fields["notices"] = sorted({notice.code for notice in self.notices})
+        tell(logger, brief(_line(self.error), 300) if self.error else "answered", fields)
 
 
 def _line(error: GatewayError) -> str:

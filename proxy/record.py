@@ -5,6 +5,7 @@ and freed of characters that databases refuse.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -117,9 +118,10 @@ def record(exchange: Exchange, status: int, brief: Brief) -> dict[str, Any]:
 
 
 def _notices(exchange: Exchange, brief: Brief) -> list[list[Any]]:
+    # In place of `most_common`, which makes a heap to keep them in the order that they have.
+    counts = sorted(exchange.notices.items(), key=itemgetter(1), reverse=True)
     return [
-        [notice.code, brief(notice.detail, 200), count]
-        for notice, count in exchange.notices.most_common(_MOST_NOTICES)
+        [notice.code, brief(notice.detail, 200), count] for notice, count in counts[:_MOST_NOTICES]
     ]
 
 
