@@ -16,6 +16,7 @@ from formats.delivery import Delivery
 from formats.errors import FormatsError, UpstreamError
 from formats.events import Event, MessageFailed, State, Usage
 from formats.failure import as_overflow
+from formats.sse import last_words
 from formats.verbatim import Framed, Verbatim
 
 _DONE = State.DONE  # bound once: to name a member costs as much as a call
@@ -124,6 +125,8 @@ class Pipeline:
                 if isinstance(failure, UpstreamError) and failure.is_reported:
                     said = events
             self.heard = self._decoder.heard
+        elif self._verbatim is not None:  # nobody looks at what is behind the end
+            data = last_words(data)
         if self._verbatim is not None:
             self._verbatim.read(data, said)
         return self._deliver(events)

@@ -114,8 +114,12 @@ def build_pipeline(
     limits: Limits = DEFAULT_LIMITS,
     strict: bool = False,
     markers: Markers = (),
+    conceal: Callable[[bytes], bytes] | None = None,
 ) -> Pipeline:
-    """What turns the bytes of one upstream's answer into the bytes of one client's."""
+    """What turns the bytes of one upstream's answer into the bytes of one client's.
+
+    `conceal` takes out of an error in the upstream's own bytes what no client may see.
+    """
     tools = toolbox or Toolbox()
     native = spelled_format(format_name, markers)
     is_same = client == upstream
@@ -131,7 +135,7 @@ def build_pipeline(
     encoder = partial(DIALECTS[client].encoder, asked)
     trim = None if asked.include_usage else DIALECTS[client].without_usage
     probe = partial(DIALECTS[upstream].decoder, limits)
-    verbatim = Verbatim(decoder, probe, encoder, limits, trim)
+    verbatim = Verbatim(decoder, probe, encoder, limits, trim=trim, conceal=conceal)
     return Pipeline(decoder, transform, delivery, verbatim)
 
 

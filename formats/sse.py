@@ -16,6 +16,9 @@ from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits, UpstreamError
 from formats.failure import check_utf8
 
 _BOM = b"\xef\xbb\xbf"
+_LAST_WORDS = frozenset(
+    (b"", b"data:[DONE]", b"event:message_stop", b'data:{"type":"message_stop"}')
+)
 _CR = ord("\r")  # a number is looked for in bytes several times as fast as bytes are
 # A CR at the very end may be half of a line end.
 _BLANK_LINE = re.compile(rb"\n\n|[\n\r]\r\n|[\n\r]\r(?=[^\n])")
@@ -206,6 +209,17 @@ def event_places(data: bytes) -> Iterator[tuple[int, int]]:
     for found in _BLANK_LINE.finditer(data):
         yield start, found.end()
         start = found.end()
+
+
+def last_words(data: bytes) -> bytes:
+    """Of what stands behind the end of a message, all that only says so again; and comments."""
+    places = event_places(data + b"\n\n")  # the last may lack its end
+    events = [data[start:stop] for start, stop in places]
+    return b"".join([event for event in events if all(map(_is_mute, event.splitlines()))])
+
+
+def _is_mute(line: bytes) -> bool:
+    return line.startswith(b":") or line.replace(b" ", b"") in _LAST_WORDS
 
 
 def _with_line_feeds(data: bytes) -> bytes:

@@ -27,7 +27,7 @@ from formats.events import (
     ToolCallDelta,
     ToolCallFailed,
 )
-from formats.sse import WholeEvents, event_places
+from formats.sse import WholeEvents, event_places, last_words
 
 _HELD_BYTES = 16 * 1024
 """Of an upstream's own bytes, while it is open whether they go on. A marker of thirty characters,
@@ -73,10 +73,12 @@ class Verbatim:
         probe: Callable[[], Framed],
         encoder: Callable[[], Resumable],
         limits: Limits = DEFAULT_LIMITS,
+        *,
         trim: Callable[[bytes], bytes] | None = None,
+        conceal: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """`probe`, another decoder, and `encoder` are made when they are needed; `trim` leaves out
-        what the client did not ask for."""
+        what the client did not ask for, and `conceal`, of an error, what it may not see."""
         self._decoder = decoder
         self._make_probe = probe
         self._make_encoder = encoder
@@ -85,6 +87,7 @@ class Verbatim:
         self.is_kept = True
         """Whether the upstream's own bytes still go on."""
         self._trim = trim
+        self._conceal = conceal
         self._raw = b""  # what has not been sent
         self._before = _NOTHING  # said by the upstream, and not told yet
         self._told: list[Event] = []  # told, but the bytes that say so were not sent
@@ -127,6 +130,11 @@ class Verbatim:
             return self._write_anew(events)
         if not self._is_done and (rest or self._is_doubtful or decoder.holds):
             return self._hold(rest, events)
+        if events and type(events[-1]) is MessageFailed:
+            raw = self._up_to_failure()
+            if raw is None:
+                return self._write_anew(events)
+            self._raw = raw
         return self._send(events)
 
     def write_anew(self) -> None:
@@ -149,6 +157,27 @@ class Verbatim:
             self._told = []
         return self._trim(data) if self._trim else data
 
+    def _up_to_failure(self) -> bytes | None:
+        """What is not sent, but for what stands behind the event that reports a failure; None if
+        none does."""
+        probe = self._probe()
+        for start, stop in event_places(self._raw):
+            report = self._raw[start:stop]
+            try:
+                probe.feed(report)
+            except UpstreamError:
+                report = self._conceal(report) if self._conceal else report
+                return self._raw[:start] + report + last_words(self._raw[stop:])
+        return None
+
+    def _probe(self) -> Framed:
+        """A decoder that stands where what was sent has ended."""
+        probe = self._make_probe()
+        if self._start is not None:
+            probe.feed(self._make_encoder().feed([self._start]))
+        probe.frame = self._frame
+        return probe
+
     def _write_anew(self, events: list[Event]) -> bytes:
         if self._encoder is not None:
             return self._encoder.feed(events)
@@ -163,18 +192,15 @@ class Verbatim:
         """The upstream's events that say what is told, and what of that they do not say."""
         if self._frame.takes is ToolCallDelta:
             return b"", told
-        probe, end, all_told, rest = self._make_probe(), 0, told, told
-        if self._start is not None:
-            probe.feed(self._make_encoder().feed([self._start]))
-        probe.frame = self._frame
+        probe, end, all_told, rest = self._probe(), 0, told, told
         for start, stop in event_places(self._raw):
             try:
                 said = probe.feed(self._raw[start:stop])
             except UpstreamError:
                 break
             left = None if any(map(_is_failure, said)) else _unsaid(rest, said)
-            if left is None or probe.is_irregular:
-                break
+            if left is None or probe.is_irregular or any(map(_is_end, said)):
+                break  # the encoder's end is a whole one, whatever stands behind the upstream's
             rest = left
             if not probe.holds:
                 told, end, self._frame = rest, stop, probe.frame
@@ -217,6 +243,10 @@ def _start_of(events: list[Event]) -> MessageStart | None:
 
 def _is_failure(event: Event) -> bool:
     return type(event) is ToolCallFailed
+
+
+def _is_end(event: Event) -> bool:
+    return type(event) is MessageEnd
 
 
 def _is_same(said: Event, told: Event) -> bool:

@@ -123,6 +123,7 @@ async def attempt(
         limits=route.limits,
         strict=route.strict,
         markers=route.markers,
+        conceal=upstream.conceal,
     )
     source = _Beginning(answer, exchange, upstream.first_byte_timeout)
     try:

@@ -125,7 +125,10 @@ class AnthropicDecoder:
         return out
 
     def _read(self, data: bytes) -> None:
-        if self._done or data.strip() in (b"[DONE]", b"", b"null"):
+        if self._done:  # nobody looks at what is behind the end, so it must not go on
+            self.is_irregular = True
+            return
+        if data.strip() in (b"[DONE]", b"", b"null"):
             return
         event = _decoded(_events, data)
         match event.type:

@@ -275,6 +275,62 @@ def test_an_error_that_the_upstream_reports_goes_on_as_it_is(dialect):
         assert relayed(dialect, cut) == b"".join(begun) + ERRORS[dialect]
 
 
+HALF_CALLS = {
+    "anthropic": b'event: content_block_start\ndata: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"ping","input":{}}}\n\n'
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\\"a\\":1"}}\n\n'
+    b'event: content_block_stop\ndata: {"type":"content_block_stop","index":1}\n\n'
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":1}}\n\n'
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    "openai": b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"t","type":"function","function":{"name":"ping","arguments":"{\\"a\\":1"}}]},"finish_reason":"tool_calls"}]}\n\n'
+    b"data: [DONE]\n\n",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_nothing_that_says_something_goes_on_behind_the_end(dialect):
+    good = b"".join(reads(dialect, "Hello"))
+    before_last, last = b"".join(reads(dialect, "Hello")[:-1]), reads(dialect, "Hello")[-1]
+    junk = HALF_CALLS[dialect] + b"garbage \xff\n\n" + ERRORS[dialect]
+    bodies = [good + junk]
+    if dialect == "openai":  # whose message ends with its usage, too
+        bodies.append(before_last + data({"choices": [], "usage": USAGE}) + junk + last)
+    for body in bodies:
+        for parts in [*byte_cuts(body, 5), [good, body[len(good) :]], cuts(body)[-1]]:
+            sent = relayed(dialect, parts)
+            found = view(sent, dialect)
+            assert (found.text, found.calls, found.error) == ("Hello", [], None)
+            assert found.stop == view(good, dialect).stop
+            if dialect == "openai":
+                assert sent.rstrip().endswith(b"data: [DONE]")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_comments_and_a_second_end_go_on_behind_the_end(dialect):
+    good, behind = b"".join(reads(dialect, "Hello")), b": bye\r\n\r\n"
+    if dialect == "openai":
+        behind += b"data: [DONE]\n\n: that was all"
+    assert relayed(dialect, [good, behind]) == good + behind
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_behind_an_error_nothing_goes_on_either(dialect):
+    begun = b"".join(reads(dialect, "Hello")[: 1 if dialect == "openai" else 3])
+    stop = b'event: message_stop\ndata: {"type":"message_stop"}\n\n' * (dialect == "anthropic")
+    for parts in byte_cuts(begun + ERRORS[dialect] + HALF_CALLS[dialect], 5):
+        sent = relayed(dialect, parts)
+        assert sent.removesuffix(b"data: [DONE]\n\n") == begun + ERRORS[dialect] + stop
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_of_an_error_in_its_own_words_the_caller_conceals_what_it_must(dialect):
+    begun = b"".join(reads(dialect, "My key: SECRET")[: 1 if dialect == "openai" else 3])
+    failed = ERRORS[dialect].replace(b"}", b',"raw":"SECRET"}', 1)
+    concealed = failed.replace(b"SECRET", b"?")
+    for parts in byte_cuts(begun + failed, 3):
+        sent = relayed(dialect, parts, conceal=lambda data: data.replace(b"SECRET", b"?"))
+        assert sent == begun + concealed  # what the model says is not touched
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("ending", [b"", b"event: x\ndata: {nonsense}\n\n", b"data: {"])
 def test_an_answer_that_breaks_off_is_never_shown_as_complete(dialect, ending):
