@@ -174,6 +174,8 @@ class Connection(asyncio.Protocol):
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if sum(len(name) + len(value) for name, value in self.headers) > _HEAD_BYTES:
+            raise ValueError("too much that is not body")  # it came with a part of the body
         self.status = self._parser.get_status_code()
         self._is_kept_alive = self._parser.should_keep_alive()
         if self.status >= 200 and not self.head.done():

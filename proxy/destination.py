@@ -4,6 +4,7 @@ Its secrets are opened here, and are nowhere but in its headers. What is the sam
 to it is put together once.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -48,6 +49,7 @@ class Upstream:
     #: The head of a request that carries nothing of a client's.
     head: bytes = field(init=False, repr=False)
     _secrets: tuple[str, ...] = field(init=False, repr=False)
+    _spellings: re.Pattern[bytes] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         secrets = (value for name, value in self.headers if carries_secret(name))
@@ -55,10 +57,21 @@ class Upstream:
         object.__setattr__(self, "origin", origin_of(self.url))
         object.__setattr__(self, "head", head_of(self.url, self.headers))
         object.__setattr__(self, "_secrets", bare)
+        spelled = "|".join(map(_spelled, filter(None, bare)))
+        object.__setattr__(self, "_spellings", re.compile(spelled.encode()) if spelled else None)
 
     def secrets(self) -> tuple[str, ...]:
         """What must not appear in anything that is shown or stored."""
         return self._secrets
+
+    def conceal(self, data: bytes) -> bytes:
+        """JSON text without its secrets, however that spells them."""
+        return data if self._spellings is None else self._spellings.sub(b"[redacted]", data)
+
+
+def _spelled(secret: str) -> str:
+    """A pattern for a text in JSON, where any character may be an escape."""
+    return "".join(rf"(?:\\?{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in secret)
 
 
 def read_upstream(row: models.Upstream) -> Upstream:

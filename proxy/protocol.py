@@ -47,6 +47,7 @@ IS_WHOLE = "is_whole"
 STALLED = "stalled"
 """In the state of a request whose client was let go because it took nothing."""
 
+_UPGRADE_SPOILS = frozenset((b"content-length", b"transfer-encoding"))
 _NOT_HTTP = "this is not a valid HTTP/1.1 request"
 _AHEAD = 8
 _AHEAD_BYTES = 64 * 1024
@@ -141,6 +142,10 @@ class GatewayProtocol(HttpToolsProtocol):
         # An HTTP/1.0 request has no chunks: whoever passed it on may have seen another end of it.
         if version not in ("1.0", "1.1") or (version == "1.0" and b"transfer-encoding" in names):
             raise Dismissal(400, ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
+        if self.parser.should_upgrade() and not _UPGRADE_SPOILS.isdisjoint(names):
+            # The parser would take the body for what is spoken after the upgrade.
+            message = "nothing is spoken here but HTTP/1.1: send the request without Upgrade"
+            raise Dismissal(400, ErrorCode.MALFORMED_HTTP, message)
         self._is_in_head = False
         self._steps += 1
         self._forget_head()

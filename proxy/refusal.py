@@ -51,7 +51,7 @@ def refusal_of(
         may_retry=not is_ours,
         retries=status in _RETRIED,
         falls_back=error.kind is not FailureKind.INVALID_REQUEST,
-        raw=body,
+        raw=route.upstream.conceal(body),
         refusal=None if is_ours else _own_words(route.upstream, error, status, headers, body),
         refuses_thinking=status == 400 and bool(_THINKING_REFUSED.search(body)),
     )
@@ -61,14 +61,12 @@ def _own_words(
     upstream: Upstream, error: UpstreamError, status: int, headers: Headers, body: bytes
 ) -> Refusal | None:
     """The refusal as the upstream wrote it, if it is an error in the form of its dialect."""
-    if not is_error_body(body):
+    if not (400 <= status < 600 and is_error_body(body)):
         return None  # a page of HTML, for one
     if str(error).startswith(_TOO_LONG) and upstream.dialect == "anthropic":
         if _TOO_LONG.encode() not in body:
             return None  # the one wording that makes Claude Code compact
-    for secret in filter(None, upstream.secrets()):
-        body = body.replace(secret.encode(), b"[redacted]")
-    return Refusal(status, body, told_headers(headers, upstream))
+    return Refusal(status, upstream.conceal(body), told_headers(headers, upstream))
 
 
 def told_headers(headers: Headers, upstream: Upstream) -> dict[str, str]:
@@ -112,9 +110,9 @@ def _retry_after(headers: Headers) -> int | None:
             pass
     try:
         moment = parsedate_to_datetime(joined(headers, b"retry-after"))
-    except ValueError:
+        return _clamped(moment.timestamp() - time.time())
+    except (ValueError, OverflowError):
         return None
-    return _clamped(moment.timestamp() - time.time())
 
 
 def _clamped(seconds: float) -> int:

@@ -80,6 +80,8 @@ def test_an_endpoint_that_is_not_found_keeps_its_hint(client, upstream, model):
         ("retry-after: 1.2", "2"),
         ("retry-after-ms: 1500", "2"),
         ("retry-after: -5", "0"),
+        ("retry-after: Mon, 01 Jan 2024 00:00:00 +99999999999999", None),
+        ("retry-after: Mon, 01 Jan 99999999999999999999999 00:00:00 GMT", None),
         ("retry-after: nonsense", None),
         ("retry-after: nan", None),
         ("retry-after: Wed, 21 Oct 2015 07:28:00 GMT", "0"),

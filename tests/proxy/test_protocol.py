@@ -137,6 +137,15 @@ def test_an_upgrade_is_not_taken_and_what_follows_it_is_not_read(gateway):
     assert (seen.status, seen.is_closed) == (200, True)
 
 
+def test_a_request_whose_upgrade_would_cost_its_body_is_told_so(gateway, upstream, model):
+    script = upstream.script(model, says("Hi"))
+    wanted = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABk")
+    seen = ask_raw(gateway.port, post(ask(model), *wanted), patience=10)
+    assert (seen.status, seen.is_closed) == (400, True)
+    assert b"without Upgrade" in seen.body
+    assert not script.requests
+
+
 def test_requests_in_one_write_are_answered_one_after_another(gateway, upstream, model):
     upstream.script(model, says("Hi"))
     with connect(gateway.port, post(ask(model)) + PROBE + post(ask(model))) as connection:

@@ -321,6 +321,28 @@ def test_what_a_client_must_not_see_of_a_refusal_is_told_in_the_gateways_words(
     assert "error" in page.json()
 
 
+@pytest.mark.parametrize("dialect", PATHS)
+def test_a_key_that_is_spelled_in_escapes_is_taken_out_of_a_refusal(client, upstream, dialect):
+    model, (_, secret) = f"{dialect}-standard-escaped", KEYS[dialect]
+    key = secret.removeprefix("Bearer ")
+    spelled = "".join(f"\\u{ord(char):04X}" if at % 3 else char for at, char in enumerate(key))
+    body = b'{"error": {"message": "bad", "raw": ["%b"]}}' % spelled.encode()
+    assert json.loads(body)["error"]["raw"] == [key]
+    upstream.script(model, whole(body, 400))
+    response = client.post(PATHS[dialect], json=small(dialect, model))
+    assert response.json() == {"error": {"message": "bad", "raw": ["[redacted]"]}}
+
+
+@pytest.mark.parametrize("status", [201, 600, 999])
+def test_a_refusal_with_a_status_that_is_none_is_a_bad_gateway(gateway, client, upstream, status):
+    model = f"openai-standard-status-{status}"
+    upstream.script(model, whole({"error": {"message": "nope"}}, status))
+    response = client.post(PATHS["openai"], json=small("openai", model))
+    assert response.status_code == 502
+    assert response.json()["error"]["message"]
+    assert gateway.exchange(response)["status"] == 502
+
+
 def test_an_overflow_of_another_wording_is_told_so_that_claude_code_compacts(client, upstream):
     model = "anthropic-compatible-overflow"
     error = {"type": "invalid_request_error", "message": "maximum context length is 1000 tokens"}
@@ -351,15 +373,28 @@ def test_an_error_in_the_stream_with_the_gateways_credential_is_rewritten(
 ):
     model, (_, secret) = f"{dialect}-standard-leaking", KEYS[dialect]
     begun = [*stream(dialect, "Hello", model=model)][: 2 if dialect == "openai" else 4]
+    for place in ("message", "raw"):
+        error = {"type": "error", "error": {"type": "api_error", place: f"key {secret}"}}
+        failed = (
+            event(error) if dialect == "anthropic" else b"data: %b\n\n" % json.dumps(error).encode()
+        )
+        upstream.script(model, reply(*begun, failed))
+        response = client.post(PATHS[dialect], json=small(dialect, model))
+        assert response.content.startswith(b"".join(begun))
+        assert "canary" not in response.text
+        assert "[redacted]" in response.text
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_what_comes_later_than_the_end_is_no_part_of_the_answer(gateway, client, upstream, dialect):
+    model, (_, secret) = f"{dialect}-standard-behind", KEYS[dialect]
+    good = [*stream(dialect, "Hello", model=model)]
     error = {"type": "error", "error": {"type": "api_error", "message": f"key {secret}"}}
-    failed = (
-        event(error) if dialect == "anthropic" else b"data: %b\n\n" % json.dumps(error).encode()
-    )
-    upstream.script(model, reply(*begun, failed))
+    late = event(error) if dialect == "anthropic" else b"data: %b\n\n" % json.dumps(error).encode()
+    upstream.script(model, reply(*good, Pause(0.1), late))
     response = client.post(PATHS[dialect], json=small(dialect, model))
-    assert response.content.startswith(b"".join(begun))
-    assert "canary" not in response.text
-    assert "[redacted]" in response.text
+    assert response.content == b"".join(good)
+    assert gateway.exchange(response)["outcome"] == "ok"
 
 
 @pytest.mark.parametrize("dialect", PATHS)

@@ -136,6 +136,13 @@ def test_headers_without_end_are_an_error(upstream, model):
         run(lambda transport: fetch(transport, upstream, model))
 
 
+def test_so_are_headers_that_are_too_long_and_come_with_the_body(upstream, model):
+    long = b"x-long: " + b"x" * 66_000
+    upstream.script(model, [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n%b\r\n\r\nhi" % long])
+    with pytest.raises(httpx.RemoteProtocolError):
+        run(lambda transport: fetch(transport, upstream, model))
+
+
 @pytest.mark.parametrize(
     "beginning",
     [

@@ -294,6 +294,8 @@ def test_an_overloaded_upstream_is_told_as_each_dialect_has_it(athena_faulty, st
         ("retry-after: 7", "7"),
         ("retry-after: 99999999", "60"),
         ("retry-after: -5", "0"),
+        ("retry-after: Mon, 01 Jan 2024 00:00:00 +99999999999999", None),
+        ("retry-after: Mon, 01 Jan 99999999999999999999999 00:00:00 GMT", None),
         ("retry-after: soon", None),
     ],
 )
