@@ -165,7 +165,9 @@ class Verbatim:
             report = self._raw[start:stop]
             try:
                 probe.feed(report)
-            except UpstreamError:
+            except UpstreamError as error:
+                if not error.is_reported:  # of a call, say, whose beginning was sent before
+                    break
                 report = self._conceal(report) if self._conceal else report
                 return self._raw[:start] + report + last_words(self._raw[stop:])
         return None

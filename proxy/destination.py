@@ -7,6 +7,7 @@ to it is put together once.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 import httpx
@@ -49,7 +50,6 @@ class Upstream:
     #: The head of a request that carries nothing of a client's.
     head: bytes = field(init=False, repr=False)
     _secrets: tuple[str, ...] = field(init=False, repr=False)
-    _spellings: re.Pattern[bytes] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         secrets = (value for name, value in self.headers if carries_secret(name))
@@ -57,8 +57,6 @@ class Upstream:
         object.__setattr__(self, "origin", origin_of(self.url))
         object.__setattr__(self, "head", head_of(self.url, self.headers))
         object.__setattr__(self, "_secrets", bare)
-        spelled = "|".join(map(_spelled, filter(None, bare)))
-        object.__setattr__(self, "_spellings", re.compile(spelled.encode()) if spelled else None)
 
     def secrets(self) -> tuple[str, ...]:
         """What must not appear in anything that is shown or stored."""
@@ -66,12 +64,16 @@ class Upstream:
 
     def conceal(self, data: bytes) -> bytes:
         """JSON text without its secrets, however that spells them."""
-        return data if self._spellings is None else self._spellings.sub(b"[redacted]", data)
+        for secret in filter(None, self._secrets):
+            data = _spellings(secret).sub(b"[redacted]", data)
+        return data
 
 
-def _spelled(secret: str) -> str:
-    """A pattern for a text in JSON, where any character may be an escape."""
-    return "".join(rf"(?:\\?{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in secret)
+@lru_cache(64)  # to compile one takes milliseconds, and few are ever needed
+def _spellings(text: str) -> re.Pattern[bytes]:
+    """A text as JSON may have it, where any character may be an escape."""
+    spelled = (rf"(?:\\?{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in text)
+    return re.compile("".join(spelled).encode())
 
 
 def read_upstream(row: models.Upstream) -> Upstream:

@@ -322,6 +322,19 @@ def test_behind_an_error_nothing_goes_on_either(dialect):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_error_is_told_wherever_it_stands_and_whatever_comes_with_it(dialect):
+    call = ToolCallStart("t", "ping"), ToolCallDelta('{"a":'), ToolCallDelta("1}"), ToolCallEnd()
+    said = [MessageStart("m", "m"), TextDelta("Hello"), *call, MessageEnd(StopReason.TOOL_USE)]
+    events = [part + b"\n\n" for part in encoded(said, dialect).split(b"\n\n")[:-1]]
+    for end in range(1, len(events) - 2):
+        for start in range(end):
+            read = b"".join(events[start:end]) + ERRORS[dialect] + HALF_CALLS[dialect]
+            sent = relayed(dialect, [*events[:start], read])
+            assert sent.count(b"Full") == 1, (start, end)
+            assert b"ping" not in sent.partition(b"Full")[2]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_of_an_error_in_its_own_words_the_caller_conceals_what_it_must(dialect):
     begun = b"".join(reads(dialect, "My key: SECRET")[: 1 if dialect == "openai" else 3])
     failed = ERRORS[dialect].replace(b"}", b',"raw":"SECRET"}', 1)
