@@ -81,6 +81,11 @@ class Delivery:
         self._fault: CallFault | None = None
         self._has_content = False
 
+    @property
+    def is_amid_content(self) -> bool:
+        """Whether text or reasoning that follows would be delivered, and would change nothing."""
+        return self.state is _OPEN and self._has_content
+
     def feed(self, events: Iterable[Event], out: list[Event]) -> None:
         """Append the events as the client gets them; raises EventOrderError for an illegal one."""
         for event in events:

@@ -14,12 +14,13 @@ from typing import Protocol
 
 from formats.delivery import Delivery
 from formats.errors import FormatsError, UpstreamError
-from formats.events import Event, MessageFailed, State, Usage
+from formats.events import Event, MessageFailed, ReasoningDelta, State, TextDelta, Usage
 from formats.failure import as_overflow
 from formats.sse import last_words
 from formats.verbatim import Framed, Verbatim
 
 _DONE = State.DONE  # bound once: to name a member costs as much as a call
+_MORE = frozenset({ReasoningDelta, TextDelta})
 
 
 class Decoder(Framed, Protocol):
@@ -42,6 +43,9 @@ class Transform(Protocol):
     """What stands between decoder and delivery."""
 
     def feed(self, events: Iterable[Event]) -> list[Event]: ...
+    def passes(self, event: Event) -> bool:
+        """Whether more of a text or of reasoning goes on as it is, and nothing else; it is noted
+        then, and must not be fed."""
 
 
 class Encoder(Protocol):
@@ -139,6 +143,9 @@ class Pipeline:
             return self._decoder.take(), earlier
 
     def _deliver(self, events: list[Event]) -> list[Event]:
+        if len(events) == 1 and type(events[0]) in _MORE:  # most reads bring no more than that
+            if self._delivery.is_amid_content and self._native.passes(events[0]):
+                return events
         try:
             events = self._native.feed(events)
         except FormatsError as error:

@@ -58,6 +58,12 @@ class NativeTransform:
         self._answer_calls = False
         self._has_answer = False
 
+    def passes(self, event: Event) -> bool:
+        """Whether a delta of text or reasoning is plain, amid what is plain; it is noted then."""
+        if type(event) is TextDelta:
+            return self._has_answer and self._machine.accepts(event.text, _CONTENT)
+        return type(event) is ReasoningDelta and self._machine.accepts(event.text, _REASONING)
+
     def feed(self, events: Iterable[Event]) -> list[Event]:
         machine, out = self._machine, self._machine.out
         for event in events:

@@ -37,6 +37,14 @@ class MarkupWatch:
         self._tail = ""  # where a sign may have begun
         self._seen: str | None = None
 
+    def passes(self, event: Event) -> bool:
+        """Whether a delta of text or reasoning goes on as it is, and nothing else."""
+        if type(event) is TextDelta and self._seen is None:
+            text = event.text
+            if self._tail or "<" in text or "[" in text or "✿" in text:
+                return False
+        return self._native is None or self._native.passes(event)
+
     def feed(self, events: Iterable[Event]) -> list[Event]:
         """The events as they are; at the message's end a notice of what was seen."""
         out = list(events) if self._native is None else self._native.feed(events)
