@@ -23,7 +23,7 @@ async def epilogue(begun: Begun, exchange: Exchange) -> AsyncGenerator[list[Even
     while size < _MOST_BYTES:
         try:
             async with asyncio.timeout_at(deadline):
-                data = await begun.answer.read()
+                data = await begun.read()
         except (TimeoutError, httpx.TransportError):
             break  # all that matters was said
         if not data:

@@ -231,7 +231,7 @@ class Relay:
         pipeline, upstream = begun.pipeline, begun.route.upstream
         try:
             # A cut that came while nothing was being read has interrupted nothing.
-            data = None if self._cut else await begun.answer.read(self._pass_on)
+            data = None if self._cut else await begun.read(self._pass_on)
             now = self._time()
             if data:
                 self._exchange.received(data)
