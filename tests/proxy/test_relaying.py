@@ -386,6 +386,34 @@ def test_an_error_in_the_stream_with_the_gateways_credential_is_rewritten(
 
 
 @pytest.mark.parametrize("dialect", PATHS)
+def test_an_answer_that_comes_at_once_goes_through_byte_for_byte(
+    gateway, client, upstream, dialect
+):
+    model = f"{dialect}-standard-burst"
+    answer = b"".join(stream(dialect, "some words " * 4000, model=model))
+    assert len(answer) > 20_000
+    upstream.script(model, reply(answer))
+    response = client.post(PATHS[dialect], json=small(dialect, model))
+    assert sha(response.content) == sha(answer)
+    row = gateway.exchange(response)
+    assert (row["outcome"], row["bytes_upstream"]) == ("ok", len(answer))
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_what_comes_with_the_end_and_behind_it_is_no_part_of_the_answer(client, upstream, dialect):
+    model, (_, secret) = f"{dialect}-standard-crowded", KEYS[dialect]
+    good = b"".join(stream(dialect, "Hello", model=model))
+    more = b"".join(stream(dialect, f"{secret} " * 1000, model=model))
+    upstream.script(model, reply(good + more))
+    assert len(more) > 20_000
+    response = client.post(PATHS[dialect], json=small(dialect, model))
+    seen = view(response.content, dialect)
+    assert (seen.text, seen.calls, seen.error) == ("Hello", [], None)
+    assert seen.stop == view(good, dialect).stop
+    assert secret not in response.text
+
+
+@pytest.mark.parametrize("dialect", PATHS)
 def test_what_comes_later_than_the_end_is_no_part_of_the_answer(gateway, client, upstream, dialect):
     model, (_, secret) = f"{dialect}-standard-behind", KEYS[dialect]
     good = [*stream(dialect, "Hello", model=model)]
