@@ -50,7 +50,7 @@ def bounded(parse: Callable[[bytes, Fields, Complexity], Conversation]) -> Parse
     """`parse`, of a body alone; if that is no UTF-8 or too complex, it is said before all else."""
 
     def parsed(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
-        _check_nodes(body, most)
+        check_nodes(body, most)
         try:
             fields = read_fields(body)
         except ClientError:
@@ -65,7 +65,8 @@ def bounded(parse: Callable[[bytes, Fields, Complexity], Conversation]) -> Parse
     return parsed
 
 
-def _check_nodes(body: bytes, most: Complexity) -> None:
+def check_nodes(body: bytes, most: Complexity) -> None:
+    """Check how many values a body has; raises ClientError."""
     # A value is a character, and another parts it from the next.
     if len(body) > 2 * most.nodes and _most_nodes(body) > most.nodes:
         if _most_nodes(_structure(body)) > most.nodes:

@@ -20,11 +20,11 @@ def spliced(text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object
     None when a value's place cannot be told: a name stands there twice, or is none of the members,
     or there is no text.
     """
-    places = _places(text, fields)
-    if places is None:
+    found = places(text, fields)
+    if found is None:
         return None
-    cuts = [(*places[name], encode(changes[name])) for name in places.keys() & changes.keys()]
-    added = [b",%b:%b" % (encode(n), encode(v)) for n, v in changes.items() if n not in places]
+    cuts = [(*found[name], encode(changes[name])) for name in found.keys() & changes.keys()]
+    added = [b",%b:%b" % (encode(n), encode(v)) for n, v in changes.items() if n not in found]
     end = text.rindex(b"}")
     out, at = [], 0
     for start, stop, value in [*sorted(cuts), (end, end, b"".join(added))]:
@@ -33,8 +33,8 @@ def spliced(text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object
     return b"".join([*out, text[at:]])
 
 
-def _places(text: bytes, fields: Mapping[str, Raw]) -> dict[str, tuple[int, int]] | None:
-    """Where the value of each member begins and ends."""
+def places(text: bytes, fields: Mapping[str, Raw]) -> dict[str, tuple[int, int]] | None:
+    """Where the value of each member begins and ends; None when that cannot be told."""
     found: dict[str, tuple[int, int]] = {}
     at = text.find(b"{") + 1
     while key := _KEY.match(text, at):

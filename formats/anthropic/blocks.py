@@ -3,7 +3,7 @@
 A block of a type that no other upstream has is None; fields that none has are named in the notices.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, TypeAlias, cast
@@ -120,8 +120,8 @@ _KNOWN = {name: {"type", *block.__struct_fields__} for name, block in _BLOCKS.it
 class BlockParser:
     """Reads the blocks of one request, whose tools a block may refer to."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self.notices: dict[Notice, None] = {}
+    def __init__(self, tools: Sequence[Tool], notices: Iterable[Notice] = ()) -> None:
+        self.notices: dict[Notice, None] = dict.fromkeys(notices)
         self.unread: list[bytes] = []
         """JSON texts in the blocks that nothing but their ends is known of."""
         self._tools = tools

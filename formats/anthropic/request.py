@@ -5,16 +5,26 @@ another dialect, and stay in `Conversation.source` for one of this.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from formats.anthropic.blocks import BlockParser, PlainMessage
 from formats.anthropic.tools import parse_tools
 from formats.anthropic.wire import WireRequest, WireToolChoice
 from formats.codec import ABSENT, given
-from formats.complexity import Complexity, Fields, bounded, check_fields, check_unread
+from formats.complexity import (
+    DEFAULT_COMPLEXITY,
+    Complexity,
+    Fields,
+    bounded,
+    check_fields,
+    check_nodes,
+    check_unread,
+)
 from formats.conversation import (
     Conversation,
     Message,
@@ -24,8 +34,9 @@ from formats.conversation import (
     ToolChoice,
 )
 from formats.errors import ClientError
-from formats.events import NoticeCode
+from formats.events import Notice, NoticeCode
 from formats.request import parse_json, require, require_object
+from formats.standing import Standing
 
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[dict[str, Raw]])
@@ -40,9 +51,33 @@ _ROLES = {role.value: role for role in Role}
 _NULL = Raw(b"null")
 
 
-@bounded
-def parse(body: bytes, source: Fields, most: Complexity) -> Conversation:
+class _Rest(Struct, frozen=True):
+    """What a request asks for beside its messages."""
+
+    conversation: Conversation
+    """Without messages, and with the notices of what comes before them."""
+    of_system: tuple[Notice, ...]
+
+
+_standing: Standing[_Rest] = Standing()
+
+
+def parse(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
     """The conversation that a request asks to go on with; raises ClientError."""
+    turn = _standing.find(body, most)
+    if turn is not None:
+        with suppress(ClientError, UnicodeDecodeError):  # then all of it is looked at
+            check_nodes(body, most)
+            rest = turn.rest.conversation
+            blocks = BlockParser(rest.tools, rest.notices)
+            messages = tuple(_parse_messages(turn.fields["messages"], blocks))
+            check_unread(body, blocks.unread, most)
+            return _conversation(body, turn.fields, turn.rest, messages, blocks)
+    return _parse_whole(body, most)
+
+
+@bounded
+def _parse_whole(body: bytes, source: Fields, most: Complexity) -> Conversation:
     check_fields(body, source, most, but=_LARGE)
     if given(source.get("thread", ABSENT)):
         raise ClientError(
@@ -53,16 +88,16 @@ def parse(body: bytes, source: Fields, most: Complexity) -> Conversation:
     small = {name: value for name, value in source.items() if name not in _LARGE}
     wire = parse_json(_requests, msgspec.json.encode(small))
     offered = parse_tools(bytes(source.get("tools", _NULL)), most)
-    blocks = BlockParser(offered.tools)
-    for name in sorted(source.keys() - _KNOWN):
-        blocks.drop(NoticeCode.FIELD_DROPPED, name)
-    blocks.notices |= dict.fromkeys(offered.notices)
+    unknown = sorted(source.keys() - _KNOWN)
+    notices = (*(Notice(NoticeCode.FIELD_DROPPED, name) for name in unknown), *offered.notices)
+    blocks = BlockParser(offered.tools, notices)
     messages = tuple(_parse_messages(source.get("messages"), blocks))
-    system = tuple(blocks.texts(source.get("system", ABSENT), "system"))
-    check_unread(body, blocks.unread, most)
-    return Conversation(
+    prompt = BlockParser(offered.tools)
+    system = tuple(prompt.texts(source.get("system", ABSENT), "system"))
+    check_unread(body, blocks.unread + prompt.unread, most)
+    asked = Conversation(
         model=wire.model,
-        messages=messages,
+        messages=(),
         system=system,
         tools=offered.tools,
         server_tools=offered.server_tools,
@@ -79,10 +114,18 @@ def parse(body: bytes, source: Fields, most: Complexity) -> Conversation:
         output_schema=_output_schema(wire),
         stream=bool(wire.stream),
         dialect="anthropic",
-        source=source,
-        body=body,
-        notices=tuple(blocks.notices),
+        notices=notices,
     )
+    rest = _Rest(asked, tuple(prompt.notices))
+    _standing.keep(body, source, most, rest)
+    return _conversation(body, source, rest, messages, blocks)
+
+
+def _conversation(
+    body: bytes, source: Fields, rest: _Rest, messages: tuple[Message, ...], blocks: BlockParser
+) -> Conversation:
+    notices = tuple(blocks.notices | dict.fromkeys(rest.of_system))
+    return replace(rest.conversation, messages=messages, source=source, body=body, notices=notices)
 
 
 def _parse_messages(messages: Raw | None, blocks: BlockParser) -> Iterator[Message]:

@@ -1,0 +1,87 @@
+"""What stands in a request from turn to turn: all of it but its messages.
+
+A client sends its system prompt, its tools and its settings again with every turn, and they are
+most of the bytes. A body that begins and ends as an earlier one did differs from it in nothing but
+its messages: if those are one JSON value, the other fields are the earlier ones, and need not be
+read again. Whether the messages are one is for their parser to say.
+
+Only what a parser has accepted is kept, and only when something like it comes a second time, as
+what comes once would fill the memory for nothing. Deliberately absent: messages, and what is made
+of them.
+"""
+
+from typing import Generic, TypeVar
+
+from msgspec import Raw, Struct
+
+from formats.complexity import Complexity, Fields
+from formats.splice import places
+
+_Rest = TypeVar("_Rest")
+
+_TAIL = 256
+"""Bytes of its end that a body is known again by: Claude Code has its session's id there."""
+_SMALLEST = 4096  # less is read as fast as it is compared
+_LARGEST = 256 * 1024  # Claude Code's own have 60 to 120 KB
+_MOST = 4 * 1024 * 1024  # of all that is kept
+_NULL = Raw(b"null")
+
+
+class Turn(Struct, Generic[_Rest], frozen=True):
+    """A body that is like an earlier one."""
+
+    fields: Fields
+    rest: _Rest
+    """What was made of all fields but the messages."""
+
+
+class _Known(Struct, Generic[_Rest], frozen=True):
+    before: bytes
+    after: bytes
+    fields: Fields
+    rest: _Rest
+
+
+class Standing(Generic[_Rest]):
+    """Requests of one dialect, without their messages, by how their bodies end."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, Complexity], _Known[_Rest] | None] = {}
+        self._size = 0
+
+    def find(self, body: bytes, most: Complexity) -> Turn[_Rest] | None:
+        """The body's fields, if what stands in it is known; its messages may be anything."""
+        known = self._known.get((body[-_TAIL:], most))
+        if known is None:
+            return None
+        before, after = known.before, known.after
+        end = len(body) - len(after)
+        if end < len(before) or not (body.endswith(after) and body.startswith(before)):
+            return None
+        return Turn(known.fields | {"messages": Raw(body[len(before) : end])}, known.rest)
+
+    def keep(self, body: bytes, fields: Fields, most: Complexity, rest: _Rest) -> None:
+        """Remember what was made of a body, if there has been one like it."""
+        if len(body) < _SMALLEST:
+            return
+        end = body[-_TAIL:], most
+        if end not in self._known:
+            self._add(end, None, _TAIL)
+            return
+        found = (places(body, fields) or {}).get("messages")
+        if found is None:
+            return
+        before, after = body[: found[0]], body[found[1] :]
+        size = len(before) + len(after)
+        if len(after) >= _TAIL and _SMALLEST <= size <= _LARGEST:
+            # Copies: the fields of a body are views of it, and would keep its messages.
+            copies = {name: Raw(bytes(value)) for name, value in fields.items()}
+            copies["messages"] = _NULL
+            self._add(end, _Known(before, after, copies, rest), 2 * size)
+
+    def _add(self, end: tuple[bytes, Complexity], known: _Known[_Rest] | None, size: int) -> None:
+        if self._size + size > _MOST:
+            self._known.clear()
+            self._size = 0
+        self._known[end] = known
+        self._size += size

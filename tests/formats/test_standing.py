@@ -1,0 +1,178 @@
+"""What stands in a request is read once, and a request means the same whether it is known or not."""
+
+import json
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.bodies import body as claude_codes
+from formats import DIALECTS, ClientError, Target
+from formats.anthropic import request as anthropic
+from formats.complexity import DEFAULT_COMPLEXITY, Complexity
+from formats.request import read_fields
+from formats.standing import Standing
+
+MOST = DEFAULT_COMPLEXITY
+SYSTEM = [
+    {"type": "text", "text": "Be brief. " * 1000, "cache_control": {"type": "ephemeral"}},
+    {"type": "image", "source": {"type": "url", "url": "https://host/a.png"}},
+]
+STANDING = {
+    "unheard_of": {"a": 1},
+    "system": SYSTEM,
+    "tools": [{"name": "t", "input_schema": {}, "beta": True}],
+    "metadata": {"user_id": "u" * 300},
+}
+SAID = [
+    [{"role": "user", "content": "hi"}],
+    [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {}}]}],
+    [{"role": "user", "content": [{"type": "text", "text": "hi", "citations": None}]}],
+    [{"role": "user", "content": "hi", "id": 7}],
+    [{"role": "user", "content": [{"type": "server_tool_use", "id": 1}]}],
+    [{"role": "user", "content": [{"type": "tool_use", "id": "a", "name": "t"}]}],
+    [{"role": "model", "content": "hi"}],
+    [{"role": "user"}],
+    [],
+    {},
+    "hi",
+    None,
+]
+
+
+def request_of(messages: bytes, /, **standing: object) -> bytes:
+    fields = [(name, json.dumps(value)) for name, value in (STANDING | standing).items()]
+    middle = [("messages", "%"), ("max_tokens", "8")]
+    text = ",".join(f'"{name}":{value}' for name, value in [("model", '"m"'), *middle, *fields])
+    return f"{{{text}}}".encode().replace(b"%", messages, 1)
+
+
+def outcome(parse, body, most=MOST):
+    """All that is known of a request, or why it is refused."""
+    try:
+        conversation = parse(body, most)
+    except ClientError as error:
+        return str(error), error.path
+    rendered = DIALECTS["openai"].render(conversation, Target())
+    return conversation, list(conversation.source), rendered.body, rendered.notices
+
+
+@pytest.fixture(scope="module")
+def known():
+    """A memory that has the standing fields, and no way to another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(anthropic, "_standing", Standing())
+        for _ in range(2):
+            anthropic.parse(request_of(b'[{"role":"user","content":"first"}]'))
+        patch.setattr(anthropic._standing, "keep", lambda *_: None)
+        yield anthropic._standing
+
+
+def test_only_what_comes_again_is_kept():
+    standing = Standing[str]()
+    body = claude_codes("B", stream=True)
+    for times in range(3):
+        found = standing.find(body, MOST)
+        assert (found is not None) is (times == 2)
+        standing.keep(body, read_fields(body), MOST, "rest")
+    assert found is not None
+    assert found.rest == "rest"
+    assert found.fields == read_fields(body)
+    assert list(found.fields) == list(read_fields(body))
+    assert standing.find(body, Complexity(depth=9)) is None
+
+
+def test_the_next_turn_of_claude_code_is_known():
+    standing = Standing[str]()
+    body = claude_codes("B", stream=True)
+    longer = body.replace(b'],"tools":', b',{"role":"assistant","content":"ok"}],"tools":')
+    assert longer != body
+    for _ in range(2):
+        standing.keep(body, read_fields(body), MOST, "rest")
+    found = standing.find(longer, MOST)
+    assert found is not None
+    assert found.fields == read_fields(longer)
+
+
+@pytest.mark.parametrize("messages", SAID, ids=json.dumps)
+def test_a_known_request_means_what_it_means_unknown(known, messages):
+    body = request_of(json.dumps(messages).encode())
+    assert known.find(body, MOST) is not None
+    assert outcome(anthropic.parse, body) == outcome(anthropic._parse_whole, body)
+
+
+@given(
+    text=st.binary(max_size=40)
+    | st.sampled_from([b"[]]", b'[],"tools":[]', b'[{"role":"user","content":"\xff"}]', b"[" * 999])
+)
+def test_messages_that_are_none_are_refused_as_ever(known, text):
+    body = request_of(b'[{"role":"user","content":"' + text + b'"}]')
+    for refused in (body, request_of(text)):
+        assert outcome(anthropic.parse, refused) == outcome(anthropic._parse_whole, refused)
+
+
+@pytest.mark.parametrize(
+    "most", [Complexity(depth=5), Complexity(depth=12), Complexity(nodes=3000)]
+)
+def test_what_is_known_is_bounded_like_any_other(known, most):
+    deep = b"[" * 20 + b"]" * 20
+    call = b'{"type":"tool_use","id":"a","name":"t","input":{"a":' + deep + b"}}"
+    for content in (deep, call, b",".join([call] * 2000)):
+        body = request_of(b'[{"role":"assistant","content":[' + content + b"]}]")
+        assert outcome(anthropic.parse, body, most) == outcome(anthropic._parse_whole, body, most)
+
+
+def test_a_byte_that_differs_outside_the_messages_is_seen():
+    standing = Standing[str]()
+    body = request_of(b"[]")
+    for _ in range(2):
+        standing.keep(body, read_fields(body), MOST, "rest")
+    start = body.index(b"[]", body.index(b'"messages"'))
+    assert standing.find(body, MOST) is not None
+    for at in (*range(start), *range(start + 2, len(body), 61), len(body) - 1):
+        assert standing.find(body[:at] + b"\0" + body[at + 1 :], MOST) is None
+    assert standing.find(body[:start] + body[start + 2 :], MOST) is not None
+    assert standing.find(body[: start - 1] + body[start + 2 :], MOST) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages":[]}',
+        request_of(b"[]", system="s" * 500_000),
+        request_of(b"[]", messages=[]),  # of which no one can say which is meant
+        request_of(b"[]").replace(b'"messages":[],', b""),
+        b'{"system":"%b","messages":[]}' % (b"s" * 9000),  # which ends as no other does
+    ],
+    ids=["small", "large", "twice", "none", "last"],
+)
+def test_what_cannot_be_known_again_is_not_kept(body):
+    standing = Standing[str]()
+    for _ in range(3):
+        standing.keep(body, read_fields(body), MOST, "rest")
+    assert standing.find(body, MOST) is None
+
+
+def test_little_is_kept():
+    standing = Standing[str]()
+    bodies = [request_of(b"[]", metadata=f"{number:0300}") for number in range(1000)]
+    for body in bodies:
+        for _ in range(2):
+            standing.keep(body, read_fields(body), MOST, "rest")
+    kept = [body for body in bodies if standing.find(body, MOST)]
+    assert bodies[-1] in kept
+    assert sum(map(len, kept)) < 4_000_000
+
+
+def test_no_message_is_kept():
+    standing = Standing[str]()
+    body = request_of(b'["a secret"]')
+    held = sys.getrefcount(body)
+    for _ in range(2):
+        standing.keep(body, read_fields(body), MOST, "rest")
+    [known] = standing._known.values()
+    assert known is not None
+    texts = (known.before, known.after, *map(bytes, known.fields.values()))
+    assert not any(b"secret" in text for text in texts)
+    assert sys.getrefcount(body) == held  # a field that is a view of the body would hold it
