@@ -1,8 +1,9 @@
-"""What is made of a request's tools, remembered for the next turn of the same session.
+"""What is made of a request's tools and its system prompt, remembered for the next turn.
 
-A client sends the same tools with every turn, and they are most of its bytes. They are known again
-by their text, or by being equal. What was used long ago is forgotten, and what is large is never
-kept: a few MB are all that clients can fill. Deliberately absent: anything that is said.
+A client sends the same with every turn of a session, and they are most of its bytes. They are known
+again by their text, or by being equal. What was used long ago is forgotten, and what is large is
+never kept: a few MB are all that clients can fill. Deliberately absent: anything that is said in
+messages.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 
 from formats.complexity import Complexity
-from formats.conversation import ServerTool, Tool
+from formats.conversation import ServerTool, Text, Tool
 from formats.events import Notice
 
 _T = TypeVar("_T")
@@ -70,6 +71,26 @@ def once_for_tools(make: Callable[[tuple[Tool, ...]], _T]) -> Callable[[tuple[To
             if len(kept) >= _REMEMBERED:
                 kept.clear()
             kept[tools] = found
+        return found
+
+    return made
+
+
+def once_for_system(make: Callable[[tuple[Text, ...]], _T]) -> Callable[[tuple[Text, ...]], _T]:
+    """`make`, of a system prompt alone."""
+    kept: dict[tuple[int, ...], tuple[tuple[Text, ...], _T]] = {}
+
+    def made(system: tuple[Text, ...]) -> _T:
+        # Hashing it takes as long as making most things of it. Those of like sizes take turns.
+        sizes = tuple([len(part.text) for part in system])
+        known = kept.get(sizes)
+        if known is not None and known[0] == system:
+            return known[1]
+        found = make(system)
+        if sum(sizes) <= _LARGEST:
+            if len(kept) >= _REMEMBERED:
+                kept.clear()
+            kept[sizes] = system, found
         return found
 
     return made

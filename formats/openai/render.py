@@ -8,7 +8,7 @@ from formats.events import Notice, NoticeCode
 from formats.history import short_name, shortened
 from formats.memory import once_for_tools
 from formats.openai.own import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
-from formats.openai.turns import MessageRenderer
+from formats.openai.turns import MessageRenderer, render_system
 from formats.request import check_messages, check_tools, fitted_max_tokens, fitted_user
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
@@ -34,10 +34,10 @@ class _Renderer:
     def render(self, *, stream: bool) -> Rendered:
         conversation = self._conversation
         check_tools(conversation, self._target)
-        messages = MessageRenderer(self._target, self._notices).render(conversation)
-        check_messages(messages)
-        made: dict[str, object] = {"messages": messages, **self._tools()}
+        messages = MessageRenderer(self._target, self._notices).render(conversation.messages)
+        check_messages(messages or render_system(conversation.system))
         max_tokens = fitted_max_tokens(conversation, self._target, self._notices)
+        made: dict[str, object]
         if conversation.dialect == "openai":
             if is_kept(conversation, self._target, self._notices):
                 self._notices = [n for n in self._notices if n.code not in REASONING]
@@ -45,9 +45,9 @@ class _Renderer:
                     return Rendered(body, tuple(self._notices))
                 made = own_fields(conversation, max_tokens)
             else:
-                made |= self._other_fields(max_tokens)
+                made = self._made(messages) | self._other_fields(max_tokens)
         else:
-            made |= self._sampling(max_tokens) | self._reasoning()
+            made = self._made(messages) | self._sampling(max_tokens) | self._reasoning()
             self._drop_server_tools()
             self._notices += conversation.notices
         fields = {"model": self._target.model or conversation.model, **made, "stream": stream}
@@ -55,6 +55,10 @@ class _Renderer:
         if stream:
             fields["stream_options"] = {"include_usage": True}
         return Rendered(encode(fields), tuple(self._notices), self._aliases)
+
+    def _made(self, messages: list[dict[str, object]]) -> dict[str, object]:
+        """What is written anew: the messages, with the system prompt at their front, and tools."""
+        return {"messages": render_system(self._conversation.system) + messages, **self._tools()}
 
     def _other_fields(self, max_tokens: int | None) -> dict[str, object]:
         """The client's own fields, beside messages and tools that had to be changed."""

@@ -8,8 +8,10 @@ its place. Results come first, then whatever they cannot carry themselves: image
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from msgspec import Raw
+
+from formats.codec import encode_string
 from formats.conversation import (
-    Conversation,
     Document,
     Image,
     Message,
@@ -24,6 +26,7 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import ordered, short_name
+from formats.memory import once_for_system
 from formats.request import BILLING
 
 _REASONING_PLACEHOLDER = "(no reasoning was recorded)"
@@ -40,12 +43,10 @@ class MessageRenderer:
         self._count = 0
         self._ids: deque[str] = deque()  # of the newest calls, in the order of their results
 
-    def render(self, conversation: Conversation) -> list[dict[str, object]]:
-        """The messages, with the system prompt; raises ClientError."""
+    def render(self, messages: Iterable[Message]) -> list[dict[str, object]]:
+        """The messages behind the system prompt; raises ClientError."""
         out: list[dict[str, object]] = []
-        if system := _joined(map(_without_billing, conversation.system)):
-            out.append({"role": "system", "content": system})
-        for message in ordered(conversation.messages, self._notices):
+        for message in ordered(messages, self._notices):
             if message.role is Role.ASSISTANT:
                 if said := self._assistant(message):
                     out.append(said)
@@ -182,6 +183,13 @@ def _details(parts: Iterable[Reasoning | RedactedReasoning]) -> Iterator[dict[st
             case Reasoning(text=text, signature=str(signature)):
                 detail: dict[str, object] = {"type": "reasoning.text", "format": _FORMAT}
                 yield detail | {"text": text, "signature": signature}
+
+
+@once_for_system
+def render_system(system: tuple[Text, ...]) -> list[dict[str, object]]:
+    """The message at the front, if there is any."""
+    text = _joined(map(_without_billing, system))
+    return [{"role": "system", "content": Raw(encode_string(text))}] if text else []
 
 
 def _without_billing(part: Text) -> str:

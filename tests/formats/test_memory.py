@@ -1,10 +1,10 @@
-"""What is made of tools is made once for the same tools, and little of it is kept."""
+"""What is made of tools and system prompts is made once, and little of it is kept."""
 
 import pytest
 
 from formats.complexity import Complexity
-from formats.conversation import Tool
-from formats.memory import Offered, once_for_text, once_for_tools
+from formats.conversation import Text, Tool
+from formats.memory import Offered, once_for_system, once_for_text, once_for_tools
 
 
 def counted(result):
@@ -69,3 +69,20 @@ def test_texts_that_differ_anywhere_are_told_apart():
     for at in (*range(0, len(text), 37), len(text) - 1):
         for other in (text, text[:at] + b"?" + text[at + 1 :]):
             assert remembered(other, Complexity()).tools[0].schema == other
+
+
+def test_a_system_prompt_is_looked_at_once_unless_it_is_large():
+    make, made = counted(7)
+    remembered = once_for_system(make)
+    prompts = [("a", "bc"), ("a", "bc"), ("a", "bd"), ("ab", "c"), (), (), ("a" * 200_000,)]
+    for prompt in (*prompts, prompts[-1]):
+        assert remembered(tuple(map(Text, prompt))) == 7
+    assert [len(prompt) for prompt in made] == [2, 2, 2, 0, 1, 1]
+
+
+def test_only_so_many_system_prompts_are_kept():
+    make, made = counted(7)
+    remembered = once_for_system(make)
+    for size in (*range(100), 0):
+        remembered((Text("a" * size),))
+    assert len(made) == 101
