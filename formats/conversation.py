@@ -3,6 +3,8 @@
 What a target dialect cannot carry is named in a notice by its renderer, never lost in silence.
 JSON that only passes through (schemas, arguments) stays the bytes that the client sent, so that
 numbers keep their spelling and equal prefixes render to equal bytes.
+
+A value that is made for each message cannot be part of a cycle: no garbage collector follows it.
 """
 
 from enum import StrEnum
@@ -13,11 +15,11 @@ from msgspec import Raw, Struct
 from formats.events import Notice
 
 
-class Text(Struct, frozen=True):
+class Text(Struct, frozen=True, gc=False):
     text: str
 
 
-class Image(Struct, frozen=True):
+class Image(Struct, frozen=True, gc=False):
     """Either `data` (base64) with its media type, or a `url`."""
 
     media_type: str | None = None
@@ -25,7 +27,7 @@ class Image(Struct, frozen=True):
     url: str | None = None
 
 
-class Document(Struct, frozen=True):
+class Document(Struct, frozen=True, gc=False):
     """Either `data` (base64), a `url`, or plain `text`."""
 
     media_type: str | None = None
@@ -35,16 +37,16 @@ class Document(Struct, frozen=True):
     title: str | None = None
 
 
-class Reasoning(Struct, frozen=True):
+class Reasoning(Struct, frozen=True, gc=False):
     text: str
     signature: str | None = None
 
 
-class RedactedReasoning(Struct, frozen=True):
+class RedactedReasoning(Struct, frozen=True, gc=False):
     data: str
 
 
-class ToolCall(Struct, frozen=True):
+class ToolCall(Struct, frozen=True, gc=False):
     id: str
     name: str
     arguments: bytes
@@ -53,7 +55,7 @@ class ToolCall(Struct, frozen=True):
     """Of an answer's call: whether the client's tool takes text, the string `input`."""
 
 
-class ToolResult(Struct, frozen=True):
+class ToolResult(Struct, frozen=True, gc=False):
     call_id: str
     content: "tuple[Text | Image | Document, ...]" = ()
     is_error: bool = False
@@ -68,14 +70,14 @@ class Role(StrEnum):
     ASSISTANT = "assistant"
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     role: Role
     parts: tuple[Part, ...]
     path: str = ""
     """Where the client's JSON has it, for messages about it."""
 
 
-class Tool(Struct, frozen=True):
+class Tool(Struct, frozen=True, gc=False, cache_hash=True):
     name: str
     description: str | None
     schema: bytes

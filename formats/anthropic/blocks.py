@@ -75,6 +75,7 @@ def _plain(name: str, block: type[Struct], *fields: Any) -> type[Struct]:
         tag=name,
         forbid_unknown_fields=True,
         kw_only=True,
+        gc=False,
     )
 
 
@@ -111,6 +112,7 @@ PlainMessage: Any = msgspec.defstruct(
     "PlainMessage",
     [("role", Role), ("content", _PlainContent, None)],
     forbid_unknown_fields=True,
+    gc=False,
 )
 """A message with nothing in it that is not known."""
 _KINDS = {f'"{name}"'.encode(): name for name in _BLOCKS}  # by their JSON text
