@@ -25,6 +25,7 @@ _SMALLEST = 4096  # less is read as fast as it is compared
 _LARGEST = 256 * 1024  # Claude Code's own have 60 to 120 KB
 _MOST = 4 * 1024 * 1024  # of all that is kept
 _NULL = Raw(b"null")
+_SPACE = b" \t\r\n"
 
 
 class Turn(Struct, Generic[_Rest], frozen=True):
@@ -58,7 +59,8 @@ class Standing(Generic[_Rest]):
         end = len(body) - len(after)
         if end < len(before) or not (body.endswith(after) and body.startswith(before)):
             return None
-        return Turn(known.fields | {"messages": Raw(body[len(before) : end])}, known.rest)
+        messages = Raw(body[len(before) : end].strip(_SPACE))
+        return Turn(known.fields | {"messages": messages}, known.rest)
 
     def keep(self, body: bytes, fields: Fields, most: Complexity, rest: _Rest) -> None:
         """Remember what was made of a body, if there has been one like it."""

@@ -5,11 +5,22 @@ the one endpoint. All of them mean the same, so all are read, and each is named 
 an upstream of this dialect gets the request made anew. Unknown fields never fail a request.
 """
 
+from contextlib import suppress
+
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from formats.codec import ABSENT, given
-from formats.complexity import Complexity, Fields, bounded, check_fields
+from formats.complexity import (
+    DEFAULT_COMPLEXITY,
+    Complexity,
+    Fields,
+    bounded,
+    check_fields,
+    check_nodes,
+    check_value,
+)
 from formats.conversation import (
     Conversation,
     Message,
@@ -27,6 +38,7 @@ from formats.openai.parts import parse_content
 from formats.openai.tools import parse_functions, parse_tool_choice, parse_tools
 from formats.openai.wire import Content, WireMessage, WireRequest
 from formats.request import parse_json, require_object
+from formats.standing import Standing
 
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[WireMessage])
@@ -37,11 +49,36 @@ _LARGE = frozenset({"messages", "tools", "functions"})
 _KNOWN = frozenset({*WireRequest.__struct_fields__, *_LARGE})
 _CHECKED_APART = frozenset({"tools"})
 _NULL = Raw(b"null")
+_JSON_DROPPED = Notice(NoticeCode.FIELD_DROPPED, "response_format")
+
+
+class _Rest(Struct, frozen=True):
+    """What a request asks for beside its messages."""
+
+    conversation: Conversation
+    """Without messages, and with the notices of what comes before them."""
+    notices: tuple[Notice, ...]
+    """Of what comes behind them."""
+
+
+_standing: Standing[_Rest] = Standing()
+
+
+def parse(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
+    """The conversation that a request asks to go on with; raises ClientError."""
+    turn = _standing.find(body, most)
+    if turn is not None and (messages := given(turn.fields["messages"])):
+        with suppress(ClientError, UnicodeDecodeError):  # then all of it is looked at
+            check_nodes(body, most)
+            source = chat_fields(turn.fields, {})
+            conversation = _conversation(body, turn.fields, source, turn.rest)
+            check_value(messages, most)
+            return conversation
+    return _parse_whole(body, most)
 
 
 @bounded
-def parse(body: bytes, fields: Fields, most: Complexity) -> Conversation:
-    """The conversation that a request asks to go on with; raises ClientError."""
+def _parse_whole(body: bytes, fields: Fields, most: Complexity) -> Conversation:
     check_fields(body, fields, most, but=_CHECKED_APART)
     notices: dict[Notice, None] = {}
     source = chat_fields(fields, notices)
@@ -56,17 +93,12 @@ def parse(body: bytes, fields: Fields, most: Complexity) -> Conversation:
     notices |= dict.fromkeys(offered.notices)
     all_tools = (*functions, *offered.tools) if functions else offered.tools
     tool_choice, tools = parse_tool_choice(wire, all_tools, notices)
-    parser = MessageParser(notices, {tool.name for tool in tools if tool.is_custom})
-    system, messages = _parse_messages(fields, parser)
     format_ = wire.response_format.json_schema if wire.response_format else None
     schema = given(format_.schema) if format_ else None
-    if wire.response_format and wire.response_format.type == "json_object":
-        notices[Notice(NoticeCode.FIELD_DROPPED, "response_format")] = None
     options = wire.stream_options
-    return Conversation(
+    asked = Conversation(
         model=wire.model,
-        messages=tuple(messages),
-        system=tuple(system),
+        messages=(),
         tools=tools,
         server_tools=offered.server_tools,
         tool_choice=tool_choice,
@@ -79,13 +111,34 @@ def parse(body: bytes, fields: Fields, most: Complexity) -> Conversation:
             user=wire.user,
         ),
         reasoning=_parse_reasoning(wire),
-        output_schema=schema and require_object(schema, path="response_format.json_schema.schema"),
+        output_schema=schema,
         stream=bool(wire.stream),
         include_usage=bool(options and options.include_usage),
         dialect="openai",
+        notices=tuple(notices),
+    )
+    is_json = wire.response_format is not None and wire.response_format.type == "json_object"
+    rest = _Rest(asked, (_JSON_DROPPED,) if is_json else ())
+    conversation = _conversation(body, fields, source, rest)
+    if schema:
+        require_object(schema, path="response_format.json_schema.schema")
+    if not is_responses(fields):  # with messages as well, other fields would mean something else
+        _standing.keep(body, fields, most, rest)
+    return conversation
+
+
+def _conversation(body: bytes, fields: Fields, source: Fields, rest: _Rest) -> Conversation:
+    asked = rest.conversation
+    notices = dict.fromkeys(asked.notices)
+    parser = MessageParser(notices, {tool.name for tool in asked.tools if tool.is_custom})
+    system, messages = _parse_messages(fields, parser)
+    return replace(
+        asked,
+        messages=tuple(messages),
+        system=tuple(system),
         source=source,
         body=body,
-        notices=tuple(notices),
+        notices=tuple(notices | dict.fromkeys(rest.notices)),
     )
 
 

@@ -4,13 +4,14 @@ import json
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bench.bodies import body as claude_codes
 from formats import DIALECTS, ClientError, Target
 from formats.anthropic import request as anthropic
 from formats.complexity import DEFAULT_COMPLEXITY, Complexity
+from formats.openai import request as openai
 from formats.request import read_fields
 from formats.standing import Standing
 
@@ -21,6 +22,8 @@ SYSTEM = [
 ]
 STANDING = {
     "unheard_of": {"a": 1},
+    "input": "hi",  # Responses' messages, where an OpenAI client sends no other
+    "response_format": {"type": "json_object"},
     "system": SYSTEM,
     "tools": [{"name": "t", "input_schema": {}, "beta": True}],
     "metadata": {"user_id": "u" * 300},
@@ -58,15 +61,22 @@ def outcome(parse, body, most=MOST):
     return conversation, list(conversation.source), rendered.body, rendered.notices
 
 
-@pytest.fixture(scope="module")
-def known():
-    """A memory that has the standing fields, and no way to another."""
+@pytest.fixture(scope="module", params=[anthropic, openai], ids=["anthropic", "openai"])
+def request_module(request):
+    """A dialect's, whose memory has the standing fields, and cannot learn others."""
+    module = request.param
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(anthropic, "_standing", Standing())
+        patch.setattr(module, "_standing", Standing())
         for _ in range(2):
-            anthropic.parse(request_of(b'[{"role":"user","content":"first"}]'))
-        patch.setattr(anthropic._standing, "keep", lambda *_: None)
-        yield anthropic._standing
+            module.parse(request_of(b'[{"role":"user","content":"first"}]'))
+        patch.setattr(module._standing, "keep", lambda *_: None)
+        yield module
+
+
+def check(module, body, most=MOST):
+    """A known request means what it means unknown."""
+    assert module._standing.find(body, MOST) is not None
+    assert outcome(module.parse, body, most) == outcome(module._parse_whole, body, most)
 
 
 def test_only_what_comes_again_is_kept():
@@ -96,31 +106,49 @@ def test_the_next_turn_of_claude_code_is_known():
 
 
 @pytest.mark.parametrize("messages", SAID, ids=json.dumps)
-def test_a_known_request_means_what_it_means_unknown(known, messages):
-    body = request_of(json.dumps(messages).encode())
-    assert known.find(body, MOST) is not None
-    assert outcome(anthropic.parse, body) == outcome(anthropic._parse_whole, body)
+def test_a_known_request_means_what_it_means_unknown(request_module, messages):
+    check(request_module, request_of(json.dumps(messages).encode()))
 
 
 @given(
     text=st.binary(max_size=40)
     | st.sampled_from([b"[]]", b'[],"tools":[]', b'[{"role":"user","content":"\xff"}]', b"[" * 999])
 )
-def test_messages_that_are_none_are_refused_as_ever(known, text):
-    body = request_of(b'[{"role":"user","content":"' + text + b'"}]')
-    for refused in (body, request_of(text)):
-        assert outcome(anthropic.parse, refused) == outcome(anthropic._parse_whole, refused)
+@example(b"")
+def test_messages_that_are_none_are_refused_as_ever(request_module, text):
+    check(request_module, request_of(text))
+    check(request_module, request_of(b'[{"role":"user","content":"' + text + b'"}]'))
 
 
 @pytest.mark.parametrize(
     "most", [Complexity(depth=5), Complexity(depth=12), Complexity(nodes=3000)]
 )
-def test_what_is_known_is_bounded_like_any_other(known, most):
+def test_what_is_known_is_bounded_like_any_other(request_module, most):
+    # Known for these bounds, too: they allow what stands, if not this.
     deep = b"[" * 20 + b"]" * 20
     call = b'{"type":"tool_use","id":"a","name":"t","input":{"a":' + deep + b"}}"
-    for content in (deep, call, b",".join([call] * 2000)):
-        body = request_of(b'[{"role":"assistant","content":[' + content + b"]}]")
-        assert outcome(anthropic.parse, body, most) == outcome(anthropic._parse_whole, body, most)
+    with pytest.MonkeyPatch.context() as patch:
+        known = dict(request_module._standing._known)
+        known |= {(end, most): value for (end, _), value in known.items()}
+        patch.setattr(request_module._standing, "_known", known)
+        for content in (deep, call, b",".join([call] * 2000)):
+            body = request_of(b'[{"role":"assistant","content":[' + content + b"]}]")
+            assert request_module._standing.find(body, most) is not None
+            check(request_module, body, most)
+
+
+def test_space_around_messages_is_no_part_of_them(request_module):
+    body = request_of(b' \n[{"role":"user","content":"hi"}]\t')
+    assert request_module._standing.find(body, MOST).fields == read_fields(body)
+    check(request_module, body)
+
+
+def test_what_was_asked_without_messages_says_nothing_of_them(monkeypatch):
+    monkeypatch.setattr(openai, "_standing", Standing())
+    for _ in range(3):
+        openai.parse(request_of(b"null"))
+    body = request_of(b'[{"role":"user","content":"hi"}]')
+    assert outcome(openai.parse, body) == outcome(openai._parse_whole, body)
 
 
 def test_a_byte_that_differs_outside_the_messages_is_seen():
