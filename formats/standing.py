@@ -23,7 +23,11 @@ _TAIL = 256
 """Bytes of its end that a body is known again by: Claude Code has its session's id there."""
 _SMALLEST = 4096  # less is read as fast as it is compared
 _LARGEST = 256 * 1024  # Claude Code's own have 60 to 120 KB
-_MOST = 4 * 1024 * 1024  # of all that is kept
+_MOST = 16 * 1024 * 1024  # of all that is kept, for about a hundred sessions
+_COPIES = 3  # of a text that are kept: as it is, by its fields, and what was made of it
+_ALIKE = 4
+"""Requests that end alike, as those of one session do: its own, and its subagents'. Where every
+request has another prompt, the fifth is not kept any more."""
 _NULL = Raw(b"null")
 _SPACE = b" \t\r\n"
 
@@ -47,43 +51,40 @@ class Standing(Generic[_Rest]):
     """Requests of one dialect, without their messages, by how their bodies end."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, Complexity], _Known[_Rest] | None] = {}
+        self._known: dict[tuple[bytes, Complexity], list[_Known[_Rest]]] = {}
         self._size = 0
 
     def find(self, body: bytes, most: Complexity) -> Turn[_Rest] | None:
         """The body's fields, if what stands in it is known; its messages may be anything."""
-        known = self._known.get((body[-_TAIL:], most))
-        if known is None:
-            return None
-        before, after = known.before, known.after
-        end = len(body) - len(after)
-        if end < len(before) or not (body.endswith(after) and body.startswith(before)):
-            return None
-        messages = Raw(body[len(before) : end].strip(_SPACE))
-        return Turn(known.fields | {"messages": messages}, known.rest)
+        for known in self._known.get((body[-_TAIL:], most), ()):
+            before, after = known.before, known.after
+            end = len(body) - len(after)
+            if end >= len(before) and body.startswith(before) and body.endswith(after):
+                messages = Raw(body[len(before) : end].strip(_SPACE))
+                return Turn(known.fields | {"messages": messages}, known.rest)
+        return None
 
     def keep(self, body: bytes, fields: Fields, most: Complexity, rest: _Rest) -> None:
-        """Remember what was made of a body, if there has been one like it."""
+        """Remember what was made of a body that is not known, if others have ended so."""
         if len(body) < _SMALLEST:
             return
-        end = body[-_TAIL:], most
-        if end not in self._known:
-            self._add(end, None, _TAIL)
-            return
-        found = (places(body, fields) or {}).get("messages")
-        if found is None:
-            return
-        before, after = body[: found[0]], body[found[1] :]
-        size = len(before) + len(after)
-        if len(after) >= _TAIL and _SMALLEST <= size <= _LARGEST:
-            # Copies: the fields of a body are views of it, and would keep its messages.
-            copies = {name: Raw(bytes(value)) for name, value in fields.items()}
-            copies["messages"] = _NULL
-            self._add(end, _Known(before, after, copies, rest), 2 * size)
+        tail = body[-_TAIL:]
+        alike = self._known.get((tail, most))
+        if alike is None:
+            self._make_room(_TAIL)
+            self._known[tail, most] = []
+        elif len(alike) < _ALIKE and (found := (places(body, fields) or {}).get("messages")):
+            before, after = body[: found[0]], body[found[1] :]
+            size = len(before) + len(after)
+            if len(after) >= _TAIL and _SMALLEST <= size <= _LARGEST:
+                # Copies: the fields of a body are views of it, and would keep its messages.
+                copies = {name: Raw(bytes(value)) for name, value in fields.items()}
+                copies["messages"] = _NULL
+                self._make_room(_COPIES * size)
+                alike.append(_Known(before, after, copies, rest))
 
-    def _add(self, end: tuple[bytes, Complexity], known: _Known[_Rest] | None, size: int) -> None:
+    def _make_room(self, size: int) -> None:
         if self._size + size > _MOST:
             self._known.clear()
             self._size = 0
-        self._known[end] = known
         self._size += size
