@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from formats.anthropic.blocks import KIND_OF_PLAIN, PlainMessage
+from formats.anthropic.blocks import KIND_OF_PLAIN, PlainMessage, plain_blocks
 from formats.codec import ABSENT, given
 from formats.conversation import Target
 from formats.events import Notice, NoticeCode
@@ -74,6 +74,9 @@ class Scrub:
 
     def content(self, content: Raw) -> object:
         """The content itself, what is left of its blocks, or nothing."""
+        plain = plain_blocks(content)
+        if plain and self._leaves([*plain]):
+            return content
         value = _contents.decode(given(content) or b"null")
         if isinstance(value, str):
             if value.strip():
