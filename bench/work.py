@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from bench import inside
-from bench.callgrind import ValgrindMissing, instructions
+from bench.callgrind import FIRST, ValgrindMissing, instructions
 from bench.cases import Work, cases
 
 RECORDED = Path(__file__).parent / "work.json"
@@ -75,7 +75,8 @@ class NamedCalls(Calls):
 
 
 def calls_of(work: Work, calls: type[Calls] = Calls) -> Calls:
-    work()  # fills what is cached
+    for _ in range(FIRST):
+        work()
     with calls() as counted:
         work()
     return counted
