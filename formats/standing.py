@@ -25,6 +25,7 @@ _SMALLEST = 4096  # less is read as fast as it is compared
 _LARGEST = 256 * 1024  # Claude Code's own have 60 to 120 KB
 _MOST = 16 * 1024 * 1024  # of all that is kept, for about a hundred sessions
 _COPIES = 3  # of a text that are kept: as it is, by its fields, and what was made of it
+_NOTED = 1024  # what a tail takes of which nothing is kept yet, generously
 _ALIKE = 4
 """Requests that end alike, as those of one session do: its own, and its subagents'. Where every
 request has another prompt, the fifth is not kept any more."""
@@ -71,7 +72,7 @@ class Standing(Generic[_Rest]):
         tail = body[-_TAIL:]
         alike = self._known.get((tail, most))
         if alike is None:
-            self._make_room(_TAIL)
+            self._make_room(_NOTED)
             self._known[tail, most] = []
         elif len(alike) < _ALIKE and (found := (places(body, fields) or {}).get("messages")):
             before, after = body[: found[0]], body[found[1] :]
