@@ -24,7 +24,7 @@ from proxy.database import renew_connection
 from proxy.exchange import Exchange
 from proxy.failures import fingerprint, leak_mark
 from proxy.journal import Journal
-from proxy.lines import Begun, Entry, decode, encode
+from proxy.lines import Begun, Entry, encode
 from proxy.metrics import AUDIT_DROPPED
 from proxy.models import FAILURES
 from proxy.outage import AWAY, reason
@@ -54,7 +54,7 @@ class Audit:
         self.is_behind = False
         """Whether something that there was did not reach the database."""
         self.has_disk = True
-        self._memory: deque[bytes] = deque()
+        self._memory: deque[tuple[Entry, int]] = deque()
         # Of entries, those that came and those that are done with; of the memory's, their bytes.
         # Each of the four is changed by one thread alone.
         self._submitted = self._settled = 0
@@ -100,30 +100,31 @@ class Audit:
         if exchange.snapshot is None:
             return
         mark = fingerprint(row) if exchange.outcome in FAILURES else None
-        data = b""
+        packed: bytes | None = None
         if self._keeps(exchange, leak_mark(row) if mark is None else mark):
             try:
-                data = encode(Entry(row, None, mark, packed_transcript(exchange, redactor)))
+                packed = packed_transcript(exchange, redactor)
             except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
                 # Without its words and its frames, which may have the content.
                 name = type(error).__name__
                 logger.error("no transcript, a defect: %s", name)  # noqa: TRY400
-        self.keep(exchange.request_id, data or encode(Entry(row, None, mark)))
+        self.keep(Entry(row, None, mark, packed))
 
-    def keep(self, request_id: str, data: bytes) -> None:
-        """Put an encoded entry where the thread finds it."""
+    def keep(self, entry: Entry) -> None:
+        """Put an entry where the thread finds it."""
         self._submitted += 1
         try:
-            is_kept = self.journal.end_of(request_id, data)
+            is_kept = self.journal.end_of(entry)
             self.has_disk = True
         except OSError as error:
             if self.journal.is_open:
                 self.has_disk = False
                 self._complain("the journal cannot be written: %s", error.strerror)
-            is_kept = self._remembered - self._forgotten + len(data) <= _MEMORY_BYTES
+            size = len(encode(entry))
+            is_kept = self._remembered - self._forgotten + size <= _MEMORY_BYTES
             if is_kept:
-                self._remembered += len(data)
-                self._memory.append(data)
+                self._remembered += size
+                self._memory.append((entry, size))
         if not is_kept:
             self._submitted -= 1
             self._drop()
@@ -153,9 +154,9 @@ class Audit:
         """Write what is waiting if that can be done now, and leave the journal."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.flush(), _LAST_FLUSH)
-        for data in list(self._memory):  # the disk may have room by now
+        for entry, _ in list(self._memory):  # the disk may have room by now
             try:
-                self.journal.end_of("", data)
+                self.journal.end_of(entry)
             except OSError:
                 self._drop()
         self.journal.close()
@@ -220,30 +221,23 @@ class Audit:
     def _write_journal(self) -> None:
         try:
             for lines in self.journal.reader.batches(self.journal.end):
-                entries = [entry for entry in map(self._read, lines) if entry is not None]
+                entries = [line for line in lines if isinstance(line, Entry)]
                 self._write(entries)
                 self._settled += len(entries)
+                for _ in range(lines.count(None)):
+                    self._drop()
+                    logger.error("a line of the journal cannot be read")
         except FileNotFoundError:
             self._is_gone = True
             raise
 
     def _write_memory(self) -> None:
         while lines := [self._memory[at] for at in range(min(500, len(self._memory)))]:
-            self._write([entry for entry in map(self._read, lines) if entry is not None])
-            for line in lines:
+            self._write([entry for entry, _ in lines])
+            for _, size in lines:
                 self._memory.popleft()
-                self._forgotten += len(line)
+                self._forgotten += size
             self._settled += len(lines)
-
-    def _read(self, data: bytes) -> Entry | None:
-        """The entry in a line, if it is one."""
-        try:
-            line = decode(data)
-        except ValueError:
-            self._drop()
-            logger.error("a line of the journal cannot be read")  # noqa: TRY400
-            return None
-        return line if isinstance(line, Entry) else None
 
     def _write(self, batch: list[Entry]) -> None:
         """Save a batch; if the database refuses it, its entries one by one."""

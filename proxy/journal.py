@@ -11,65 +11,15 @@ import errno
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from proxy.lines import Begun, Dropped, encode
+from proxy.lines import Begun, Dropped, Entry, encode
+from proxy.reader import Place, Reader, Recent, segment_path
 
 _SEGMENT_BYTES = 4 * 1024 * 1024
 _TIDY_BYTES = 256 * 1024
 _ROOM_BYTES = 64 * 1024
-_BATCH_LINES = 500
-_BATCH_BYTES = 8 * 1024 * 1024
-"""Of one batch; a transcript that is larger comes alone."""
-
-
-class Place(NamedTuple):
-    segment: int
-    offset: int
-
-
-class Reader:
-    """Reads a journal's lines in order, from where what was read is done with."""
-
-    def __init__(self, folder: Path, first: int = 1) -> None:
-        self._folder = folder
-        self.at = Place(first, 0)
-        self.removed = 0
-        """Bytes of the segments that were read to their end, and are gone."""
-
-    def batches(self, end: Place) -> Iterator[list[bytes]]:
-        """Lines up to `end`; a batch is done with when the next one is asked for.
-
-        Raises OSError.
-        """
-        while self.at < end:
-            lines = self._take(end)
-            if lines:
-                yield lines
-                self.at = Place(self.at.segment, self.at.offset + sum(map(len, lines)))
-            elif self.at.segment < end.segment:
-                path = _segment(self._folder, self.at.segment)
-                self.removed += path.stat().st_size
-                path.unlink()
-                self.at = Place(self.at.segment + 1, 0)
-            else:  # the rest is half a line: its process was killed, or the power was cut
-                return
-
-    def _take(self, end: Place) -> list[bytes]:
-        segment, offset = self.at
-        lines: list[bytes] = []
-        stop = offset + _BATCH_BYTES
-        with _segment(self._folder, segment).open("rb") as file:
-            file.seek(offset)
-            while len(lines) < _BATCH_LINES and (line := file.readline()).endswith(b"\n"):
-                offset += len(line)
-                if (segment, offset) > end or (lines and offset > stop):
-                    break
-                lines.append(line)
-        return lines
 
 
 class Journal:
@@ -88,6 +38,7 @@ class Journal:
         self.end = Place(0, 0)
         self._rotated = 0
         """Bytes of all segments before this one, whether they are still there or not."""
+        self._recent = Recent()
         self.reader = Reader(root)
 
     @property
@@ -113,7 +64,8 @@ class Journal:
         unlocked.rename(self.root / self.name)
         self._lock = lock
         self.end, self._rotated = Place(0, 0), 0
-        self.reader = Reader(self.root / self.name)
+        self._recent = Recent()
+        self.reader = Reader(self.root / self.name, recent=self._recent)
         self.rotate()
 
     def begin(self, line: Begun) -> None:
@@ -123,11 +75,12 @@ class Journal:
         if not self.is_full:
             self._append(data)
 
-    def end_of(self, request_id: str, data: bytes) -> bool:
+    def end_of(self, entry: Entry) -> bool:
         """Remember how an exchange ended; False if there is no room. Raises OSError."""
+        request_id = entry.exchange["request_id"]
         begun = self._begun.pop(request_id, None)
         if not self.is_full:
-            self._append(data)
+            self._append(encode(entry), entry)
             return True
         if begun is not None:
             self._append(encode(Dropped(request_id)))
@@ -155,7 +108,7 @@ class Journal:
 
     def rotate(self) -> None:
         """Begin a new segment, with the exchanges that are open; raises OSError."""
-        path = _segment(self.root / self.name, self.end.segment + 1)
+        path = segment_path(self.root / self.name, self.end.segment + 1)
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             begun = b"".join(self._begun.values())
@@ -167,7 +120,8 @@ class Journal:
         if self._file is not None:
             os.close(self._file)
         self._rotated += self.end.offset
-        self._file, self.end = file, Place(self.end.segment + 1, len(begun))
+        self._file, segment = file, self.end.segment + 1
+        self._extend(Place(segment, 0), Place(segment, len(begun)), None)
 
     def close(self, *, is_lost: bool = False) -> None:
         """Leave it to whoever finds it, or to nobody if it is lost or all of it is done with."""
@@ -180,7 +134,7 @@ class Journal:
                 os.close(descriptor)
         self._lock = self._file = None
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: bytes, entry: Entry | None = None) -> None:
         if self._lock is None:
             raise OSError(errno.ENOENT, "there is no journal")
         if self.end.offset >= _SEGMENT_BYTES or self._file is None:
@@ -194,7 +148,12 @@ class Journal:
                 os.close(self._file)
                 self._file = None
             raise
-        self.end = Place(self.end.segment, self.end.offset + len(data))
+        self._extend(self.end, Place(self.end.segment, self.end.offset + len(data)), entry)
+
+    def _extend(self, begin: Place, end: Place, entry: Entry | None) -> None:
+        if begin != end:
+            self._recent.remember(begin, end, entry)
+        self.end = end  # last: from here on, the other thread reads it
 
 
 def hold(folder: Path) -> int:
@@ -234,10 +193,6 @@ def remove(folder: Path) -> None:
 def last_write(folder: Path) -> float:
     """When its process was last seen alive."""
     return max((path.stat().st_mtime for path in folder.glob("*.jsonl")), default=0.0)
-
-
-def _segment(folder: Path, number: int) -> Path:
-    return folder / f"{number:08}.jsonl"
 
 
 def _write(file: int, data: bytes, *, at: int) -> None:

@@ -74,7 +74,7 @@ def beginning(exchange: Exchange, brief: Brief) -> dict[str, Any]:
 
 
 def record(exchange: Exchange, status: int, brief: Brief) -> dict[str, Any]:
-    """The columns of an exchange's row."""
+    """The columns of an exchange's row, in plain types, as a line of the journal has them."""
     route, error, usage = exchange.route, exchange.error, exchange.usage
     row = beginning(exchange, brief)
     row |= {
@@ -85,12 +85,12 @@ def record(exchange: Exchange, status: int, brief: Brief) -> dict[str, Any]:
         "format": route.format.format if route else "",
         "format_reason": storable_text(route.format.reason) if route else "",
         "status": status,
-        "outcome": exchange.outcome,
-        "error_code": error.code if error else "",
+        "outcome": exchange.outcome.value,
+        "error_code": error.code.value if error else "",
         "error_source": error.source if error else "",
-        "error_phase": exchange.phase if error else "",
+        "error_phase": exchange.phase.value if error else "",
         "error_message": brief(str(error), 500) if error else "",
-        "stop_reason": exchange.stop_reason or "",
+        "stop_reason": exchange.stop_reason.value if exchange.stop_reason else "",
         "tool_calls": exchange.calls,
         "rescued_calls": exchange.rescued,
         "notices": _notices(exchange, brief),
@@ -99,7 +99,7 @@ def record(exchange: Exchange, status: int, brief: Brief) -> dict[str, Any]:
             [
                 storable_text(tried.upstream.name),
                 brief(tried.model, 200),
-                failed.code,
+                failed.code.value,
                 brief(str(failed), 200),
             ]
             for tried, failed in exchange.attempts
@@ -121,7 +121,8 @@ def _notices(exchange: Exchange, brief: Brief) -> list[list[Any]]:
     # In place of `most_common`, which makes a heap to keep them in the order that they have.
     counts = sorted(exchange.notices.items(), key=itemgetter(1), reverse=True)
     return [
-        [notice.code, brief(notice.detail, 200), count] for notice, count in counts[:_MOST_NOTICES]
+        [notice.code.value, brief(notice.detail, 200), count]
+        for notice, count in counts[:_MOST_NOTICES]
     ]
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from proxy.errors import ErrorCode
 from proxy.failures import fingerprint
-from proxy.journal import Journal, Reader, hold, last_write, remove, segments, size_of
-from proxy.lines import Begun, Dropped, Entry, decode
+from proxy.journal import Journal, hold, last_write, remove, segments, size_of
+from proxy.lines import Begun, Dropped, Entry
 from proxy.models import Outcome
+from proxy.reader import Reader
 
 logger = logging.getLogger("athena.audit")
 
@@ -46,13 +47,10 @@ def adopt(folder: Path, store: Callable[[list[Entry]], None]) -> None:
     for end in segments(folder):
         for lines in Reader(folder, end.segment).batches(end):
             entries = list[Entry]()
-            for data in lines:
-                try:
-                    line = decode(data)
-                except ValueError:
-                    logger.error("a line of a dead process's journal cannot be read")  # noqa: TRY400
-                    continue
+            for line in lines:
                 match line:
+                    case None:
+                        logger.error("a line of a dead process's journal cannot be read")
                     case Begun():
                         begun[line.exchange["request_id"]] = line.exchange
                     case Dropped():

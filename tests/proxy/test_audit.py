@@ -21,7 +21,7 @@ from proxy.capture import Capture, Clip, clip
 from proxy.exchange import Exchange
 from proxy.failures import family, fingerprint, leak_mark
 from proxy.journal import Journal
-from proxy.lines import Begun, Entry, decode, encode
+from proxy.lines import Begun, Entry, decode
 from proxy.redaction import Redactor
 from proxy.roles import ROLES
 from proxy.said import Said, repack
@@ -148,15 +148,11 @@ def entry(number, **fields):
     return Entry(row, None, fingerprint(row))
 
 
-def keep(audit, made):
-    audit.keep(made.exchange["request_id"], encode(made))
-
-
 @pytest.mark.usefixtures("one_connection")
 def test_a_row_that_the_database_refuses_is_dropped_alone():
     audit = Audit()
     for number in range(5):
-        keep(audit, entry(number, duration_ms=None if number == 2 else 1))
+        audit.keep(entry(number, duration_ms=None if number == 2 else 1))
     audit._write_all()
     assert (audit.waiting, audit.dropped) == (0, 1)
     kept = sorted(models.Exchange.objects.values_list("request_id", flat=True))
@@ -178,7 +174,7 @@ def test_a_transcript_that_the_database_refuses_costs_no_row(monkeypatch, caplog
     audit = Audit()
     for number, packed in enumerate((repack(Said()), refused)):
         kept = entry(number)
-        audit.keep(f"req_{number}", encode(Entry(kept.exchange, None, kept.fingerprint, packed)))
+        audit.keep(Entry(kept.exchange, None, kept.fingerprint, packed))
     audit._write_all()
     assert (audit.waiting, audit.dropped) == (0, 0)
     assert models.Exchange.objects.count() == 2
@@ -192,7 +188,7 @@ def test_rows_wait_while_the_database_is_away(monkeypatch):
         raise OperationalError("gone")
 
     audit = Audit()
-    keep(audit, entry(1))
+    audit.keep(entry(1))
     with monkeypatch.context() as patch:
         patch.setattr("proxy.audit.write", refuse)
         audit._write_all()
@@ -226,7 +222,7 @@ def is_stored():
 def test_rows_wait_while_the_file_is_read_only(monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     audit = Audit()
-    keep(audit, entry(1))
+    audit.keep(entry(1))
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA query_only = ON")
         audit._write_all()
@@ -244,7 +240,7 @@ def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     audit = Audit()
     raw = random.Random(1).randbytes(2**20)
-    audit.keep("req_1", encode(Entry(entry(1).exchange, None, None, repack(Said(raw=raw)))))
+    audit.keep(Entry(entry(1).exchange, None, None, repack(Said(raw=raw))))
     with connection.cursor() as cursor:
         pages = cursor.execute("PRAGMA page_count").fetchone()[0]
         cursor.execute(f"PRAGMA max_page_count = {pages}")
@@ -266,14 +262,14 @@ def test_without_a_disk_a_little_is_kept_in_memory_and_the_rest_is_counted(monke
     audit.start()
     assert not audit.has_disk
     for number in range(20):
-        keep(audit, entry(number))
+        audit.keep(entry(number))
     assert 0 < audit.waiting < 20
     assert audit.waiting + audit.dropped == 20
     kept = audit.waiting
     assert len([words for words in said if "are dropped" in words]) == 1, "once a minute"
     audit._write_all()
     assert (audit.waiting, is_stored()) == (0, kept)
-    keep(audit, entry(20))
+    audit.keep(entry(20))
     assert audit.waiting == 1, "there is room again"
 
 
@@ -290,7 +286,7 @@ def test_a_disk_that_has_room_again_is_found_without_another_exchange(tmp_path, 
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
-        keep(audit, entry(1))
+        audit.keep(entry(1))
         was_full = not audit.has_disk
         asyncio.run(run(0.2))
         stayed_full = not audit.has_disk
@@ -309,7 +305,7 @@ def test_what_is_in_memory_at_the_end_goes_to_a_disk_that_has_room_by_then(tmp_p
     monkeypatch.setattr(audit, "_write_all", lambda: None)  # the database is away
     with monkeypatch.context() as broken:
         broken.setattr("proxy.journal.os.write", lambda *_: 0)
-        keep(audit, entry(1))
+        audit.keep(entry(1))
     assert (audit.has_disk, len(audit._memory)) == (False, 1)
     asyncio.run(audit.stop())
     (path,) = tmp_path.rglob("*.jsonl")
@@ -391,7 +387,7 @@ def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog
     exchange, audit = Exchange("anthropic"), Audit()
     exchange.snapshot = SimpleNamespace(version=1)
     audit.submit(exchange, 200)
-    assert (audit.waiting, decode(audit._memory[0]).packed) == (1, None)
+    assert (audit.waiting, audit._memory[0][0].packed) == (1, None)
     assert "ValueError" in caplog.text
     assert "canary" not in caplog.text
 

@@ -1,12 +1,14 @@
 """Exchanges on disk: every line is read once, whatever happens to the disk or the process."""
 
 import os
+import random
 from datetime import UTC, datetime
 
 import pytest
 
-from proxy.journal import Journal, Place, Reader, hold, segments
+from proxy.journal import Journal, hold, segments
 from proxy.lines import Begun, Dropped, Entry, decode, encode
+from proxy.reader import Place, Reader
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 
@@ -16,11 +18,13 @@ def row(request_id, **fields):
 
 
 def ended(request_id, **fields):
-    return encode(Entry(row(request_id, **fields), None, None))
+    return Entry(row(request_id, **fields), None, None)
 
 
-@pytest.fixture
-def journal(tmp_path):
+@pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
+def journal(tmp_path, monkeypatch, request):
+    if not request.param:
+        monkeypatch.setattr("proxy.reader._RECENT_BYTES", 0)
     journal = Journal(tmp_path / "journal", most_bytes=2**20)
     journal.open()
     yield journal
@@ -35,7 +39,7 @@ def read(journal):
     """The ids of the entries that wait; then they are done with."""
     found = []
     for lines in journal.reader.batches(journal.end):
-        found += [line.exchange["request_id"] for line in map(decode, lines) if is_entry(line)]
+        found += [line.exchange["request_id"] for line in lines if is_entry(line)]
     return found
 
 
@@ -62,15 +66,86 @@ def test_a_line_is_read_as_it_was_written():
 def test_entries_are_read_in_order_and_once(journal):
     journal.begin(Begun(row("a")))
     for name in "abc":
-        assert journal.end_of(name, ended(name))
+        assert journal.end_of(ended(name))
     assert read(journal) == ["a", "b", "c"]
-    journal.end_of("d", ended("d"))
+    journal.end_of(ended("d"))
     assert read(journal) == ["d"]
     assert read(journal) == []
 
 
+@pytest.mark.parametrize("room", [0, 5000, 20_000, 2**20])
+@pytest.mark.parametrize("seed", range(8))
+def test_however_much_is_remembered_every_entry_is_read_once(tmp_path, monkeypatch, room, seed):
+    monkeypatch.setattr("proxy.reader._RECENT_BYTES", room)
+    monkeypatch.setattr("proxy.reader._BATCH_LINES", 7)
+    monkeypatch.setattr("proxy.journal._SEGMENT_BYTES", 3000)
+    chance, found, unread = random.Random(seed), [], 0
+    journal = Journal(tmp_path, most_bytes=2**20)
+    journal.open()
+    for number in range(400):
+        name = f"{number:03}"
+        if chance.random() < 0.8:
+            journal.begin(Begun(row(name)))
+        journal.end_of(ended(name, model="m" * chance.randrange(300)))
+        if chance.random() < 0.03:
+            unread = chance.randrange(4)  # so many batches are read until the database goes away
+            for lines in journal.reader.batches(journal.end):
+                if unread == 0:
+                    break
+                unread -= 1
+                found += [line.exchange["request_id"] for line in lines if is_entry(line)]
+            journal.tidy()
+    found += read(journal)
+    assert found == [f"{number:03}" for number in range(400)]
+    assert journal.reader.at == journal.end
+    journal.tidy()
+    assert read(journal) == []
+    assert journal.size == 0
+    journal.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_written_a_moment_ago_is_not_read_from_disk(journal, monkeypatch, request):
+    def refuse(*_):
+        raise AssertionError("it was read from disk")
+
+    journal.begin(Begun(row("a")))
+    journal.end_of(ended("a"))
+    journal.begin(Begun(row("b")))
+    monkeypatch.setattr(Reader, "_read", refuse)
+    if "from disk" in request.node.name:
+        with pytest.raises(AssertionError):
+            read(journal)
+        return
+    assert read(journal) == ["a"]
+    assert journal.reader.at == journal.end
+
+
+def test_what_is_remembered_is_bounded_and_what_is_not_is_one_gap(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.reader._RECENT_BYTES", 40_000)
+    journal = Journal(tmp_path, most_bytes=2**20)
+    journal.open()
+    for number in range(100):
+        journal.begin(Begun(row(str(number))))
+        journal.end_of(ended(str(number)))
+    assert 10 <= len(journal._recent._lines) < 40
+    sizes = [len(lines) for lines in journal.reader.batches(journal.end)]
+    assert len(sizes) == 2
+    assert not journal._recent._lines
+    journal.end_of(ended("later"))
+    assert len(journal._recent._lines) == 1, "there is room again"
+    journal.close()
+
+
+def test_a_journal_that_somebody_deleted_is_gone_though_it_is_remembered(journal):
+    journal.end_of(ended("a"))
+    (folder(journal) / "00000001.jsonl").unlink()
+    with pytest.raises(FileNotFoundError):
+        read(journal)
+
+
 def test_a_batch_that_was_not_done_with_is_read_again(journal):
-    journal.end_of("a", ended("a"))
+    journal.end_of(ended("a"))
     for lines in journal.reader.batches(journal.end):
         assert len(lines) == 1
         break  # the database was away
@@ -78,12 +153,12 @@ def test_a_batch_that_was_not_done_with_is_read_again(journal):
 
 
 def test_batches_are_bounded_by_lines_and_by_bytes(journal, monkeypatch):
-    monkeypatch.setattr("proxy.journal._BATCH_LINES", 4)
-    monkeypatch.setattr("proxy.journal._BATCH_BYTES", 1000)
+    monkeypatch.setattr("proxy.reader._BATCH_LINES", 4)
+    monkeypatch.setattr("proxy.reader._BATCH_BYTES", 1000)
     for number in range(6):
-        journal.end_of(str(number), ended(str(number)))
+        journal.end_of(ended(str(number)))
     for number in range(6, 9):
-        journal.end_of(str(number), ended(str(number), model="m" * 900))
+        journal.end_of(ended(str(number), model="m" * 900))
     sizes = [len(lines) for lines in journal.reader.batches(journal.end)]
     assert sizes == [4, 2, 1, 1, 1]
 
@@ -91,7 +166,7 @@ def test_batches_are_bounded_by_lines_and_by_bytes(journal, monkeypatch):
 def test_segments_that_are_done_with_go_and_those_that_are_not_stay(journal, monkeypatch):
     monkeypatch.setattr("proxy.journal._SEGMENT_BYTES", 500)
     for number in range(20):
-        journal.end_of(str(number), ended(str(number)))
+        journal.end_of(ended(str(number)))
     assert len(segments(folder(journal))) > 3
     assert journal.size == sum(path.stat().st_size for path in folder(journal).iterdir())
     assert read(journal) == [str(number) for number in range(20)]
@@ -102,7 +177,7 @@ def test_segments_that_are_done_with_go_and_those_that_are_not_stay(journal, mon
 def test_a_new_segment_repeats_what_is_open(journal):
     for name in "abc":
         journal.begin(Begun(row(name)))
-    journal.end_of("b", ended("b"))
+    journal.end_of(ended("b"))
     journal.rotate()
     read(journal)
     lines = (folder(journal) / "00000002.jsonl").read_bytes().splitlines()
@@ -111,7 +186,7 @@ def test_a_new_segment_repeats_what_is_open(journal):
 
 def test_what_is_done_with_does_not_lie_about(journal):
     journal.begin(Begun(row("a")))
-    journal.end_of("a", ended("a", model="canary"))
+    journal.end_of(ended("a", model="canary"))
     read(journal)
     journal.tidy()
     read(journal)
@@ -124,15 +199,16 @@ def test_beyond_its_limit_nothing_is_kept_but_that_something_was_dropped(tmp_pat
     journal.open()
     journal.begin(Begun(row("open")))
     names = [str(number) for number in range(20)]
-    kept = [name for name in names if journal.end_of(name, ended(name))]
+    kept = [name for name in names if journal.end_of(ended(name))]
     assert 0 < len(kept) < 20
-    assert not journal.end_of("open", ended("open"))
+    assert not journal.end_of(ended("open"))
     assert journal.size < 1300
-    lines = [decode(line) for lines in journal.reader.batches(journal.end) for line in lines]
-    assert lines[-1] == Dropped("open")
+    lines = (folder(journal) / "00000001.jsonl").read_bytes().splitlines()
+    assert decode(lines[-1]) == Dropped("open")
+    assert read(journal) == kept
     journal.tidy()
     assert read(journal) == []
-    assert journal.end_of("later", ended("later")), "there is room again"
+    assert journal.end_of(ended("later")), "there is room again"
     journal.close()
 
 
@@ -142,17 +218,17 @@ def test_the_journals_beside_it_count_for_the_limit(journal):
 
 
 def test_a_disk_that_is_full_costs_the_one_line(journal):
-    journal.end_of("a", ended("a"))
+    journal.end_of(ended("a"))
     (folder(journal) / "00000002.jsonl").symlink_to("/dev/full")
     journal._begun["open"] = encode(Begun(row("open")))
     with pytest.raises(OSError, match="No space"):
         journal.rotate()
-    journal.end_of("b", ended("b"))
+    journal.end_of(ended("b"))
     assert read(journal) == ["a", "b"]
 
 
 def test_half_a_line_on_a_full_disk_does_not_spoil_the_next(journal, monkeypatch):
-    journal.end_of("a", ended("a"))
+    journal.end_of(ended("a"))
     real = os.write
 
     def half(file, data):
@@ -164,8 +240,8 @@ def test_half_a_line_on_a_full_disk_does_not_spoil_the_next(journal, monkeypatch
             if not can_truncate:
                 broken.setattr("proxy.journal.os.ftruncate", lambda *_: refuse())
             with pytest.raises(OSError, match="No space"):
-                journal.end_of("lost", ended("lost"))
-        journal.end_of("b", ended("b"))
+                journal.end_of(ended("lost"))
+        journal.end_of(ended("b"))
     assert read(journal) == ["a", "b", "b"]
 
 
@@ -183,14 +259,14 @@ def test_a_journal_is_held_while_its_process_lives(journal):
 
 def test_an_end_with_nothing_left_leaves_nothing(journal):
     journal.begin(Begun(row("a")))
-    journal.end_of("a", ended("a"))
+    journal.end_of(ended("a"))
     read(journal)
     journal.close()
     assert list(journal.root.iterdir()) == []
 
 
 def test_a_torn_end_is_not_read(tmp_path):
-    (tmp_path / "00000001.jsonl").write_bytes(ended("a") + ended("b")[:30])
+    (tmp_path / "00000001.jsonl").write_bytes(encode(ended("a")) + encode(ended("b"))[:30])
     reader = Reader(tmp_path)
     batches = list(reader.batches(Place(1, 10**6)))
     assert [len(lines) for lines in batches] == [1]

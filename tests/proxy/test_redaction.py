@@ -24,7 +24,7 @@ from proxy.audit import Audit
 from proxy.capture import Capture
 from proxy.errors import GatewayError
 from proxy.exchange import Exchange, Reading
-from proxy.lines import decode
+from proxy.lines import decode, encode
 from proxy.reading import packed_tools
 from proxy.record import brief_of, record
 from proxy.redaction import _MARKS, _PATTERNS, WORD, Redactor
@@ -244,7 +244,8 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
     exchange.understood([MessageStart(HOSTILE, HOSTILE), call, ToolCallDelta(HOSTILE)])
     audit = Audit()
     audit.submit(exchange, 502)
-    entry = decode(audit._memory[0])
+    entry, _ = audit._memory[0]
+    assert repr(decode(encode(entry)).exchange) == repr(entry.exchange), "of plain types"
     said = unpack(entry.packed)
     assert said.tools[0]["name"] == "a␀b\ufffdc\ufffdd"
     assert said.tools[0]["schema"]["a␀b"] == ["␀", {"x": "␀"}]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from proxy.audit import Audit
+from proxy.journal import Journal
 from proxy.lines import Entry, decode, encode
 from proxy.models import Transcript
 from proxy.roles import SUPPORT
@@ -99,7 +100,7 @@ def test_a_row_of_the_version_before_says_the_same(db):
     assert Transcript.objects.get().said == SAID
 
 
-def test_a_line_of_the_version_before_is_stored_as_any_other(db, monkeypatch):
+def test_a_line_of_the_version_before_is_stored_as_any_other(db, tmp_path, monkeypatch):
     monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
     row = {
         "request_id": "req_1",
@@ -113,9 +114,12 @@ def test_a_line_of_the_version_before_is_stored_as_any_other(db, monkeypatch):
         "configuration_version": 1,
     }
     line = {"type": "ended", "exchange": row, "transcript": former(SAID), "fingerprint": None}
-    audit = Audit()
-    audit.keep("req_1", json.dumps(line).encode() + b"\n")
+    (tmp_path / "dead").mkdir()
+    (tmp_path / "dead" / "00000001.jsonl").write_bytes(json.dumps(line).encode() + b"\n")
+    audit = Audit(Journal(tmp_path, most_bytes=2**20))
+    audit.start()
     audit._write_all()
+    audit.journal.close()
     assert audit.dropped == 0
     stored = Transcript.objects.get()
     assert stored.packed is not None

@@ -33,8 +33,10 @@ def dead(root, *lines):
     return folder
 
 
-@pytest.fixture
-def audit(tmp_path, one_connection):  # noqa: F811
+@pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
+def audit(tmp_path, one_connection, monkeypatch, request):  # noqa: F811
+    if not request.param:
+        monkeypatch.setattr("proxy.reader._RECENT_BYTES", 0)
     audit = Audit(Journal(tmp_path, most_bytes=2**30))
     audit.start()
     yield audit
@@ -93,8 +95,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(audit, monkeypatch):
         raise OperationalError("the connection is lost")
 
     for number in range(3):
-        made = entry(number)
-        audit.keep(made.exchange["request_id"], encode(made))
+        audit.keep(entry(number))
     with monkeypatch.context() as broken:
         broken.setattr("proxy.audit.write", store_and_fail)
         audit._write_all()
@@ -144,13 +145,13 @@ def test_a_journal_that_somebody_deleted_is_begun_anew(audit):
     made = entry(1)
     for path in (audit.journal.root / audit.journal.name).iterdir():
         path.unlink()
-    audit.keep("req_1", encode(made))
+    audit.keep(made)
     audit._write_all()
     assert audit._is_gone
     audit._begin_anew()
     assert (audit.waiting, audit.dropped) == (0, 1)
     audit.start()
-    audit.keep("req_1", encode(made))
+    audit.keep(made)
     audit._write_all()
     assert outcomes().keys() == {"req_1"}
 
