@@ -21,10 +21,12 @@ from proxy.traffic import count_traffic
 class Table:
     """A model's columns, and the statement that fills them."""
 
-    def __init__(self, model: type[Model]) -> None:
+    def __init__(self, model: type[Model], marks: Mapping[str, str] | None = None) -> None:
+        """`marks`: of columns that are not given as they are, what stands in the statement."""
         fields = [field for field in model._meta.concrete_fields if field.name != "id"]
         self._name = model._meta.db_table
         self._columns = [field.attname for field in fields]
+        self._marks = ", ".join((marks or {}).get(name, "%s") for name in self._columns)
         self._in_order = itemgetter(*self._columns)
         self._json = [at for at, field in enumerate(fields) if isinstance(field, JSONField)]
         self._moments = [at for at, field in enumerate(fields) if isinstance(field, DateTimeField)]
@@ -37,11 +39,10 @@ class Table:
     def insert(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Save rows that have a value for every column."""
         columns = ", ".join(map(connection.ops.quote_name, self._columns))
-        marks = ", ".join(["%s"] * len(self._columns))
         adapt = connection.ops.adapt_datetimefield_value
         with connection.cursor() as cursor:
             cursor.executemany(
-                f"INSERT INTO {self._name} ({columns}) VALUES ({marks})",  # noqa: S608  no value is in it
+                f"INSERT INTO {self._name} ({columns}) VALUES ({self._marks})",  # noqa: S608  no value is in it
                 [self._values(row, adapt) for row in rows],
             )
 
@@ -55,7 +56,10 @@ class Table:
         return values
 
 
-_EXCHANGES, _TRANSCRIPTS = Table(models.Exchange), Table(models.Transcript)
+_EXCHANGES = Table(models.Exchange)
+# A batch knows its exchanges by the names that they have outside.
+_KEY = f"(SELECT id FROM {models.Exchange._meta.db_table} WHERE request_id = %s)"  # noqa: S608
+_TRANSCRIPTS = Table(models.Transcript, {"exchange_id": _KEY})
 # The columns that the version before reads have no default in the database.
 _FORMER = {**_TRANSCRIPTS.defaults, "raw": b"", "sent": b""}
 
@@ -73,12 +77,10 @@ def write(batch: list[Entry]) -> None:
         for entry in batch
     ]
     _EXCHANGES.insert(rows)
-    kept = {e.exchange["request_id"]: e.packed for e in batch if e.packed is not None}
+    kept = [e for e in batch if e.packed is not None]
     if kept:
-        stored = models.Exchange.objects.filter(request_id__in=kept)
         _TRANSCRIPTS.insert(
-            {**_FORMER, "packed": kept[request_id], "exchange_id": pk}
-            for pk, request_id in stored.values_list("pk", "request_id")
+            {**_FORMER, "packed": e.packed, "exchange_id": e.exchange["request_id"]} for e in kept
         )
     # Last: every process adds to the sums of this hour, and waits for whoever is at it.
     count_traffic(rows)
