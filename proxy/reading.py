@@ -86,8 +86,9 @@ def reading_fields(exchange: Exchange, redactor: Redactor, limit: int) -> dict[s
         "max_calls": reading.max_calls,
     }
     history = {"taken_ids": sorted(reading.taken_ids), "aliases": reading.aliases}
-    encoded = redactor.redact(msgspec.json.encode(history))
-    known: dict[str, Any] = _json(encoded) if len(encoded) <= limit else {}
+    encoded = msgspec.json.encode(history)
+    clean = redactor.redact(encoded)
+    known = (history if clean is encoded else _json(clean)) if len(clean) <= limit else {}
     return {"taken_ids": [], "aliases": {}} | fields | known
 
 

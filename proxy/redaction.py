@@ -132,7 +132,11 @@ class Redactor:
 
     def events(self, events: Sequence[Event]) -> list[Event]:
         """Merged events without secrets."""
-        return [self._event(event) for event in merge_deltas(events)]
+        merged = merge_deltas(events)
+        together = "\n".join([text for event in merged for text in texts_of(event).values()])
+        if self.is_clean(together.encode("utf-8", "surrogatepass")):
+            return merged
+        return [self._event(event) for event in merged]
 
     def stream(self, data: bytes, dialect: str, *, is_suspect: bool) -> bytes:
         """The bytes of an answer; rebuilt if a secret was split over its chunks.
@@ -160,8 +164,7 @@ class Redactor:
         return clean if self.count == before else b""
 
     def _event(self, event: Event) -> Event:
-        """Whatever of it is text; names that the gateway gave are no plain strings."""
-        texts = {n: v for n, v in asdict(event).items() if type(v) is str and v}
+        texts = texts_of(event)
         clean = {n: self.text(v) for n, v in texts.items()}
         return replace(event, **clean) if clean != texts else event
 
@@ -170,6 +173,11 @@ class Redactor:
             return _IN_A_WORD.sub(self._replace, found[0])
         self.count += 1
         return f"[redacted:{found.lastgroup}]"
+
+
+def texts_of(event: Event) -> dict[str, str]:
+    """Whatever of it is text; names that the gateway gave are no plain strings."""
+    return {name: text for name, text in asdict(event).items() if type(text) is str and text}
 
 
 def _decode(data: bytes, dialect: str) -> list[Event]:

@@ -14,6 +14,8 @@ from proxy.redaction import NUL, storable
 
 _LARGEST = 256 * 1024 * 1024
 """Bytes of all parts: each has 16 MiB at most, and in JSON an escape makes six of one."""
+_ORDINARY = 1024 * 1024
+"""Bytes of a transcript whose room is kept for the next one."""
 
 
 class Unreadable(Exception):
@@ -63,6 +65,9 @@ class _Parts(msgspec.Struct, frozen=True):
     facts: bytes
 
 
+# Where parts are put together: in memory that is in the processor's cache already. Nobody waits for
+# another's: whoever finds none makes one.
+_rooms: list[bytearray] = []
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(_Parts)
 _declared = msgspec.msgpack.Decoder(list[Declared])
@@ -78,7 +83,14 @@ def pack_tools(tools: list[Declared]) -> bytes:
 def pack(facts: Facts, *, request: bytes, tools: bytes, raw: bytes, sent: bytes) -> bytes:
     """Parts that are redacted, as they are stored."""
     parts = _Parts(request, msgspec.Raw(tools), raw, sent, _text_of(facts))
-    packed: bytes = compress(_encoder.encode(parts))
+    try:
+        room = _rooms.pop()
+    except IndexError:
+        room = bytearray()
+    _encoder.encode_into(parts, room)
+    packed: bytes = compress(room)
+    if len(room) <= _ORDINARY:
+        _rooms.append(room)
     return packed
 
 

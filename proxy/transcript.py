@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from formats import Event, NoticeCode
 from proxy.capture import Capture, Clipped, clip
@@ -12,7 +12,7 @@ from proxy.errors import UpstreamFailed
 from proxy.exchange import Exchange
 from proxy.models import Outcome
 from proxy.reading import packed_tools, reading_fields
-from proxy.redaction import MOST_WORD, WORD, Redactor, storable
+from proxy.redaction import MOST_WORD, WORD, Redactor, storable, texts_of
 from proxy.said import Facts, pack
 
 # Of a client's headers, those that tell something and no secret.
@@ -107,19 +107,14 @@ def _events(capture: Capture, redactor: Redactor) -> tuple[list[Event], tuple[in
 
 
 def _size(events: Sequence[Event]) -> int:
-    return sum(len(text) for event in events for text in _texts(event).values())
-
-
-def _texts(event: Event) -> dict[str, str]:
-    # Names that the gateway gave are enumerations, and no plain strings.
-    return {name: text for name, text in asdict(event).items() if type(text) is str}
+    return sum([len(text) for event in events for text in texts_of(event).values()])
 
 
 def _beginning(events: Sequence[Event], room: int) -> list[Event]:
     """As much of the events as there is room for; the last of them may be cut."""
     kept: list[Event] = []
     for event in events:
-        texts = _texts(event)
+        texts = texts_of(event)
         kept.append(replace(event, **{n: t[:room] for n, t in texts.items()}) if texts else event)
         room -= _size([event])
         if room <= 0:
@@ -130,7 +125,7 @@ def _beginning(events: Sequence[Event], room: int) -> list[Event]:
 def _end(events: Sequence[Event], room: int) -> list[Event]:
     kept: list[Event] = []
     for event in reversed(events):
-        texts = _texts(event)
+        texts = texts_of(event)
         kept.append(replace(event, **{n: t[-room:] for n, t in texts.items()}) if texts else event)
         room -= _size([event])
         if room <= 0:
