@@ -17,6 +17,9 @@ _MOST_NOTICES = 50
 _MOST_TOGETHER = 4096
 _SESSION = "x-claude-code-session-id"
 
+_plain = str.__str__
+"""A member of an enumeration as the string that it is; its `value` costs five times as much."""
+
 Brief: TypeAlias = Callable[[str, int], str]
 """The beginning of what others wrote, so many characters at most, as it may be stored."""
 
@@ -85,12 +88,12 @@ def record(exchange: Exchange, status: int, brief: Brief) -> dict[str, Any]:
         "format": route.format.format if route else "",
         "format_reason": storable_text(route.format.reason) if route else "",
         "status": status,
-        "outcome": exchange.outcome.value,
-        "error_code": error.code.value if error else "",
+        "outcome": _plain(exchange.outcome),
+        "error_code": _plain(error.code) if error else "",
         "error_source": error.source if error else "",
-        "error_phase": exchange.phase.value if error else "",
+        "error_phase": _plain(exchange.phase) if error else "",
         "error_message": brief(str(error), 500) if error else "",
-        "stop_reason": exchange.stop_reason.value if exchange.stop_reason else "",
+        "stop_reason": _plain(exchange.stop_reason) if exchange.stop_reason else "",
         "tool_calls": exchange.calls,
         "rescued_calls": exchange.rescued,
         "notices": _notices(exchange, brief),
@@ -99,7 +102,7 @@ def record(exchange: Exchange, status: int, brief: Brief) -> dict[str, Any]:
             [
                 storable_text(tried.upstream.name),
                 brief(tried.model, 200),
-                failed.code.value,
+                _plain(failed.code),
                 brief(str(failed), 200),
             ]
             for tried, failed in exchange.attempts
@@ -121,7 +124,7 @@ def _notices(exchange: Exchange, brief: Brief) -> list[list[Any]]:
     # In place of `most_common`, which makes a heap to keep them in the order that they have.
     counts = sorted(exchange.notices.items(), key=itemgetter(1), reverse=True)
     return [
-        [notice.code.value, brief(notice.detail, 200), count]
+        [_plain(notice.code), brief(notice.detail, 200), count]
         for notice, count in counts[:_MOST_NOTICES]
     ]
 
