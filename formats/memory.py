@@ -2,8 +2,8 @@
 
 A client sends the same with every turn of a session, and they are most of its bytes. They are known
 again by their text, or by being equal. What was used long ago is forgotten, and what is large is
-never kept: a few MB are all that clients can fill. Deliberately absent: anything that is said in
-messages.
+never kept: 4 MB of tools and 16 MB of prompts are all that clients can fill. Deliberately absent:
+anything else that is said.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ _T = TypeVar("_T")
 
 _REMEMBERED = 32
 _LARGEST = 128 * 1024  # Claude Code's own have 40 to 60 KB
+_LARGEST_PROMPT = 512 * 1024  # of 64,000 characters, if they are not ASCII
 _SAMPLE = 32
 
 
@@ -87,10 +88,15 @@ def once_for_system(make: Callable[[tuple[Text, ...]], _T]) -> Callable[[tuple[T
         if known is not None and known[0] == system:
             return known[1]
         found = make(system)
-        if sum(sizes) <= _LARGEST:
+        if sum(map(_room, system)) <= _LARGEST_PROMPT:
             if len(kept) >= _REMEMBERED:
                 kept.clear()
             kept[sizes] = system, found
         return found
 
     return made
+
+
+def _room(part: Text) -> int:
+    """Bytes that it takes, at most, and what is made of it."""
+    return 400 + len(part.text) * (2 if part.text.isascii() else 8)

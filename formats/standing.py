@@ -23,8 +23,10 @@ _TAIL = 256
 """Bytes of its end that a body is known again by: Claude Code has its session's id there."""
 _SMALLEST = 4096  # less is read as fast as it is compared
 _LARGEST = 256 * 1024  # Claude Code's own have 60 to 120 KB
-_MOST = 16 * 1024 * 1024  # of all that is kept, for about a hundred sessions
+_MOST = 16 * 1024 * 1024  # of all that is kept, for about fifty sessions
 _COPIES = 3  # of a text that are kept: as it is, by its fields, and what was made of it
+_VALUE = 100  # bytes of a value, at most, beside its text
+_MOST_FIELDS = 64  # each takes more than other values do, and an unknown one has a notice
 _NOTED = 1024  # what a tail takes of which nothing is kept yet, generously
 _ALIKE = 4
 """Requests that end alike, as those of one session do: its own, and its subagents'. Where every
@@ -67,7 +69,7 @@ class Standing(Generic[_Rest]):
 
     def keep(self, body: bytes, fields: Fields, most: Complexity, rest: _Rest) -> None:
         """Remember what was made of a body that is not known, if others have ended so."""
-        if len(body) < _SMALLEST:
+        if len(body) < _SMALLEST or len(fields) > _MOST_FIELDS:
             return
         tail = body[-_TAIL:]
         alike = self._known.get((tail, most))
@@ -81,8 +83,10 @@ class Standing(Generic[_Rest]):
                 # Copies: the fields of a body are views of it, and would keep its messages.
                 copies = {name: Raw(bytes(value)) for name, value in fields.items()}
                 copies["messages"] = _NULL
-                self._make_room(_COPIES * size)
-                alike.append(_Known(before, after, copies, rest))
+                values = before.count(b",") + after.count(b",")
+                self._make_room(_COPIES * size + _VALUE * values)
+                known = _Known(before, after, copies, rest)
+                self._known.setdefault((tail, most), []).append(known)
 
     def _make_room(self, size: int) -> None:
         if self._size + size > _MOST:

@@ -251,6 +251,8 @@ async def _read_beginning(pipeline: Pipeline, start: bytes, source: _Beginning) 
     while not pipeline.done and not any(map(_is_content, events)):
         data = await source.read()
         events += pipeline.decode(data) if data else pipeline.decode_end()
+    if pipeline.done and source.rest:  # nobody will read on
+        events += pipeline.decode(await source.read())
     return events
 
 

@@ -68,12 +68,11 @@ def parse(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
     """The conversation that a request asks to go on with; raises ClientError."""
     turn = _standing.find(body, most)
     if turn is not None and (messages := given(turn.fields["messages"])):
-        with suppress(ClientError, UnicodeDecodeError):  # then all of it is looked at
+        # Then all of it is looked at.
+        with suppress(ClientError, UnicodeDecodeError, msgspec.DecodeError):
             check_nodes(body, most)
-            source = chat_fields(turn.fields, {})
-            conversation = _conversation(body, turn.fields, source, turn.rest)
             check_value(messages, most)
-            return conversation
+            return _conversation(body, turn.fields, chat_fields(turn.fields, {}), turn.rest)
     return _parse_whole(body, most)
 
 

@@ -172,8 +172,9 @@ def test_a_byte_that_differs_outside_the_messages_is_seen():
         request_of(b"[]", messages=[]),  # of which no one can say which is meant
         request_of(b"[]").replace(b'"messages":[],', b""),
         b'{"system":"%b","messages":[]}' % (b"s" * 9000),  # which ends as no other does
+        request_of(b"[]", **{f"x{number}": 0 for number in range(60)}),
     ],
-    ids=["small", "large", "twice", "none", "last"],
+    ids=["small", "large", "twice", "none", "last", "fields"],
 )
 def test_what_cannot_be_known_again_is_not_kept(body):
     standing = Standing[str]()
@@ -200,7 +201,18 @@ def test_little_is_kept():
             standing.keep(body, read_fields(body), MOST, "rest")
     kept = [body for body in bodies if standing.find(body, MOST)]
     assert bodies[-1] in kept
-    assert 1_000_000 < sum(map(len, kept)) < 6_000_000
+    assert 300_000 < sum(map(len, kept)) < 6_000_000
+
+
+def test_room_is_made_for_what_is_kept_next():
+    standing = Standing[str]()
+    for number in range(200):
+        body = request_of(b"[]", unheard_of=["s"] * 2000, metadata=f"{number:0300}")
+        for _ in range(2):
+            standing.keep(body, read_fields(body), MOST, "rest")
+        assert standing.find(body, MOST), "it was kept where nobody looks"
+        values = sum(len(known) * 2000 for known in standing._known.values())
+        assert values < 16 * 1024 * 1024 / 100  # each takes more room than its text
 
 
 def test_no_message_is_kept():

@@ -82,6 +82,14 @@ def test_of_an_answer_that_comes_at_once_the_client_gets_the_first_before_all_is
     assert len(texts[0]) < 100
 
 
+def test_what_comes_with_an_early_end_is_remembered_too(gateway, client, upstream, model):
+    answer = chunk({"content": "Hello"}) + END + b": %b\n\n" % (b"z" * 30_000)
+    upstream.script(model, reply(answer))
+    response = client.post("/v1/messages", json=ask(model, stream=True))
+    assert b"zzz" not in response.content
+    assert gateway.exchange(response)["bytes_upstream"] == len(answer)
+
+
 def test_the_status_waits_until_the_upstream_has_really_begun(client, upstream, model):
     announced = [chunk({"role": "assistant", "content": ""}), Pause(0.5)]
     failed = b'data: {"error":{"message":"overloaded","code":503}}\n\n'
