@@ -10,14 +10,12 @@ what comes once would fill the memory for nothing. Deliberately absent: messages
 of them.
 """
 
-from typing import Generic, TypeVar
-
 from msgspec import Raw, Struct
 
 from formats.complexity import Complexity, Fields
+from formats.conversation import Conversation
+from formats.events import Notice
 from formats.splice import places
-
-_Rest = TypeVar("_Rest")
 
 _TAIL = 256
 """Bytes of its end that a body is known again by: Claude Code has its session's id there."""
@@ -35,29 +33,37 @@ _NULL = Raw(b"null")
 _SPACE = b" \t\r\n"
 
 
-class Turn(Struct, Generic[_Rest], frozen=True):
+class Rest(Struct, frozen=True):
+    """What a request asks for beside its messages."""
+
+    conversation: Conversation
+    """Without messages, and with the notices of what comes before them."""
+    behind: tuple[Notice, ...]
+    """The notices of what comes behind them."""
+
+
+class Turn(Struct, frozen=True):
     """A body that is like an earlier one."""
 
     fields: Fields
-    rest: _Rest
-    """What was made of all fields but the messages."""
+    rest: Rest
 
 
-class _Known(Struct, Generic[_Rest], frozen=True):
+class _Known(Struct, frozen=True):
     before: bytes
     after: bytes
     fields: Fields
-    rest: _Rest
+    rest: Rest
 
 
-class Standing(Generic[_Rest]):
+class Standing:
     """Requests of one dialect, without their messages, by how their bodies end."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, Complexity], list[_Known[_Rest]]] = {}
+        self._known: dict[tuple[bytes, Complexity], list[_Known]] = {}
         self._size = 0
 
-    def find(self, body: bytes, most: Complexity) -> Turn[_Rest] | None:
+    def find(self, body: bytes, most: Complexity) -> Turn | None:
         """The body's fields, if what stands in it is known; its messages may be anything."""
         for known in self._known.get((body[-_TAIL:], most), ()):
             before, after = known.before, known.after
@@ -67,7 +73,7 @@ class Standing(Generic[_Rest]):
                 return Turn(known.fields | {"messages": messages}, known.rest)
         return None
 
-    def keep(self, body: bytes, fields: Fields, most: Complexity, rest: _Rest) -> None:
+    def keep(self, body: bytes, fields: Fields, most: Complexity, rest: Rest) -> None:
         """Remember what was made of a body that is not known, if others have ended so."""
         if len(body) < _SMALLEST or len(fields) > _MOST_FIELDS:
             return

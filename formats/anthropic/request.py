@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from formats.anthropic.blocks import BlockParser, PlainMessage
@@ -36,7 +36,7 @@ from formats.conversation import (
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.request import parse_json, require, require_object
-from formats.standing import Standing
+from formats.standing import Rest, Standing
 
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[dict[str, Raw]])
@@ -51,15 +51,7 @@ _ROLES = {role.value: role for role in Role}
 _NULL = Raw(b"null")
 
 
-class _Rest(Struct, frozen=True):
-    """What a request asks for beside its messages."""
-
-    conversation: Conversation
-    """Without messages, and with the notices of what comes before them."""
-    of_system: tuple[Notice, ...]
-
-
-_standing: Standing[_Rest] = Standing()
+_standing = Standing()
 
 
 def parse(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
@@ -116,15 +108,15 @@ def _parse_whole(body: bytes, source: Fields, most: Complexity) -> Conversation:
         dialect="anthropic",
         notices=notices,
     )
-    rest = _Rest(asked, tuple(prompt.notices))
+    rest = Rest(asked, tuple(prompt.notices))
     _standing.keep(body, source, most, rest)
     return _conversation(body, source, rest, messages, blocks)
 
 
 def _conversation(
-    body: bytes, source: Fields, rest: _Rest, messages: tuple[Message, ...], blocks: BlockParser
+    body: bytes, source: Fields, rest: Rest, messages: tuple[Message, ...], blocks: BlockParser
 ) -> Conversation:
-    notices = tuple(blocks.notices | dict.fromkeys(rest.of_system))
+    notices = tuple(blocks.notices | dict.fromkeys(rest.behind))
     return replace(rest.conversation, messages=messages, source=source, body=body, notices=notices)
 
 

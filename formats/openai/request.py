@@ -8,7 +8,7 @@ an upstream of this dialect gets the request made anew. Unknown fields never fai
 from contextlib import suppress
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from formats.codec import ABSENT, given
@@ -38,7 +38,7 @@ from formats.openai.parts import parse_content
 from formats.openai.tools import parse_functions, parse_tool_choice, parse_tools
 from formats.openai.wire import Content, WireMessage, WireRequest
 from formats.request import parse_json, require_object
-from formats.standing import Standing
+from formats.standing import Rest, Standing
 
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[WireMessage])
@@ -52,16 +52,7 @@ _NULL = Raw(b"null")
 _JSON_DROPPED = Notice(NoticeCode.FIELD_DROPPED, "response_format")
 
 
-class _Rest(Struct, frozen=True):
-    """What a request asks for beside its messages."""
-
-    conversation: Conversation
-    """Without messages, and with the notices of what comes before them."""
-    notices: tuple[Notice, ...]
-    """Of what comes behind them."""
-
-
-_standing: Standing[_Rest] = Standing()
+_standing = Standing()
 
 
 def parse(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
@@ -117,7 +108,7 @@ def _parse_whole(body: bytes, fields: Fields, most: Complexity) -> Conversation:
         notices=tuple(notices),
     )
     is_json = wire.response_format is not None and wire.response_format.type == "json_object"
-    rest = _Rest(asked, (_JSON_DROPPED,) if is_json else ())
+    rest = Rest(asked, (_JSON_DROPPED,) if is_json else ())
     conversation = _conversation(body, fields, source, rest)
     if schema:
         require_object(schema, path="response_format.json_schema.schema")
@@ -126,7 +117,7 @@ def _parse_whole(body: bytes, fields: Fields, most: Complexity) -> Conversation:
     return conversation
 
 
-def _conversation(body: bytes, fields: Fields, source: Fields, rest: _Rest) -> Conversation:
+def _conversation(body: bytes, fields: Fields, source: Fields, rest: Rest) -> Conversation:
     asked = rest.conversation
     notices = dict.fromkeys(asked.notices)
     parser = MessageParser(notices, {tool.name for tool in asked.tools if tool.is_custom})
@@ -137,7 +128,7 @@ def _conversation(body: bytes, fields: Fields, source: Fields, rest: _Rest) -> C
         system=tuple(system),
         source=source,
         body=body,
-        notices=tuple(notices | dict.fromkeys(rest.notices)),
+        notices=tuple(notices | dict.fromkeys(rest.behind)),
     )
 
 

@@ -80,7 +80,7 @@ def check(module, body, most=MOST):
 
 
 def test_only_what_comes_again_is_kept():
-    standing = Standing[str]()
+    standing = Standing()
     body = claude_codes("B", stream=True)
     for times in range(3):
         found = standing.find(body, MOST)
@@ -94,7 +94,7 @@ def test_only_what_comes_again_is_kept():
 
 
 def test_the_next_turn_of_claude_code_is_known():
-    standing = Standing[str]()
+    standing = Standing()
     body = claude_codes("B", stream=True)
     longer = body.replace(b'],"tools":', b',{"role":"assistant","content":"ok"}],"tools":')
     assert longer != body
@@ -152,7 +152,7 @@ def test_what_was_asked_without_messages_says_nothing_of_them(monkeypatch):
 
 
 def test_a_byte_that_differs_outside_the_messages_is_seen():
-    standing = Standing[str]()
+    standing = Standing()
     body = request_of(b"[]")
     for _ in range(2):
         standing.keep(body, read_fields(body), MOST, "rest")
@@ -177,14 +177,14 @@ def test_a_byte_that_differs_outside_the_messages_is_seen():
     ids=["small", "large", "twice", "none", "last", "fields"],
 )
 def test_what_cannot_be_known_again_is_not_kept(body):
-    standing = Standing[str]()
+    standing = Standing()
     for _ in range(3):
         standing.keep(body, read_fields(body), MOST, "rest")
     assert standing.find(body, MOST) is None
 
 
 def test_of_requests_that_end_alike_a_few_are_kept():
-    standing = Standing[str]()
+    standing = Standing()
     bodies = [request_of(b"[]", unheard_of=number) for number in range(20)]
     for body in bodies:
         standing.keep(body, read_fields(body), MOST, "rest")
@@ -194,7 +194,7 @@ def test_of_requests_that_end_alike_a_few_are_kept():
 
 
 def test_little_is_kept():
-    standing = Standing[str]()
+    standing = Standing()
     bodies = [request_of(b"[]", metadata=f"{number:0300}") for number in range(2000)]
     for body in bodies:
         for _ in range(2):
@@ -205,7 +205,7 @@ def test_little_is_kept():
 
 
 def test_room_is_made_for_what_is_kept_next():
-    standing = Standing[str]()
+    standing = Standing()
     for number in range(200):
         body = request_of(b"[]", unheard_of=["s"] * 2000, metadata=f"{number:0300}")
         for _ in range(2):
@@ -216,7 +216,7 @@ def test_room_is_made_for_what_is_kept_next():
 
 
 def test_no_message_is_kept():
-    standing = Standing[str]()
+    standing = Standing()
     body = request_of(b'["a secret"]')
     held = sys.getrefcount(body)
     for _ in range(2):
