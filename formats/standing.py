@@ -11,6 +11,7 @@ of them.
 """
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from formats.complexity import Complexity, Fields
 from formats.conversation import Conversation
@@ -91,7 +92,8 @@ class Standing:
                 copies["messages"] = _NULL
                 values = before.count(b",") + after.count(b",")
                 self._make_room(_COPIES * size + _VALUE * values)
-                known = _Known(before, after, copies, rest)
+                asked = replace(rest.conversation, around=(before, after))
+                known = _Known(before, after, copies, replace(rest, conversation=asked))
                 self._known.setdefault((tail, most), []).append(known)
 
     def _make_room(self, size: int) -> None:

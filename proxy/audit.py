@@ -29,6 +29,7 @@ from proxy.metrics import AUDIT_DROPPED
 from proxy.models import FAILURES
 from proxy.outage import AWAY, reason
 from proxy.record import beginning, brief_of, record, redactor_of
+from proxy.said import Standing
 from proxy.salvage import salvage
 from proxy.transcript import packed_transcript
 
@@ -101,14 +102,15 @@ class Audit:
             return
         mark = fingerprint(row) if exchange.outcome in FAILURES else None
         packed: bytes | None = None
+        standing: Standing | None = None
         if self._keeps(exchange, leak_mark(row) if mark is None else mark):
             try:
-                packed = packed_transcript(exchange, redactor)
+                packed, standing = packed_transcript(exchange, redactor)
             except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
                 # Without its words and its frames, which may have the content.
                 name = type(error).__name__
                 logger.error("no transcript, a defect: %s", name)  # noqa: TRY400
-        self.keep(Entry(row, None, mark, packed))
+        self.keep(Entry(row, None, mark, packed, standing))
 
     def keep(self, entry: Entry) -> None:
         """Put an entry where the thread finds it."""

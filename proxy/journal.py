@@ -14,8 +14,11 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from proxy.lines import Begun, Dropped, Entry, encode
 from proxy.reader import Place, Reader, Recent, segment_path
+from proxy.said import Standing
 
 _SEGMENT_BYTES = 4 * 1024 * 1024
 _TIDY_BYTES = 256 * 1024
@@ -35,6 +38,8 @@ class Journal:
         self._file: int | None = None
         self._begun: dict[str, bytes] = {}
         """The lines of exchanges that are open: every segment has those that it is told of."""
+        self._told: set[str] = set()
+        """What of requests this segment has, by its digest."""
         self.end = Place(0, 0)
         self._rotated = 0
         """Bytes of all segments before this one, whether they are still there or not."""
@@ -80,7 +85,14 @@ class Journal:
         request_id = entry.exchange["request_id"]
         begun = self._begun.pop(request_id, None)
         if not self.is_full:
-            self._append(encode(entry), entry)
+            self._open_segment()
+            standing = entry.standing
+            line = entry
+            if standing is not None and standing.digest in self._told:
+                line = replace(entry, standing=Standing(standing.digest))
+            self._append(encode(line), entry)
+            if standing is not None:
+                self._told.add(standing.digest)
             return True
         if begun is not None:
             self._append(encode(Dropped(request_id)))
@@ -121,6 +133,7 @@ class Journal:
             os.close(self._file)
         self._rotated += self.end.offset
         self._file, segment = file, self.end.segment + 1
+        self._told.clear()
         self._extend(Place(segment, 0), Place(segment, len(begun)), None)
 
     def close(self, *, is_lost: bool = False) -> None:
@@ -134,11 +147,15 @@ class Journal:
                 os.close(descriptor)
         self._lock = self._file = None
 
-    def _append(self, data: bytes, entry: Entry | None = None) -> None:
+    def _open_segment(self) -> None:
+        """Have a segment that takes another line; raises OSError."""
         if self._lock is None:
             raise OSError(errno.ENOENT, "there is no journal")
         if self.end.offset >= _SEGMENT_BYTES or self._file is None:
             self.rotate()
+
+    def _append(self, data: bytes, entry: Entry | None = None) -> None:
+        self._open_segment()
         assert self._file is not None  # noqa: S101
         try:
             _write(self._file, data, at=self.end.offset)

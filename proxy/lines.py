@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from proxy.said import Said, repack
+from proxy.said import Said, Standing, repack
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
@@ -29,6 +29,9 @@ class Entry(msgspec.Struct, frozen=True, tag="ended"):
     """As the version before wrote it; whoever reads a line gets it packed."""
     fingerprint: str | None
     packed: bytes | None = None
+    standing: Standing | None = None
+    """What stands in the transcript's request and in others'; only the first line of a segment that
+    has it tells it."""
 
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped"):

@@ -67,6 +67,9 @@ _PATTERNS = re.compile(
 )
 _IN_A_WORD = re.compile(_KINDS, re.VERBOSE | re.DOTALL)
 
+# What is not in JSON text as it is.
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+
 # What a secret is made of, and how much of it may be left out where one may have been cut.
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.~+/=-"
 MOST_WORD = 512
@@ -76,7 +79,7 @@ _MORE = 1024
 """Characters behind those that are shown, in which a secret may end that began there."""
 
 
-def are_suspect(data: bytes, secrets: Sequence[bytes] = ()) -> bool:
+def are_suspect(data: bytes | bytearray, secrets: Sequence[bytes] = ()) -> bool:
     """Whether there may be a secret of a known look in it, or there is one of `secrets`."""
     is_marked = False
     for which, _, end in _find(data) if len(data) <= _WINDOW else _marks(data):
@@ -89,7 +92,7 @@ def are_suspect(data: bytes, secrets: Sequence[bytes] = ()) -> bool:
     )
 
 
-def _marks(data: bytes) -> Iterator[tuple[int, int, int]]:
+def _marks(data: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
     view = memoryview(data)
     for at in range(0, len(data), _WINDOW):
         for which, start, end in _find(view[at : at + _WINDOW + _OVERLAP]):
@@ -100,10 +103,10 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         """`secrets`: those that are known, whatever they look like."""
         self.count = 0
-        self._secrets = [secret for secret in secrets if len(secret) >= 8]
+        self.secrets = tuple([secret for secret in secrets if len(secret) >= 8])
 
     def text(self, text: str) -> str:
-        for secret in self._secrets:
+        for secret in self.secrets:
             if secret in text:
                 self.count += text.count(secret)
                 text = text.replace(secret, "[redacted:known]")
@@ -111,10 +114,14 @@ class Redactor:
             text = _PATTERNS.sub(self._replace, text)
         return text
 
-    def is_clean(self, data: bytes) -> bool:
+    def is_clean(self, data: bytes | bytearray) -> bool:
         """Whether there is surely nothing to take out; what is not UTF-8 hides nothing."""
-        spelt = [secret.encode("utf-8", "surrogateescape") for secret in self._secrets]
+        spelt = [secret.encode("utf-8", "surrogateescape") for secret in self.secrets]
         return not are_suspect(data, spelt)
+
+    def is_clean_in_json(self, data: bytes | bytearray) -> bool:
+        """The same of texts in JSON, where a secret may be spelt otherwise."""
+        return not _ESCAPED.search("".join(self.secrets)) and self.is_clean(data)
 
     def brief(self, text: str, length: int) -> str:
         """The beginning of a text of any length; the work is that for a short one."""
@@ -173,6 +180,19 @@ class Redactor:
             return _IN_A_WORD.sub(self._replace, found[0])
         self.count += 1
         return f"[redacted:{found.lastgroup}]"
+
+
+class Trusting(Redactor):
+    """Takes nothing out: for parts of a whole that is looked at before it goes anywhere."""
+
+    def text(self, text: str) -> str:
+        return text
+
+    def is_clean(self, data: bytes | bytearray) -> bool:
+        return True
+
+    def events(self, events: Sequence[Event]) -> list[Event]:
+        return merge_deltas(events)
 
 
 def texts_of(event: Event) -> dict[str, str]:

@@ -28,6 +28,7 @@ from proxy.models import (
     FailureHour,
     GatewaySettings,
     GroupState,
+    Standing,
     TrafficSum,
     TrafficTime,
     Transcript,
@@ -134,6 +135,10 @@ def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
     )
     return {
         "transcripts": transcripts.order_by(),
+        # Not those of yesterday: at midnight, one may be about to be used again.
+        "standing parts of requests": Standing.unused().filter(
+            used_on__lt=now.date() - timedelta(days=1)
+        ),
         "exchanges": Exchange.objects.filter(created_at__lt=oldest).order_by(),
         "sums": TrafficSum.objects.filter(start__lt=oldest).order_by(),
         "counts of times": TrafficTime.objects.filter(start__lt=oldest).order_by(),

@@ -2,9 +2,11 @@
 
 It is packed once, where it was redacted. The journal and the database have the same bytes, and
 nobody looks into them in between. What is JSON in the parts is text, as numbers of any size are in
-it; a request and its tools are read when they are shown, which is seldom.
+it; a request and its tools are read when they are shown, which is seldom. What stands in the
+requests of many transcripts is packed apart from them, for all of them.
 """
 
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -55,7 +57,15 @@ class Said(Facts, frozen=True):
     sent: bytes = b""
 
 
-class _Parts(msgspec.Struct, frozen=True):
+class Standing(msgspec.Struct, frozen=True):
+    """What stands around the messages of requests, and their tools, packed."""
+
+    digest: str
+    packed: bytes = b""
+    """Empty where it was told before."""
+
+
+class Parts(msgspec.Struct, frozen=True):
     """In an order in which what says the same is near: the compression looks back 64 KiB."""
 
     request: bytes
@@ -63,38 +73,42 @@ class _Parts(msgspec.Struct, frozen=True):
     raw: bytes
     sent: bytes
     facts: bytes
+    standing: str = ""
+    """Its digest, where the request is its messages alone, and the tools are there, too."""
+
+
+class _Around(msgspec.Struct, frozen=True):
+    before: bytes
+    after: bytes
+    tools: msgspec.Raw
 
 
 # Where parts are put together: in memory that is in the processor's cache already. Nobody waits for
 # another's: whoever finds none makes one.
 _rooms: list[bytearray] = []
 _encoder = msgspec.msgpack.Encoder()
-_parts = msgspec.msgpack.Decoder(_Parts)
+_parts = msgspec.msgpack.Decoder(Parts)
+_around = msgspec.msgpack.Decoder(_Around)
 _declared = msgspec.msgpack.Decoder(list[Declared])
 _facts = msgspec.json.Decoder(Facts)
 _write_json = msgspec.json.Encoder().encode
 
 
 def pack_tools(tools: list[Declared]) -> bytes:
-    """Tools as `pack` takes them."""
+    """Tools as parts have them."""
     return _encoder.encode(tools)
 
 
-def pack(facts: Facts, *, request: bytes, tools: bytes, raw: bytes, sent: bytes) -> bytes:
-    """Parts that are redacted, as they are stored."""
-    parts = _Parts(request, msgspec.Raw(tools), raw, sent, _text_of(facts))
-    try:
-        room = _rooms.pop()
-    except IndexError:
-        room = bytearray()
-    _encoder.encode_into(parts, room)
-    packed: bytes = compress(room)
-    if len(room) <= _ORDINARY:
-        _rooms.append(room)
-    return packed
+NO_TOOLS = pack_tools([])
 
 
-def _text_of(facts: Facts) -> bytes:
+def pack_standing(*, before: bytes, after: bytes, tools: bytes) -> Standing:
+    packed: bytes = compress(_encoder.encode(_Around(before, after, msgspec.Raw(tools))))
+    return Standing(_digest(packed), packed)
+
+
+def facts_part(facts: Facts) -> bytes:
+    """Facts as parts have them."""
     try:
         text = _write_json(facts)
     except UnicodeEncodeError:  # half a surrogate pair
@@ -104,22 +118,55 @@ def _text_of(facts: Facts) -> bytes:
     return text
 
 
-def unpack(data: bytes) -> Said:
-    """What was packed; raises Unreadable."""
+def gather(parts: Parts) -> bytearray:
+    """All parts in one piece, to be looked at and pressed."""
     try:
-        if int.from_bytes(data[:4], "little") > _LARGEST:
-            raise Unreadable("it is larger than anything that is packed")
-        parts = _parts.decode(decompress(data))
-        facts, tools = _facts.decode(parts.facts), _declared.decode(parts.tools)
+        room = _rooms.pop()
+    except IndexError:
+        room = bytearray()
+    _encoder.encode_into(parts, room)
+    return room
+
+
+def press(room: bytearray) -> bytes:
+    """What was gathered, as it is stored; the room is used again."""
+    packed: bytes = compress(room)
+    if len(room) <= _ORDINARY:
+        _rooms.append(room)
+    return packed
+
+
+def unpack(data: bytes, standing: bytes = b"") -> Said:
+    """What was packed, with what stands in its request if that was; raises Unreadable."""
+    try:
+        parts = _parts.decode(_decompressed(data))
+        request, tools = parts.request, parts.tools
+        if parts.standing:
+            if _digest(standing) != parts.standing:
+                raise Unreadable("what stands in its request is not what was packed")
+            around = _around.decode(_decompressed(standing))
+            request, tools = around.before + request + around.after, around.tools
+        facts, declared = _facts.decode(parts.facts), _declared.decode(tools)
     except (LZ4BlockError, ValueError) as error:
         raise Unreadable("its bytes are not what was packed") from error
     return Said(
         **msgspec.structs.asdict(facts),
-        request=parts.request.decode("utf-8", "replace").replace("\0", NUL),
-        tools=[_tool(tool) for tool in tools],
+        request=request.decode("utf-8", "replace").replace("\0", NUL),
+        tools=[_tool(tool) for tool in declared],
         raw=parts.raw,
         sent=parts.sent,
     )
+
+
+def _decompressed(data: bytes) -> bytes:
+    if int.from_bytes(data[:4], "little") > _LARGEST:
+        raise Unreadable("it is larger than anything that is packed")
+    found: bytes = decompress(data)
+    return found
+
+
+def _digest(packed: bytes) -> str:
+    return sha256(packed).hexdigest()
 
 
 def _tool(tool: Declared) -> dict[str, Any]:
@@ -138,10 +185,11 @@ def repack(said: Said) -> bytes:
         Declared(tool["name"], _write_json(tool["schema"]), tool.get("is_custom", False))
         for tool in said.tools
     ]
-    return pack(
-        facts,
+    parts = Parts(
         request=said.request.encode(),
-        tools=pack_tools(tools),
+        tools=msgspec.Raw(pack_tools(tools)),
         raw=said.raw,
         sent=said.sent,
+        facts=facts_part(facts),
     )
+    return press(gather(parts))

@@ -1,4 +1,8 @@
-"""A transcript's parts, ready to be stored: bounded, redacted and packed."""
+"""A transcript's parts, ready to be stored: bounded, redacted and packed.
+
+Nearly always there is nothing to take out of them. That is found out of all at once, where they
+are packed; only if it is not so, or cannot be known, each is looked at for itself.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +16,9 @@ from proxy.errors import UpstreamFailed
 from proxy.exchange import Exchange
 from proxy.models import Outcome
 from proxy.reading import packed_tools, reading_fields
-from proxy.redaction import MOST_WORD, WORD, Redactor, storable, texts_of
-from proxy.said import Facts, pack
+from proxy.redaction import MOST_WORD, WORD, Redactor, Trusting, storable, texts_of
+from proxy.said import NO_TOOLS, Facts, Parts, Standing, facts_part, gather, press
+from proxy.standing import messages_of, standing_of
 
 # Of a client's headers, those that tell something and no secret.
 KEPT_HEADERS = (
@@ -46,45 +51,89 @@ _OF_REQUESTS = frozenset(
     }
 )
 _WORD = WORD.encode()
+_HEAD = 32
+"""Bytes in which it shows whether a text begins with a secret."""
 
 
-def packed_transcript(exchange: Exchange, redactor: Redactor) -> bytes:
-    """What an exchange said; nothing in it is secret."""
-    capture, route, reading = exchange.capture, exchange.route, exchange.reading
-    assert capture is not None  # noqa: S101
-    events, left_out = _events(capture, redactor)
-    raw = capture.raw.take()
-    if not raw[0] and isinstance(exchange.error, UpstreamFailed):
-        raw = clip(exchange.error.raw, capture.limit)
+def packed_transcript(exchange: Exchange, redactor: Redactor) -> tuple[bytes, Standing | None]:
+    """What an exchange said, and what of that stands in others, too; neither has a secret."""
+    standing = standing_of(exchange, redactor)
     # Text that was dropped or not understood is in no event.
     is_told = exchange.outcome is Outcome.OK and exchange.stop_reason is not None
     is_told = is_told and _OF_REQUESTS.issuperset([notice.code for notice in exchange.notices])
-    is_suspect = not is_told or bool(redactor.count or left_out[1])
+    tools = NO_TOOLS, 0
+    if standing is None:
+        tools = _tools(exchange, redactor)
+    if is_told:
+        parts, is_whole = _parts(exchange, Trusting(), standing, tools, is_told=True)
+        room = gather(parts)
+        if is_whole and _is_clean(room, parts, redactor):
+            return press(room), standing
+    parts, _ = _parts(exchange, redactor, standing, tools, is_told=is_told)
+    return press(gather(parts)), standing
+
+
+def _is_clean(room: bytearray, parts: Parts, redactor: Redactor) -> bool:
+    """Whether there is surely nothing to take out, given all parts in one piece."""
+    # The length of a part stands in front of it, and may look like a letter of its first word.
+    heads = b"\n".join([part[:_HEAD] for part in (parts.request, parts.raw, parts.sent)])
+    return redactor.is_clean(heads) and redactor.is_clean_in_json(room)
+
+
+def _tools(exchange: Exchange, redactor: Redactor) -> tuple[bytes, int]:
+    assert exchange.capture is not None  # noqa: S101
+    tools = exchange.reading.tools if exchange.reading else ()
+    return packed_tools(tools, redactor, exchange.capture.limit)
+
+
+def _parts(
+    exchange: Exchange,
+    redactor: Redactor,
+    standing: Standing | None,
+    tools: tuple[bytes, int],
+    *,
+    is_told: bool,
+) -> tuple[Parts, bool]:
+    """The parts, and whether nothing is left out of them."""
+    capture, route = exchange.capture, exchange.route
+    assert capture is not None  # noqa: S101
+    events, events_left_out = _events(capture, redactor)
+    raw = capture.raw.take()
+    if not raw[0] and isinstance(exchange.error, UpstreamFailed):
+        raw = clip(exchange.error.raw, capture.limit)
+    is_suspect = not is_told or bool(redactor.count or events_left_out[1])
     dialect = route.upstream.dialect if route else exchange.dialect
     clean_raw = _stream(raw, redactor, dialect, is_suspect=is_suspect)
     sent = _stream(capture.sent.take(), redactor, exchange.dialect, is_suspect=is_suspect)
-    request = _bytes(capture.request, redactor)
-    tools, tools_left_out = packed_tools(reading.tools if reading else (), redactor, capture.limit)
-    headers = {n: redactor.brief(v, 500) for n, v in exchange.headers.items()}
+    request = _bytes(capture.request if standing is None else messages_of(exchange), redactor)
+    left_out = {
+        name: [head, count]
+        for name, head, count in (
+            ("raw", *clean_raw[1:]),
+            ("sent", *sent[1:]),
+            ("request", *request[1:]),
+            ("events", *events_left_out),
+            ("tools", 0, tools[1]),
+        )
+        if count
+    }
     facts = Facts(
-        headers=headers,
+        headers={n: redactor.brief(v, 500) for n, v in exchange.headers.items()},
         reading=reading_fields(exchange, redactor, capture.limit),
         arrivals=_arrivals(capture.arrivals, raw, clean_raw),
         events=[[type(event).__name__, event] for event in events],
-        left_out={
-            name: [head, count]
-            for name, head, count in (
-                ("raw", *clean_raw[1:]),
-                ("sent", *sent[1:]),
-                ("request", *request[1:]),
-                ("events", *left_out),
-                ("tools", 0, tools_left_out),
-            )
-            if count
-        },
+        left_out=left_out,
         redactions=redactor.count,
     )
-    return pack(facts, request=request[0], tools=tools, raw=clean_raw[0], sent=sent[0])
+    parts = Parts(
+        request=request[0],
+        tools=msgspec.Raw(tools[0]),
+        raw=clean_raw[0],
+        sent=sent[0],
+        facts=facts_part(facts),
+        standing=standing.digest if standing else "",
+    )
+    return parts, not left_out
 
 
 def event_fields(event: Event) -> list[Any]:

@@ -19,10 +19,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from msgspec.structs import asdict
+from lz4.block import decompress
 from psycopg.rows import dict_row
 
-from proxy.said import unpack
 from tests.postgres import create_database
 
 _TEMPLATE_URL = os.environ.get("DATABASE_URL", "")
@@ -80,8 +79,7 @@ def dump(url: str) -> str:
         tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
     rows = [row for table in read_rows(url, tables) for row in _all_rows(url, table["name"])]
     values = [value for row in rows for value in row.values()]
-    packed = [row["packed"] for row in rows if row.get("packed")]
-    values += [value for data in packed for value in asdict(unpack(data)).values()]
+    values += [decompress(row["packed"]) for row in rows if row.get("packed")]
     return "\n".join(v.decode("latin-1") if isinstance(v, bytes) else str(v) for v in values)
 
 

@@ -156,7 +156,7 @@ class Exchanges(mixins.RetrieveModelMixin, Endpoint):
 )
 class Transcripts(mixins.RetrieveModelMixin, Endpoint):
     needs = {"retrieve": ("view_exchange", "view_transcript")}
-    queryset = Transcript.objects.select_related("exchange")
+    queryset = Transcript.objects.select_related("exchange", "standing")
     serializer_class = TranscriptOut
     lookup_field = "exchange__request_id"
     lookup_url_kwarg = "request_id"

@@ -10,6 +10,7 @@ from proxy.models.audit import (
     Outcome,
     Phase,
     Replay,
+    Standing,
     Transcript,
 )
 from proxy.models.chores import Chore
@@ -58,6 +59,7 @@ __all__ = [
     "Replay",
     "Service",
     "Span",
+    "Standing",
     "TrafficSum",
     "TrafficTime",
     "Transcript",

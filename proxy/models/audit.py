@@ -186,10 +186,29 @@ class Exchange(models.Model):
         return reverse("audit:exchange", args=[self.request_id])
 
 
+class Standing(models.Model):
+    """What stands in the requests of transcripts from turn to turn, stored once for all of them."""
+
+    digest = models.CharField(max_length=64, primary_key=True)
+    packed = models.BinaryField()
+    """As `proxy.said` packs it."""
+    used_on = models.DateField()
+    """When a transcript was last stored that has it."""
+
+    def __str__(self) -> str:
+        return self.digest
+
+    @classmethod
+    def unused(cls) -> "models.QuerySet[Standing]":
+        """Those that no transcript has any more."""
+        return cls.objects.filter(transcripts=None)
+
+
 class Transcript(models.Model):
     """What an exchange said; `said` opens it."""
 
     exchange = models.OneToOneField(Exchange, models.CASCADE, primary_key=True)
+    standing = models.ForeignKey(Standing, models.PROTECT, null=True, related_name="transcripts")
     # Empty where there is `packed`: a row of the version before has these instead.
     headers = models.JSONField(default=dict)
     request = models.TextField()
@@ -211,7 +230,8 @@ class Transcript(models.Model):
     def said(self) -> Said:
         """Raises Unreadable."""
         if self.packed is not None:
-            return unpack(bytes(self.packed))
+            standing = self.standing
+            return unpack(bytes(self.packed), bytes(standing.packed) if standing else b"")
         return Said(
             headers=self.headers,
             request=self.request,

@@ -6,16 +6,18 @@ import sys
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bench.bodies import body as claude_codes
-from formats import DIALECTS, ClientError, Target
+from formats import DIALECTS, ClientError, Conversation, Target
 from formats.anthropic import request as anthropic
 from formats.complexity import DEFAULT_COMPLEXITY, Complexity
 from formats.openai import request as openai
 from formats.request import read_fields
-from formats.standing import Standing
+from formats.standing import Rest, Standing
 
 MOST = DEFAULT_COMPLEXITY
+REST = Rest(Conversation("m", ()), behind=())
 SYSTEM = [
     {"type": "text", "text": "Be brief. " * 1000, "cache_control": {"type": "ephemeral"}},
     {"type": "image", "source": {"type": "url", "url": "https://host/a.png"}},
@@ -58,7 +60,8 @@ def outcome(parse, body, most=MOST):
     except ClientError as error:
         return str(error), error.path
     rendered = DIALECTS["openai"].render(conversation, Target())
-    return conversation, list(conversation.source), rendered.body, rendered.notices
+    source, unknown = list(conversation.source), replace(conversation, around=None)
+    return unknown, source, rendered.body, rendered.notices
 
 
 @pytest.fixture(scope="module", params=[anthropic, openai], ids=["anthropic", "openai"])
@@ -85,9 +88,9 @@ def test_only_what_comes_again_is_kept():
     for times in range(3):
         found = standing.find(body, MOST)
         assert (found is not None) is (times == 2)
-        standing.keep(body, read_fields(body), MOST, "rest")
+        standing.keep(body, read_fields(body), MOST, REST)
     assert found is not None
-    assert found.rest == "rest"
+    assert replace(found.rest.conversation, around=None) == REST.conversation
     assert found.fields == read_fields(body)
     assert list(found.fields) == list(read_fields(body))
     assert standing.find(body, Complexity(depth=9)) is None
@@ -99,7 +102,7 @@ def test_the_next_turn_of_claude_code_is_known():
     longer = body.replace(b'],"tools":', b',{"role":"assistant","content":"ok"}],"tools":')
     assert longer != body
     for _ in range(2):
-        standing.keep(body, read_fields(body), MOST, "rest")
+        standing.keep(body, read_fields(body), MOST, REST)
     found = standing.find(longer, MOST)
     assert found is not None
     assert found.fields == read_fields(longer)
@@ -143,6 +146,17 @@ def test_space_around_messages_is_no_part_of_them(request_module):
     check(request_module, body)
 
 
+@pytest.mark.parametrize("messages", [b'[{"role":"user","content":"hi"}]', b' [{"role":"user"}]\n'])
+def test_what_stands_around_the_messages_is_the_same_in_every_turn(request_module, messages):
+    body = request_of(messages)
+    known = request_module._standing.find(body, MOST).rest.conversation
+    before, after = known.around
+    assert before + messages + after == body
+    if b"content" in messages:
+        assert request_module.parse(body).around is known.around
+        assert request_module._parse_whole(body, MOST).around is None
+
+
 def test_what_was_asked_without_messages_says_nothing_of_them(monkeypatch):
     monkeypatch.setattr(openai, "_standing", Standing())
     for _ in range(3):
@@ -155,7 +169,7 @@ def test_a_byte_that_differs_outside_the_messages_is_seen():
     standing = Standing()
     body = request_of(b"[]")
     for _ in range(2):
-        standing.keep(body, read_fields(body), MOST, "rest")
+        standing.keep(body, read_fields(body), MOST, REST)
     start = body.index(b"[]", body.index(b'"messages"'))
     assert standing.find(body, MOST) is not None
     for at in (*range(start), *range(start + 2, len(body), 61), len(body) - 1):
@@ -179,7 +193,7 @@ def test_a_byte_that_differs_outside_the_messages_is_seen():
 def test_what_cannot_be_known_again_is_not_kept(body):
     standing = Standing()
     for _ in range(3):
-        standing.keep(body, read_fields(body), MOST, "rest")
+        standing.keep(body, read_fields(body), MOST, REST)
     assert standing.find(body, MOST) is None
 
 
@@ -187,7 +201,7 @@ def test_of_requests_that_end_alike_a_few_are_kept():
     standing = Standing()
     bodies = [request_of(b"[]", unheard_of=number) for number in range(20)]
     for body in bodies:
-        standing.keep(body, read_fields(body), MOST, "rest")
+        standing.keep(body, read_fields(body), MOST, REST)
     assert [bool(standing.find(body, MOST)) for body in bodies] == [False] + [True] * 4 + [
         False
     ] * 15
@@ -198,7 +212,7 @@ def test_little_is_kept():
     bodies = [request_of(b"[]", metadata=f"{number:0300}") for number in range(2000)]
     for body in bodies:
         for _ in range(2):
-            standing.keep(body, read_fields(body), MOST, "rest")
+            standing.keep(body, read_fields(body), MOST, REST)
     kept = [body for body in bodies if standing.find(body, MOST)]
     assert bodies[-1] in kept
     assert 300_000 < sum(map(len, kept)) < 6_000_000
@@ -209,7 +223,7 @@ def test_room_is_made_for_what_is_kept_next():
     for number in range(200):
         body = request_of(b"[]", unheard_of=["s"] * 2000, metadata=f"{number:0300}")
         for _ in range(2):
-            standing.keep(body, read_fields(body), MOST, "rest")
+            standing.keep(body, read_fields(body), MOST, REST)
         assert standing.find(body, MOST), "it was kept where nobody looks"
         values = sum(len(known) * 2000 for known in standing._known.values())
         assert values < 16 * 1024 * 1024 / 100  # each takes more room than its text
@@ -220,7 +234,7 @@ def test_no_message_is_kept():
     body = request_of(b'["a secret"]')
     held = sys.getrefcount(body)
     for _ in range(2):
-        standing.keep(body, read_fields(body), MOST, "rest")
+        standing.keep(body, read_fields(body), MOST, REST)
     [[known]] = standing._known.values()
     texts = (known.before, known.after, *map(bytes, known.fields.values()))
     assert not any(b"secret" in text for text in texts)

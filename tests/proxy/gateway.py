@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 from msgspec.structs import asdict
 
-from proxy.said import unpack
+from proxy.said import Said, unpack
 from tests.database import database_url, read_rows
 
 ROOT = Path(__file__).parent.parent.parent
@@ -133,9 +133,18 @@ class Gateway:
         return found[0]
 
     def transcript(self, exchange: dict[str, Any]) -> dict[str, Any] | None:
-        query = "SELECT packed FROM proxy_transcript WHERE exchange_id = ?"
-        rows = self.rows(query, exchange["id"])
-        return asdict(unpack(rows[0]["packed"])) if rows else None
+        found = self.transcripts(exchange["id"])
+        return asdict(found[0]) if found else None
+
+    def transcripts(self, exchange: int | None = None) -> list[Said]:
+        """What is kept of one exchange, or of all."""
+        query = (
+            "SELECT t.packed, s.packed AS standing FROM proxy_transcript t"
+            " LEFT JOIN proxy_standing s ON t.standing_id = s.digest"
+            " WHERE t.exchange_id = COALESCE(?, t.exchange_id)"
+        )
+        rows = self.rows(query, exchange)
+        return [unpack(row["packed"], row["standing"] or b"") for row in rows]
 
     def client(self, **headers: str) -> httpx.Client:
         return httpx.Client(

@@ -11,7 +11,6 @@ import pytest
 from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Usage
 from proxy.reading import read_again
 from proxy.replay import load_event
-from proxy.said import unpack
 from tests.database import dump
 from tests.formats import chat
 from tests.formats.test_custom_tools import NESTED, PATCH, structured
@@ -551,8 +550,7 @@ def test_no_canary_is_in_any_row_log_or_file(upstream, tmp_path):
     assert gateway.rows("SELECT count(*) AS n FROM proxy_transcript")[0]["n"] > 60
     stored = dump(gateway.environment["DATABASE_URL"])
     # Also as the pages would show it: whatever the chunks of an answer say together.
-    kept = [unpack(row["packed"]) for row in gateway.rows("SELECT packed FROM proxy_transcript")]
-    answers = [(said.raw, said.sent) for said in kept]
+    answers = [(said.raw, said.sent) for said in gateway.transcripts()]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     files = [path for path in files if path.name not in ("client_key", "secret_key")]
     for secret in secrets:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 from msgspec.structs import asdict
 
 from formats import (
@@ -28,7 +29,7 @@ from proxy.lines import decode, encode
 from proxy.reading import packed_tools
 from proxy.record import brief_of, record
 from proxy.redaction import _MARKS, _PATTERNS, WORD, Redactor
-from proxy.said import Facts, pack, unpack
+from proxy.said import Facts, Parts, facts_part, gather, press, unpack
 from proxy.transcript import _seam
 from tests.linear import is_linear
 from tests.proxy.conversation import ask, error_of, reply, says, stream
@@ -267,7 +268,8 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
 def test_a_schema_is_stored_as_it_is_if_every_database_takes_it(schema, kept):
     tools = (Tool("first", None, schema), Tool("second", None, b'{"a": [1, -2.5e3]}'))
     packed, left_out = packed_tools(tools, Redactor(), 2**16)
-    said = unpack(pack(Facts(), request=b"", tools=packed, raw=b"", sent=b""))
+    parts = Parts(b"", Raw(packed), b"", b"", facts_part(Facts()))
+    said = unpack(press(gather(parts)))
     assert [tool["schema"] for tool in said.tools] == [kept, {"a": [1, -2500.0]}]
     assert left_out == 0
 

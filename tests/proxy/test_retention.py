@@ -52,6 +52,7 @@ def test_transcripts_go_before_exchanges_and_take_nothing_with_them():
     )
     assert prune(now=NOW) == {
         "transcripts": 2,
+        "standing parts of requests": 0,
         "exchanges": 1,
         "sums": 0,
         "counts of times": 0,
@@ -173,8 +174,8 @@ def test_the_command_says_what_it_deleted():
     out = StringIO()
     call_command("prune", "--batch", "10", "--pause", "0", stdout=out)
     assert out.getvalue() == (
-        "Deleted: 1 transcripts, 1 exchanges, 0 sums, 0 counts of times, 0 hours of failures, "
-        "0 groups of failures.\n"
+        "Deleted: 1 transcripts, 0 standing parts of requests, 1 exchanges, 0 sums, "
+        "0 counts of times, 0 hours of failures, 0 groups of failures.\n"
     )
     Chore.take(CHORE, "other", now=datetime.now(UTC), hold=timedelta(minutes=5))
     with pytest.raises(CommandError, match="another process"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from proxy.models import ClientKey, Exchange
+from proxy.models import ClientKey, Exchange, Standing
 from proxy.retention import BATCH
 from proxy.visible import visible
 
@@ -50,6 +50,7 @@ class Command(BaseCommand):
                     row.transcript.delete()
             else:
                 found.delete()
+            Standing.unused().delete()
             count += len(ids)
         question = next(name for name in ("request", "key", "owner") if options[name])
         logger.info("erased", extra={"by": question, "exchanges": count})

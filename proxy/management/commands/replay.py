@@ -104,7 +104,7 @@ def _stored(options: dict[str, Any]) -> Iterator[tuple[Exchange, Transcript]]:
     if options["file"] is not None:
         yield _from_file(options["file"])
         return
-    kept = Transcript.objects.select_related("exchange")
+    kept = Transcript.objects.select_related("exchange", "standing")
     if options["request_id"] is not None:
         found = kept.filter(exchange__request_id=options["request_id"])
         if not found:

@@ -1,0 +1,115 @@
+"""A transcript is looked through at once, and has what it would have if each part were for itself."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import transcript
+from proxy.redaction import Redactor
+from proxy.said import unpack
+from proxy.transcript import packed_transcript
+from tests.formats.wire import stream
+from tests.proxy.answered import answered, parsed, turn
+
+KEY = "the-clients-own-key"
+QUOTED = 'own "key" \\ of the client'
+SECRETS = [
+    "sk-or-v1-0123456789abcdef0123",
+    "ghp_0123456789abcdef0123456789abcdef0123",
+    "AKIA0123456789ABCDEF",
+    "Bearer abcdef0123456789abcdef",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
+    KEY,
+    QUOTED,
+]
+PLAIN = [
+    "The ebb. ",
+    "task-force ",
+    "sk-8 ",
+    "ø\n",
+    '"',
+    "\\",
+    "\0",
+    "eyJ",
+    "A",
+    " Bearer of news ",
+]
+
+words = st.lists(st.sampled_from([*PLAIN, *SECRETS]), max_size=4).map("".join)
+quiet = st.lists(st.sampled_from(PLAIN), max_size=4).map("".join)
+
+
+def said_of(exchange):
+    packed, standing = packed_transcript(exchange, Redactor(exchange.secrets))
+    return unpack(packed, standing.packed if standing else b"")
+
+
+def both(monkeypatch, exchange):
+    """A transcript, and the same with each part looked at for itself."""
+    together = said_of(exchange)
+    with monkeypatch.context() as patch:
+        patch.setattr(transcript, "_is_clean", lambda *_: False)
+        return together, said_of(exchange)
+
+
+@given(
+    asked=words, agent=words, answer=st.lists(words, min_size=1, max_size=4), known=st.booleans()
+)
+def test_it_makes_no_difference_how_secrets_are_looked_for(asked, agent, answer, known):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        body = turn(asked or "?")
+        for _ in range(2 * known):
+            parsed(body)
+        headers = {"user-agent": agent}
+        texts = [text for text in answer if text] or ["Hi"]
+        exchange = answered(body, *texts, secrets=[KEY, QUOTED], headers=headers)
+        together, apart = both(monkeypatch, exchange)
+        assert together == apart
+
+
+@given(asked=quiet, agent=quiet, answer=st.lists(quiet, min_size=1, max_size=4))
+def test_what_has_no_secret_is_kept_as_it_was(asked, agent, answer):
+    body = turn(asked or "?")
+    texts = [text for text in answer if text] or ["Hi"]
+    exchange = answered(body, *texts, secrets=[KEY], headers={"user-agent": agent})
+    said = said_of(exchange)
+    assert said.request == body.decode()
+    assert said.raw == stream(*[{"content": text} for text in texts])
+    assert said.redactions == 0
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_is_found_however_the_answer_is_cut(secret):
+    for at in range(1, len(secret)):
+        exchange = answered(turn("Hi"), secret[:at], secret[at:], secrets=[KEY, QUOTED])
+        said = said_of(exchange)
+        spoken = "".join(event["text"] for name, event in said.events if name == "TextDelta")
+        assert "redacted" in spoken
+        assert said.redactions
+        assert secret.removeprefix("Bearer ") not in spoken
+        assert secret.removeprefix("Bearer ").encode() not in said.raw + said.sent
+
+
+def test_the_length_of_a_part_hides_no_secret_at_its_beginning(monkeypatch):
+    """It stands in front of it, and may be a letter's or a digit's byte."""
+    key = b"sk-0123456789abcdef0123456789\n"
+    for padding in range(256):
+        raw = key + b":" * padding + b"\n" + stream({"content": "Hi"})
+        together, apart = both(monkeypatch, answered(turn("Hi"), raw=raw))
+        assert together == apart
+        assert together.redactions == 1
+
+
+def test_what_was_clean_is_looked_through_once(monkeypatch):
+    looked = []
+    parts = transcript._parts
+    monkeypatch.setattr(
+        transcript,
+        "_parts",
+        lambda *args, **kwargs: looked.append(args[1]) or parts(*args, **kwargs),
+    )
+    said_of(answered(turn("Hi"), "Hello"))
+    assert [type(redactor).__name__ for redactor in looked] == ["Trusting"]
+    said_of(answered(turn(f"my {KEY}"), "Hello", secrets=[KEY]))
+    assert [type(redactor).__name__ for redactor in looked[1:]] == ["Trusting", "Redactor"]
