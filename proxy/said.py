@@ -65,11 +65,17 @@ class Standing(msgspec.Struct, frozen=True):
     """Empty where it was told before."""
 
 
-class Parts(msgspec.Struct, frozen=True):
+ELSEWHERE = msgspec.Raw(b"")
+"""The tools of a request that has them in what stands in it."""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In an order in which what says the same is near: the compression looks back 64 KiB."""
 
     request: bytes
-    tools: msgspec.Raw
+    tools: msgspec.Raw = ELSEWHERE
+    """Not there at all where there is `standing`: a version that does not know that is not to take
+    the messages for the request."""
     raw: bytes
     sent: bytes
     facts: bytes
@@ -95,14 +101,11 @@ _write_json = msgspec.json.Encoder().encode
 
 
 def pack_tools(tools: list[Declared]) -> bytes:
-    """Tools as parts have them."""
     return _encoder.encode(tools)
 
 
-NO_TOOLS = pack_tools([])
-
-
 def pack_standing(*, before: bytes, after: bytes, tools: bytes) -> Standing:
+    """`tools`: as `pack_tools` gives them."""
     packed: bytes = compress(_encoder.encode(_Around(before, after, msgspec.Raw(tools))))
     return Standing(_digest(packed), packed)
 

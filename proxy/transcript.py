@@ -17,7 +17,7 @@ from proxy.exchange import Exchange
 from proxy.models import Outcome
 from proxy.reading import packed_tools, reading_fields
 from proxy.redaction import MOST_WORD, WORD, Redactor, Trusting, storable, texts_of
-from proxy.said import NO_TOOLS, Facts, Parts, Standing, facts_part, gather, press
+from proxy.said import ELSEWHERE, Facts, Parts, Standing, facts_part, gather, press
 from proxy.standing import messages_of, standing_of
 
 # Of a client's headers, those that tell something and no secret.
@@ -61,15 +61,15 @@ def packed_transcript(exchange: Exchange, redactor: Redactor) -> tuple[bytes, St
     # Text that was dropped or not understood is in no event.
     is_told = exchange.outcome is Outcome.OK and exchange.stop_reason is not None
     is_told = is_told and _OF_REQUESTS.issuperset([notice.code for notice in exchange.notices])
-    tools = NO_TOOLS, 0
+    tools, left_out = ELSEWHERE, 0
     if standing is None:
-        tools = _tools(exchange, redactor)
-    if is_told:
+        tools, left_out = _tools(exchange, redactor)
+    if is_told and not left_out:
         parts, is_whole = _parts(exchange, Trusting(), standing, tools, is_told=True)
         room = gather(parts)
         if is_whole and _is_clean(room, parts, redactor):
             return press(room), standing
-    parts, _ = _parts(exchange, redactor, standing, tools, is_told=is_told)
+    parts, _ = _parts(exchange, redactor, standing, tools, left_out, is_told=is_told)
     return press(gather(parts)), standing
 
 
@@ -80,17 +80,19 @@ def _is_clean(room: bytearray, parts: Parts, redactor: Redactor) -> bool:
     return redactor.is_clean(heads) and redactor.is_clean_in_json(room)
 
 
-def _tools(exchange: Exchange, redactor: Redactor) -> tuple[bytes, int]:
+def _tools(exchange: Exchange, redactor: Redactor) -> tuple[msgspec.Raw, int]:
     assert exchange.capture is not None  # noqa: S101
     tools = exchange.reading.tools if exchange.reading else ()
-    return packed_tools(tools, redactor, exchange.capture.limit)
+    packed, left_out = packed_tools(tools, redactor, exchange.capture.limit)
+    return msgspec.Raw(packed), left_out
 
 
 def _parts(
     exchange: Exchange,
     redactor: Redactor,
     standing: Standing | None,
-    tools: tuple[bytes, int],
+    tools: msgspec.Raw,
+    tools_left_out: int = 0,
     *,
     is_told: bool,
 ) -> tuple[Parts, bool]:
@@ -113,7 +115,7 @@ def _parts(
             ("sent", *sent[1:]),
             ("request", *request[1:]),
             ("events", *events_left_out),
-            ("tools", 0, tools[1]),
+            ("tools", 0, tools_left_out),
         )
         if count
     }
@@ -127,7 +129,7 @@ def _parts(
     )
     parts = Parts(
         request=request[0],
-        tools=msgspec.Raw(tools[0]),
+        tools=tools,
         raw=clean_raw[0],
         sent=sent[0],
         facts=facts_part(facts),

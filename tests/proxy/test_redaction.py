@@ -268,7 +268,7 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
 def test_a_schema_is_stored_as_it_is_if_every_database_takes_it(schema, kept):
     tools = (Tool("first", None, schema), Tool("second", None, b'{"a": [1, -2.5e3]}'))
     packed, left_out = packed_tools(tools, Redactor(), 2**16)
-    parts = Parts(b"", Raw(packed), b"", b"", facts_part(Facts()))
+    parts = Parts(request=b"", tools=Raw(packed), raw=b"", sent=b"", facts=facts_part(Facts()))
     said = unpack(press(gather(parts)))
     assert [tool["schema"] for tool in said.tools] == [kept, {"a": [1, -2500.0]}]
     assert left_out == 0

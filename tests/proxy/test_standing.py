@@ -3,9 +3,11 @@
 import os
 from datetime import timedelta
 
+import msgspec
 import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, transaction
+from lz4.block import decompress
 
 import formats.standing
 from proxy import standing
@@ -66,6 +68,24 @@ def test_what_is_met_first_is_kept_with_its_transcript():
     packed, stands = kept(body)
     assert stands is None
     assert unpack(packed).request == body.decode()
+
+
+def test_the_version_before_does_not_take_the_messages_for_the_request():
+    class Before(msgspec.Struct):
+        request: bytes
+        tools: msgspec.Raw
+        raw: bytes
+        sent: bytes
+        facts: bytes
+
+    def read(packed):
+        return msgspec.msgpack.decode(decompress(packed), type=Before)
+
+    first, _ = kept(turn("Hi", system=f"{SYSTEM} Once."))
+    assert read(first).request
+    packed, _ = kept(TURNS[1])
+    with pytest.raises(msgspec.ValidationError, match="tools"):
+        read(packed)
 
 
 def test_a_transcript_is_not_opened_with_what_stands_in_another():
