@@ -60,19 +60,21 @@ class LineFormatter(logging.Formatter):
             "logger": name,
             "message": message,
         }
+        texts = [message, trace]  # and all that is not the gateway's own in every line
         if asked := request_id.get():
             entry["request_id"] = asked
         for field, value in fields.items():
             if value is not None:
                 entry[field] = value
+                if isinstance(value, str):
+                    texts.append(value)
         if trace:
             entry["exception"] = trace
-        redact = _redactors[0].text
-        together = "\0".join([value for value in entry.values() if isinstance(value, str)])
-        if redact(together) != together:  # one search is enough for nearly every line
+        redactor = _redactors[0]
+        if not redactor.is_clean_text("\0".join(texts)):  # one search for nearly every line
             for field, value in entry.items():
                 if isinstance(value, str):
-                    entry[field] = redact(value)
+                    entry[field] = redactor.text(value)
         return self.written(entry)
 
     def written(self, entry: dict[str, object]) -> str:

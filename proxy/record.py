@@ -27,11 +27,10 @@ Brief: TypeAlias = Callable[[str, int], str]
 def redactor_of(exchange: Exchange) -> Redactor:
     """One that knows the secrets of the client and of every upstream that was asked."""
     secrets = [*exchange.secrets]
-    asked = [tried for tried, _ in exchange.attempts]
+    for tried, _ in exchange.attempts:
+        secrets += tried.upstream.secrets()
     if exchange.route is not None:
-        asked.append(exchange.route)
-    for upstream in {id(route.upstream): route.upstream for route in asked}.values():
-        secrets += upstream.secrets()
+        secrets += exchange.route.upstream.secrets()
     return Redactor(secrets)
 
 
@@ -44,11 +43,12 @@ def brief_of(exchange: Exchange, redactor: Redactor) -> Brief:
     texts = [headers.get("user-agent", ""), headers.get(_SESSION, ""), exchange.model]
     if route is not None:
         texts += (route.model, exchange.served_by or "")
-    texts += [notice.detail for notice in exchange.notices]
+    if exchange.notices:
+        texts += [notice.detail for notice in exchange.notices]
     together = "\n".join(texts)
     is_plain = exchange.error is None and not exchange.attempts and together.isascii()
     if is_plain and len(together) <= _MOST_TOGETHER and "\0" not in together:
-        if redactor.is_clean(together.encode()):
+        if redactor.is_clean_text(together):
             return _cut
     return lambda text, length: storable_text(redactor.brief(text, length)) if text else ""
 
@@ -96,18 +96,9 @@ def record(exchange: Exchange, status: int, brief: Brief) -> dict[str, Any]:
         "stop_reason": _plain(exchange.stop_reason) if exchange.stop_reason else "",
         "tool_calls": exchange.calls,
         "rescued_calls": exchange.rescued,
-        "notices": _notices(exchange, brief),
+        "notices": _notices(exchange, brief) if exchange.notices else [],
         "leaked_format": storable_text(exchange.leaked_format),
-        "attempts": [
-            [
-                storable_text(tried.upstream.name),
-                brief(tried.model, 200),
-                _plain(failed.code),
-                brief(str(failed), 200),
-            ]
-            for tried, failed in exchange.attempts
-            if failed is not error
-        ],
+        "attempts": _attempts(exchange, brief) if exchange.attempts else [],
         "input_tokens": _tokens(usage.input),
         "output_tokens": _tokens(usage.output),
         "cache_read_tokens": _tokens(usage.cache_read),
@@ -126,6 +117,19 @@ def _notices(exchange: Exchange, brief: Brief) -> list[list[Any]]:
     return [
         [_plain(notice.code), brief(notice.detail, 200), count]
         for notice, count in counts[:_MOST_NOTICES]
+    ]
+
+
+def _attempts(exchange: Exchange, brief: Brief) -> list[list[str]]:
+    return [
+        [
+            storable_text(tried.upstream.name),
+            brief(tried.model, 200),
+            _plain(failed.code),
+            brief(str(failed), 200),
+        ]
+        for tried, failed in exchange.attempts
+        if failed is not exchange.error
     ]
 
 

@@ -45,6 +45,10 @@ _second_looks = [look.match for look in _MARKS.values()]
 _WINDOW = 64 * 1024
 """Bytes that are searched at once: a text may be nothing but marks, and each takes memory."""
 _OVERLAP = max(map(len, _MARKS)) - 1
+_MOST_KNOWN = 500
+_LONGEST_KNOWN = 1024
+_harmless: set[str] = set()
+"""Texts in which nothing looks like a secret: those of a session come again and again."""
 
 # Each is linear in the text, whoever wrote it: a repetition is bounded, or ends at what it cannot
 # contain, or takes whatever it has seen. That is why the beginning of a JWT is found (`eyj`) though
@@ -99,11 +103,24 @@ def _marks(data: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
             yield which, at + start, at + end
 
 
+def _is_harmless(text: str) -> bool:
+    """Whether nothing in it looks like a secret. No text in which something does is remembered."""
+    if text in _harmless:
+        return True
+    if are_suspect(text.encode("utf-8", "surrogatepass")):
+        return False
+    if len(text) <= _LONGEST_KNOWN:
+        if len(_harmless) >= _MOST_KNOWN:
+            _harmless.clear()
+        _harmless.add(text)
+    return True
+
+
 class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         """`secrets`: those that are known, whatever they look like."""
         self.count = 0
-        self.secrets = tuple([secret for secret in secrets if len(secret) >= 8])
+        self.secrets = tuple([text for text in dict.fromkeys(secrets) if len(text) >= 8])
 
     def text(self, text: str) -> str:
         for secret in self.secrets:
@@ -122,6 +139,13 @@ class Redactor:
     def is_clean_in_json(self, data: bytes | bytearray) -> bool:
         """The same of texts in JSON, where a secret may be spelt otherwise."""
         return not _ESCAPED.search("".join(self.secrets)) and self.is_clean(data)
+
+    def is_clean_text(self, text: str) -> bool:
+        """The same of a short text that is likely to come again."""
+        for secret in self.secrets:
+            if secret in text:
+                return False
+        return _is_harmless(text)
 
     def brief(self, text: str, length: int) -> str:
         """The beginning of a text of any length; the work is that for a short one."""

@@ -312,6 +312,26 @@ def test_texts_of_a_row_are_cut_and_nothing_else():
     assert (row["model"], row["user_agent"]) == ("m" * 200, "a" * 200)
 
 
+def test_a_text_that_was_clean_for_one_is_searched_for_the_secrets_of_another():
+    assert Redactor().is_clean_text("of mine-and-secret here")
+    assert Redactor(["another-secret"]).is_clean_text("of mine-and-secret here")
+    assert not Redactor(["mine-and-secret"]).is_clean_text("of mine-and-secret here")
+
+
+def test_only_short_texts_without_the_look_of_a_secret_are_remembered(monkeypatch):
+    monkeypatch.setattr(redaction, "_harmless", set())
+    looks = "sk-ant-0123456789abcdefghij"
+    assert Redactor().is_clean_text("m" * 1025)
+    for _ in range(2):
+        assert Redactor().is_clean_text("kimi")
+        assert not Redactor().is_clean_text(looks)
+        assert not Redactor(["known-secret"]).is_clean_text("a known-secret")
+    assert redaction._harmless == {"kimi"}
+    for number in range(2000):
+        assert Redactor().is_clean_text(f"agent/{number}")
+    assert len(redaction._harmless) <= 500
+
+
 @pytest.mark.parametrize("secret", ["sk-01234", "of-sk-0123", "plain0secret", "ghp_0123"])
 @pytest.mark.parametrize("before", ["", "x", "task-", "ø", "\\u00f8", "-----BEGIN"])
 def test_a_known_secret_is_found_wherever_it_stands(before, secret):
