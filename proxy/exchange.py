@@ -36,9 +36,9 @@ from proxy.snapshot import Key, Snapshot
 
 logger = logging.getLogger("athena.exchange")
 
-# Of the columns of a row, those that its line in the log has, too, if they say something.
+# Of the columns of a row, those that its line in the log has, too, if they say something; the
+# request's id is in every line.
 _LOGGED_OF_STRANGERS = (
-    "request_id",
     "status",
     "outcome",
     "duration_ms",
