@@ -107,8 +107,48 @@ class Reading:
 
 
 class Exchange:
+    # Without them there are too many attributes for a shared table of names: each is read slower.
+    __slots__ = (
+        "_bytes_used",
+        "_is_rescuing",
+        "attempts",
+        "begun_after",
+        "bytes_in",
+        "bytes_out",
+        "bytes_upstream",
+        "calls",
+        "capture",
+        "created_at",
+        "dialect",
+        "error",
+        "fault",
+        "first_byte",
+        "has_begun",
+        "has_client",
+        "headers",
+        "input_estimate",
+        "is_streaming",
+        "key",
+        "leaked_format",
+        "model",
+        "notices",
+        "own_time",
+        "reading",
+        "request_id",
+        "rescued",
+        "route",
+        "secrets",
+        "served_by",
+        "snapshot",
+        "started",
+        "stop_reason",
+        "token",
+        "usage",
+    )
+
     def __init__(self, dialect: str) -> None:
         self.token = secrets.token_hex(12)
+        self.request_id = f"req_{self.token}"
         self.dialect = dialect
         self.created_at = clock.now()
         self.started = perf_counter()
@@ -130,6 +170,8 @@ class Exchange:
         self.calls = self.rescued = 0
         """Those that were delivered; of them, those that were found in the text."""
         self._is_rescuing = False
+        self.leaked_format = ""
+        """The first whose markup was seen in text that was delivered."""
         self.stop_reason: StopReason | None = None
         self.usage = Usage()
         self.has_client = True
@@ -147,10 +189,6 @@ class Exchange:
         self._bytes_used = 0
 
     @property
-    def request_id(self) -> str:
-        return f"req_{self.token}"
-
-    @property
     def message_id(self) -> str:
         return f"{'msg_' if self.dialect == 'anthropic' else 'chatcmpl-'}{self.token}"
 
@@ -160,6 +198,7 @@ class Exchange:
         self._bytes_used = self.bytes_upstream
         self.error = self.fault = self.reading = self.served_by = self.stop_reason = None
         self.notices.clear()
+        self.leaked_format = ""
         self.calls, self.rescued, self._is_rescuing = 0, 0, False
         self.usage = Usage()
         if self.capture is not None:
@@ -204,8 +243,11 @@ class Exchange:
                 self.rescued += self._is_rescuing
                 self._is_rescuing = False
             elif isinstance(event, Notice):
-                self.notices[event] += 1
-                self._is_rescuing |= event.code is NoticeCode.RESCUED
+                self.notices[event] = self.notices.get(event, 0) + 1
+                if event.code is NoticeCode.RESCUED:
+                    self._is_rescuing = True
+                elif event.code is NoticeCode.NATIVE_MARKUP_SEEN:
+                    self.leaked_format = self.leaked_format or event.detail
             elif isinstance(event, MessageStart):
                 self.usage = self.usage.updated(event.usage)
             elif isinstance(event, ToolCallFailed):
@@ -243,11 +285,6 @@ class Exchange:
     def held_bytes(self) -> int:
         """What came from the upstream since the last event that was made of it."""
         return self.bytes_upstream - self._bytes_used
-
-    @property
-    def leaked_format(self) -> str:
-        seen = (n.detail for n in self.notices if n.code is NoticeCode.NATIVE_MARKUP_SEEN)
-        return next(seen, "")
 
     @property
     def outcome(self) -> Outcome:
