@@ -85,10 +85,13 @@ class Audit:
 
     def begin(self, exchange: Exchange) -> None:
         """Remember an exchange that has been accepted, should this process be lost."""
-        if self.journal.is_open:
-            with contextlib.suppress(OSError, ValueError):  # its end will say the same
-                brief = brief_of(exchange, redactor_of(exchange))
-                self.journal.begin(Begun(beginning(exchange, brief)))
+        if not self.journal.is_open:
+            return
+        try:
+            brief = brief_of(exchange, redactor_of(exchange))
+            self.journal.begin(Begun(beginning(exchange, brief)))
+        except (OSError, ValueError):  # its end will say the same
+            return
 
     def submit(self, exchange: Exchange, status: int) -> None:
         """Remember an exchange that has ended; probes and lists of models are none."""
@@ -100,7 +103,7 @@ class Audit:
         exchange.log(row, brief)
         if exchange.snapshot is None:
             return
-        mark = fingerprint(row) if exchange.outcome in FAILURES else None
+        mark = fingerprint(row) if row["outcome"] in FAILURES else None
         packed: bytes | None = None
         standing: Standing | None = None
         if self._keeps(exchange, leak_mark(row) if mark is None else mark):

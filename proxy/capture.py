@@ -125,11 +125,13 @@ class Capture:
             self._sort()
 
     def received(self, data: bytes) -> None:
-        self._sort()
+        if self._unsorted:
+            self._sort()
         self._receive(data, perf_counter())
 
     def understood(self, events: list[Event]) -> None:
-        self._sort()
+        if self._unsorted:
+            self._sort()
         self._events.add(events, self._raw.size)
 
     def again(self) -> None:

@@ -30,14 +30,15 @@ class Sink:
         self._lines: deque[str] = deque()
         self._size = 0
         self._untold = 0  # dropped since the last line that said so
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         self._is_writing = False
         self._hurries = threading.Event()  # somebody waits for the lines
 
     def put(self, line: str) -> None:
         """Have a line written some time, or drop it."""
-        with self._changed:
+        with self._lock:
             if self._size + len(line) > self._most:
                 self.dropped += 1
                 self._untold += 1
