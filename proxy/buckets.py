@@ -9,12 +9,13 @@ import math
 from collections.abc import Mapping
 
 _PER_DOUBLING = 8
+_LOG_2 = math.log(2)
 _SHORTEST = 2.0**-10
 """Milliseconds; anything shorter is as good as this."""
 
 
 def bucket_of(milliseconds: float) -> int:
-    return math.floor(math.log(max(milliseconds, _SHORTEST)) / math.log(2) * _PER_DOUBLING)
+    return math.floor(math.log(max(milliseconds, _SHORTEST)) / _LOG_2 * _PER_DOUBLING)
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:

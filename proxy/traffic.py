@@ -47,16 +47,17 @@ def count_traffic(rows: Iterable[Row]) -> None:
     told: dict[tuple[Any, ...], list[tuple[int | None, ...]]] = {}
     took: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
-        hour = _hour(row["created_at"])
-        alike = (hour, row["model"], row["format"], f"{row['upstream']} {row['served_by']}")
+        hour = row["created_at"].timestamp() // 3600
+        alike = (hour, row["model"], row["format"], row["upstream"], row["served_by"])
         told.setdefault(alike, []).append(_numbers(row))
         for measure, milliseconds in _times(row):
             took[hour, measure, bucket_of(milliseconds)] += 1
     numbers: dict[tuple[Any, ...], list[tuple[int | None, ...]]] = {}
-    for (hour, *values), those in told.items():
+    for (hour, model, format_name, upstream, served_by), those in told.items():
         together = _sum(those)
+        values = ("", model, format_name, f"{upstream} {served_by}")
         for span, start in _spans(hour):
-            for facet, value in zip(_FACETS, ("", *values), strict=True):
+            for facet, value in zip(_FACETS, values, strict=True):
                 numbers.setdefault((span, facet, start, value), []).append(together)
     times: Counter[tuple[Any, ...]] = Counter()
     for (hour, measure, bucket), count in took.items():
@@ -68,14 +69,11 @@ def count_traffic(rows: Iterable[Row]) -> None:
     _add(TrafficTime._meta.db_table, ("span", "measure", "start", "bucket"), ("count",), counts)
 
 
-def _hour(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-
-
-def _spans(hour: datetime) -> Iterator[tuple[str, Any]]:
-    """Each with its start, as the database takes it."""
-    yield Span.HOUR, connection.ops.adapt_datetimefield_value(hour)
-    yield Span.DAY, connection.ops.adapt_datetimefield_value(hour.replace(hour=0))
+def _spans(hour: float) -> Iterator[tuple[str, Any]]:
+    """Each with its start, as the database takes it; hours are counted from the epoch."""
+    start = datetime.fromtimestamp(hour * 3600, UTC)
+    yield Span.HOUR, connection.ops.adapt_datetimefield_value(start)
+    yield Span.DAY, connection.ops.adapt_datetimefield_value(start.replace(hour=0))
 
 
 def _sum(those: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...]:
@@ -83,24 +81,26 @@ def _sum(those: Iterable[tuple[int | None, ...]]) -> tuple[int | None, ...]:
 
 
 def _times(row: Row) -> Iterator[tuple[str, float]]:
-    if row["outcome"] == Outcome.CRASHED:  # its times are not known
+    outcome, first_byte = row["outcome"], row["first_byte_ms"]
+    if outcome == Outcome.CRASHED:  # its times are not known
         return
     yield Measure.GATEWAY, row["gateway_ms"]
     # What was refused has a first byte, too, and says nothing of how fast answers begin.
-    if row["first_byte_ms"] is not None and row["outcome"] == Outcome.OK:
-        yield Measure.FIRST_BYTE, row["first_byte_ms"]
+    if first_byte is not None and outcome == Outcome.OK:
+        yield Measure.FIRST_BYTE, first_byte
 
 
 def _numbers(row: Row) -> tuple[int | None, ...]:
     """What an exchange adds to each of the sums."""
+    outcome, rescued = row["outcome"], row["rescued_calls"]
     return (
         1,
-        row["outcome"] in FAILURES,
-        row["outcome"] == Outcome.CLIENT_ERROR,
-        row["outcome"] == Outcome.CLIENT_DISCONNECT,
+        outcome in FAILURES,
+        outcome == Outcome.CLIENT_ERROR,
+        outcome == Outcome.CLIENT_DISCONNECT,
         row["tool_calls"],
-        row["rescued_calls"],
-        row["rescued_calls"] > 0,
+        rescued,
+        rescued > 0,
         row["leaked_format"] != "",
         row["input_tokens"],
         row["output_tokens"],
