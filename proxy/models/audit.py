@@ -115,7 +115,12 @@ class Exchange(models.Model):
     created_at = models.DateTimeField()
     # No constraint in the database: a key may be deleted while its last rows are on their way.
     key = models.ForeignKey(
-        ClientKey, models.SET_NULL, null=True, db_constraint=False, related_name="exchanges"
+        ClientKey,
+        models.SET_NULL,
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="exchanges",
     )
     user_agent = models.CharField(max_length=200, blank=True)
     session_id = models.CharField(max_length=80, blank=True)
@@ -157,7 +162,12 @@ class Exchange(models.Model):
     bytes_out = models.PositiveBigIntegerField(default=0)
     configuration_version = models.PositiveBigIntegerField()
     group = models.ForeignKey(
-        FailureGroup, models.SET_NULL, null=True, related_name="exchanges", db_constraint=False
+        FailureGroup,
+        models.SET_NULL,
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="exchanges",
     )
 
     class Meta:
@@ -175,7 +185,11 @@ class Exchange(models.Model):
             models.Index(
                 fields=["-id"], name="exchange_rescued", condition=models.Q(rescued_calls__gt=0)
             ),
-            models.Index(fields=["group", "-id"]),
+            models.Index(
+                fields=["group", "-id"],
+                name="exchange_group",
+                condition=models.Q(group__isnull=False),
+            ),
             models.Index(fields=["created_at"]),  # retention, and a range of time
         ]
 

@@ -202,3 +202,14 @@ def test_what_the_version_before_could_not_bear_is_refused(operation, word):
     operation.state_forwards("proxy", after)
     found = trouble(operation, before, after)
     assert (word in found) if word else not found
+
+
+@pytest.mark.django_db
+def test_no_index_of_exchanges_is_the_beginning_of_another():
+    with connection.cursor() as cursor:
+        found = connection.introspection.get_constraints(cursor, "proxy_exchange").values()
+    indexes = [tuple(index["columns"]) for index in found if index["index"] or index["unique"]]
+    assert ("key_id", "id") in indexes, "it is what the list of a key's exchanges needs"
+    assert ("group_id", "id") in indexes
+    covered = [one for one in indexes for other in indexes if one == other[: len(one)] != other]
+    assert [one for one in covered if one != ("id",)] == []
