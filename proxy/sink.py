@@ -78,7 +78,7 @@ class Sink:
             if untold:
                 lines.append(_confession(untold))
             try:
-                self._write("".join(f"{line}\n" for line in lines))
+                self._write("\n".join([*lines, ""]))
             except OSError:  # nobody will ever read it
                 with self._changed:
                     self.dropped += len(lines)
