@@ -14,6 +14,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, OperationalError, connection
 
+from formats import Notice, NoticeCode
 from proxy import models
 from proxy.audit import Audit
 from proxy.batch import _TRANSCRIPTS, write
@@ -311,6 +312,16 @@ def test_what_is_in_memory_at_the_end_goes_to_a_disk_that_has_room_by_then(tmp_p
     (path,) = tmp_path.rglob("*.jsonl")
     assert decode(path.read_bytes()).exchange["request_id"] == "req_1"
     assert audit.dropped == 0
+
+
+def test_the_first_format_that_leaked_is_known_until_another_attempt_begins():
+    exchange = Exchange("anthropic")
+    seen = [Notice(NoticeCode.NATIVE_MARKUP_SEEN, name) for name in ("kimi", "qwen", "kimi")]
+    exchange.observe(seen)
+    assert exchange.leaked_format == "kimi"
+    assert exchange.notices == {seen[0]: 2, seen[1]: 1}
+    exchange.begin_attempt(SimpleNamespace())
+    assert (exchange.leaked_format, exchange.notices) == ("", {})
 
 
 def test_an_exchange_is_in_the_journal_from_its_beginning_to_its_end(tmp_path):
