@@ -52,7 +52,7 @@ def headline(results: Results) -> str:
             [
                 f"**{row.letter}** {row.title}",
                 *(_ratio(row, server) for server in servers),
-                f"≤ {ratio:.2g}" if ratio else "–",
+                f"≤ {number(ratio)}" if ratio else "–",
                 number(target.go_ratio) if target and target.go_ratio else "–",
             ]
         )
@@ -234,9 +234,15 @@ def shares(results: Results) -> str:
     if results.parts:
         told = ", ".join(f"{part} {ms:.3f} ms" for part, ms in results.parts.items())
         total = sum(results.parts.values())
+        times = [
+            f", {number(total / row.costs[PASSTHROUGH_NAME].cpu)} times the pass-through's"
+            for row in results.rows
+            if row.letter == "B" and PASSTHROUGH_NAME in row.costs
+        ]
+        limit = number(targets.PARTS.ratio or 0)
         parts.append(
-            f"Keys, routing and audit take {total:.2f} ms of a request ({told}); "
-            f"target: ≤ {targets.PARTS} ms."
+            f"Keys, routing and audit take {total:.2f} ms of B{''.join(times)} ({told}); "
+            f"target: ≤ {limit} times, {targets.PARTS.milliseconds} ms there."
         )
     return "\n\n".join(parts)
 

@@ -97,7 +97,7 @@ def test_the_page_has_every_part():
         "Twice the chunks: at most 2.00 times the CPU",
         "| 2 | 900 | 1.80 × |",
         "adds 10% to B",
-        "take 0.20 ms of a request",
+        "take 0.20 ms of B, 2.00 times the pass-through's",
         "| 200 idle streams |",
     ):
         assert part in page
