@@ -46,9 +46,13 @@ class Clip:
                 self._tail_size -= len(self._tail.popleft())
         self.size += len(data)
 
+    @property
+    def is_whole(self) -> bool:
+        return self.size <= 2 * self._half
+
     def take(self) -> Clipped:
         data = b"".join([*self._head, *self._tail])
-        if self.size <= 2 * self._half:
+        if self.is_whole:
             return data, len(data), 0
         return data[: self._half] + data[-self._half :], self._half, self.size - 2 * self._half
 
@@ -95,6 +99,13 @@ class Capture:
         self._sent = Clip(limit)
         self._unsorted: list[tuple[bytes, list[Event], bytes, float]] = []
         self._room = limit // 2  # bytes that may still come unsorted
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was said is here."""
+        self._sort()
+        is_here = self._raw.is_whole and self._sent.is_whole and not self._events.left_out
+        return is_here and not self.request[2]
 
     @property
     def raw(self) -> Clip:

@@ -38,8 +38,8 @@ class Journal:
         self._file: int | None = None
         self._begun: dict[str, bytes] = {}
         """The lines of exchanges that are open: every segment has those that it is told of."""
-        self._told: set[str] = set()
-        """What of requests this segment has, by its digest."""
+        self._told: dict[str, Standing] = {}
+        """What of requests this segment has, by its digest: all that is remembered shares it."""
         self.end = Place(0, 0)
         self._rotated = 0
         """Bytes of all segments before this one, whether they are still there or not."""
@@ -86,13 +86,13 @@ class Journal:
         begun = self._begun.pop(request_id, None)
         if not self.is_full:
             self._open_segment()
-            standing = entry.standing
             line = entry
-            if standing is not None and standing.digest in self._told:
-                line = replace(entry, standing=Standing(standing.digest))
+            if entry.standing is not None and (told := self._told.get(entry.standing.digest)):
+                entry = replace(entry, standing=told)
+                line = replace(entry, standing=Standing(told.digest))
             self._append(encode(line), entry)
-            if standing is not None:
-                self._told.add(standing.digest)
+            if entry.standing is not None:
+                self._told[entry.standing.digest] = entry.standing
             return True
         if begun is not None:
             self._append(encode(Dropped(request_id)))

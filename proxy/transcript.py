@@ -57,19 +57,24 @@ _HEAD = 32
 
 def packed_transcript(exchange: Exchange, redactor: Redactor) -> tuple[bytes, Standing | None]:
     """What an exchange said, and what of that stands in others, too; neither has a secret."""
-    standing = standing_of(exchange, redactor)
+    capture = exchange.capture
+    assert capture is not None  # noqa: S101
     # Text that was dropped or not understood is in no event.
     is_told = exchange.outcome is Outcome.OK and exchange.stop_reason is not None
     is_told = is_told and _OF_REQUESTS.issuperset([notice.code for notice in exchange.notices])
-    tools, left_out = ELSEWHERE, 0
-    if standing is None:
-        tools, left_out = _tools(exchange, redactor)
-    if is_told and not left_out:
-        parts, is_whole = _parts(exchange, Trusting(), standing, tools, is_told=True)
+    standing = standing_of(exchange, redactor)
+    tools, tools_left_out = _tools(exchange, redactor, standing)
+    if is_told and capture.is_whole and not (tools_left_out or redactor.count):
+        trusting = Trusting()
+        parts, is_whole = _parts(exchange, trusting, standing, tools, is_told=True)
         room = gather(parts)
-        if is_whole and _is_clean(room, parts, redactor):
+        if is_whole and not trusting.has_cut and _is_clean(room, parts, redactor):
             return press(room), standing
-    parts, _ = _parts(exchange, redactor, standing, tools, left_out, is_told=is_told)
+    if standing is not None and not redactor.is_clean(messages_of(exchange)):
+        # What is taken out of them may reach beyond them.
+        standing = None
+        tools, tools_left_out = _tools(exchange, redactor, standing)
+    parts, _ = _parts(exchange, redactor, standing, tools, tools_left_out, is_told=is_told)
     return press(gather(parts)), standing
 
 
@@ -80,8 +85,13 @@ def _is_clean(room: bytearray, parts: Parts, redactor: Redactor) -> bool:
     return redactor.is_clean(heads) and redactor.is_clean_in_json(room)
 
 
-def _tools(exchange: Exchange, redactor: Redactor) -> tuple[msgspec.Raw, int]:
+def _tools(
+    exchange: Exchange, redactor: Redactor, standing: Standing | None
+) -> tuple[msgspec.Raw, int]:
+    """The tools, and how much of them is left out."""
     assert exchange.capture is not None  # noqa: S101
+    if standing is not None:
+        return ELSEWHERE, 0
     tools = exchange.reading.tools if exchange.reading else ()
     packed, left_out = packed_tools(tools, redactor, exchange.capture.limit)
     return msgspec.Raw(packed), left_out
@@ -107,7 +117,11 @@ def _parts(
     dialect = route.upstream.dialect if route else exchange.dialect
     clean_raw = _stream(raw, redactor, dialect, is_suspect=is_suspect)
     sent = _stream(capture.sent.take(), redactor, exchange.dialect, is_suspect=is_suspect)
-    request = _bytes(capture.request if standing is None else messages_of(exchange), redactor)
+    if standing is None:
+        request = _bytes(capture.request, redactor)
+    else:
+        messages = messages_of(exchange)
+        request = messages, len(messages), 0
     left_out = {
         name: [head, count]
         for name, head, count in (

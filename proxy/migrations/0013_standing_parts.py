@@ -22,6 +22,10 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='transcript',
             name='standing',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='transcripts', to='proxy.standing'),
+            field=models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='transcripts', to='proxy.standing'),
+        ),
+        migrations.AddIndex(
+            model_name='transcript',
+            index=models.Index(condition=models.Q(('standing__isnull', False)), fields=['standing'], name='transcript_standing'),
         ),
     ]

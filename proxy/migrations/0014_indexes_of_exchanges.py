@@ -19,6 +19,10 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AddIndex(
+            model_name='exchange',
+            index=models.Index(condition=models.Q(('group__isnull', False)), fields=['group', '-id'], name='exchange_group'),
+        ),
         migrations.SeparateDatabaseAndState(
             database_operations=[
                 without('group_id', 'proxy_exchange_group_id_e8069d10'),
@@ -36,10 +40,6 @@ class Migration(migrations.Migration):
                     field=models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='exchanges', to='proxy.clientkey'),
                 ),
             ],
-        ),
-        migrations.AddIndex(
-            model_name='exchange',
-            index=models.Index(condition=models.Q(('group__isnull', False)), fields=['group', '-id'], name='exchange_group'),
         ),
         migrations.RemoveIndex(
             model_name='exchange',

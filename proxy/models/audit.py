@@ -2,7 +2,7 @@
 
 from django.conf import settings
 from django.core.validators import MinValueValidator
-from django.db import models
+from django.db import models, transaction
 from django.urls import reverse
 from django.utils.functional import cached_property
 
@@ -215,14 +215,29 @@ class Standing(models.Model):
     @classmethod
     def unused(cls) -> "models.QuerySet[Standing]":
         """Those that no transcript has any more."""
-        return cls.objects.filter(transcripts=None)
+        holders = Transcript.objects.filter(standing=models.OuterRef("pk"))
+        return cls.objects.filter(~models.Exists(holders))
+
+    @classmethod
+    def forget(cls, rows: "models.QuerySet[Standing]", most: int) -> int:
+        """Delete some of them, but for those that are being used again just now; how many."""
+        with transaction.atomic():
+            # Whoever stores a transcript locks what it has first: that is left alone, and none
+            # of these is used before they are gone.
+            free = rows.select_for_update(skip_locked=True).order_by("pk")
+            keys = list(free.values_list("pk", flat=True)[:most])
+            # Without Django's own look at what depends on them, which reads them whole.
+            gone = cls.unused().filter(pk__in=keys)
+            return gone._raw_delete(gone.db)
 
 
 class Transcript(models.Model):
     """What an exchange said; `said` opens it."""
 
     exchange = models.OneToOneField(Exchange, models.CASCADE, primary_key=True)
-    standing = models.ForeignKey(Standing, models.PROTECT, null=True, related_name="transcripts")
+    standing = models.ForeignKey(
+        Standing, models.PROTECT, null=True, db_index=False, related_name="transcripts"
+    )
     # Empty where there is `packed`: a row of the version before has these instead.
     headers = models.JSONField(default=dict)
     request = models.TextField()
@@ -236,6 +251,16 @@ class Transcript(models.Model):
     redactions = models.PositiveIntegerField(default=0)
     packed = models.BinaryField(null=True)
     """As `proxy.said` packs it."""
+
+    class Meta:
+        # Whether a standing part is still used.
+        indexes = [
+            models.Index(
+                fields=["standing"],
+                name="transcript_standing",
+                condition=models.Q(standing__isnull=False),
+            )
+        ]
 
     def __str__(self) -> str:
         return f"transcript of {self.exchange_id}"

@@ -1,12 +1,14 @@
 """What stands in a session's requests is stored once, and each transcript has all of its own."""
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import msgspec
 import pytest
 from django.core.management import call_command
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from lz4.block import decompress
 
 import formats.standing
@@ -15,14 +17,16 @@ from proxy.audit import Audit
 from proxy.batch import write
 from proxy.clock import clock
 from proxy.journal import Journal, segments
-from proxy.lines import decode
+from proxy.lines import Entry, decode
 from proxy.models import Exchange, GatewaySettings, Standing, Transcript
 from proxy.reader import Reader
+from proxy.record import record
 from proxy.redaction import Redactor
 from proxy.retention import prune
 from proxy.said import Unreadable, unpack
 from proxy.salvage import adopt
 from proxy.transcript import packed_transcript
+from tests.database import of_postgres
 from tests.proxy.answered import SYSTEM, answered, parsed, turn
 
 SAID = ["Which tide is it?", "The ebb.", "And in Bergen?"]
@@ -34,7 +38,7 @@ KEY = "sk-clients-own-0123456789abcdef"
 def _known(monkeypatch):
     """What stands in the turns has been met, and nothing else."""
     monkeypatch.setattr("formats.anthropic.request._standing", formats.standing.Standing())
-    standing._packed.clear()
+    standing._known.clear()
     for _ in range(3):
         parsed(TURNS[0])
 
@@ -129,12 +133,29 @@ def test_what_one_clients_secret_is_not_in_may_be_anothers():
     assert words not in unpack(packed).request
 
 
-def test_a_secret_in_the_messages_is_taken_out_of_them_alone():
-    body = turn(f"My key is {KEY}.")
+PEM = "-----BEGIN RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("said", [f"My key is {KEY}.", PEM], ids=["known", "without an end"])
+def test_a_request_of_which_something_is_taken_out_is_kept_whole(said):
+    """What begins in the messages may end behind them."""
+    body = turn(said)
+    assert parsed(body).around is not None
     packed, stands = kept(body, secrets=[KEY])
-    said = unpack(packed, stands.packed)
-    assert said.request == body.decode().replace(KEY, "[redacted:known]")
-    assert said.redactions == 1
+    assert stands is None
+    assert unpack(packed).request == Redactor([KEY]).redact(body).decode()
+    assert unpack(packed).redactions == 1
+
+
+def test_a_tool_whose_name_spells_a_secret_otherwise_is_not_shared():
+    tools = [{"name": "open-sesame", "input_schema": {"type": "object"}}]
+    body = turn("Hi", tools=tools).replace(b"open-sesame", rb"\u006fpen-sesame")
+    for _ in range(3):
+        parsed(body)
+    assert kept(body)[1] is not None
+    packed, stands = kept(body, secrets=["open-sesame"])
+    assert stands is None
+    assert unpack(packed).tools[0]["name"] == "[redacted:known]"
 
 
 def test_a_request_that_is_not_kept_whole_is_kept_apart():
@@ -144,13 +165,27 @@ def test_a_request_that_is_not_kept_whole_is_kept_apart():
     assert unpack(packed).left_out["request"][1] == len(body) - 20_000
 
 
-def test_little_is_remembered():
+def test_little_is_remembered(monkeypatch):
+    monkeypatch.setattr(standing, "_MOST_BYTES", 200_000)
     for number in range(100):
         body = turn("Hi", metadata={"user_id": f"{number:0300}"})
         for _ in range(3):
             parsed(body)
-        kept(body)
-    assert len(standing._packed) <= standing._REMEMBERED
+        assert kept(body)[1] is not None
+    assert 5 < len(standing._known) < 20
+    for number in range(300):
+        kept(body, secrets=[f"secret-of-client-{number}"])
+    (*_, last) = standing._known.values()
+    assert len(last.verdicts) <= standing._MOST_CLIENTS
+
+
+def test_clients_without_number_share_what_stands(audit, monkeypatch):
+    monkeypatch.setattr(standing, "_MOST_BYTES", 0)  # nothing is remembered from turn to turn
+    for number in range(50):
+        audit.submit(answered(TURNS[1], "Hello", secrets=[f"secret-of-client-{number}"]), 200)
+    entries = [line.entry for line in audit.journal._recent._lines if line.entry is not None]
+    assert len(entries) == 50
+    assert len({id(entry.standing.packed) for entry in entries}) == 1
 
 
 @pytest.mark.django_db
@@ -259,4 +294,70 @@ def test_what_is_erased_leaves_nothing_that_stood_in_it(audit, option):
     call_command("erase", "--request", one, *filter(None, [option]))
     assert Transcript.objects.get().said.request == TURNS[1].decode()
     call_command("erase", "--request", other, *filter(None, [option]))
+    assert not Standing.objects.exists()
+
+
+@pytest.mark.django_db
+def test_an_erasure_that_was_cut_short_is_finished_by_the_next(audit):
+    audit.submit(answered(TURNS[1], "Hello"), 200)
+    audit._write_all()
+    Exchange.objects.all().delete()
+    assert Standing.objects.exists()
+    call_command("erase", "--request", "req_gone")
+    assert not Standing.objects.exists()
+
+
+@pytest.mark.django_db
+def test_what_goes_with_its_exchanges_takes_what_stood_in_it_the_same_day(audit):
+    GatewaySettings.objects.create(pk=1, transcript_days=3650, exchange_days=30)
+    audit.submit(answered(TURNS[1], "Hello"), 200)
+    audit._write_all()
+    prune(now=clock.now() + timedelta(days=40))
+    assert not Exchange.objects.exists()
+    assert not Standing.objects.exists()
+
+
+def store(number):
+    exchange = answered(TURNS[number % 4], "Hello")
+    packed, stands = packed_transcript(exchange, Redactor())
+    row = record(exchange, 200, lambda text, length: text[:length])
+    write([Entry(row, None, None, packed, stands)])
+    return row["request_id"]
+
+
+@pytest.mark.django_db(transaction=True)
+@of_postgres
+def test_writers_and_erasers_at_once_lose_nothing_and_leave_nothing():
+    """Each of them takes and lets go of the same row, over and over."""
+    until = time.monotonic() + 5
+
+    def write_some():
+        stored = []
+        while time.monotonic() < until:
+            stored.append(store(len(stored)))
+        connection.close()
+        return stored
+
+    def erase_some():
+        erased = set()
+        while time.monotonic() < until:
+            rows = Exchange.objects.order_by("id").values_list("request_id", flat=True)
+            for request_id in rows[:3]:
+                call_command("erase", "--request", request_id)
+                erased.add(request_id)
+        connection.close()
+        return erased
+
+    with ThreadPoolExecutor() as pool:
+        writers = [pool.submit(write_some) for _ in range(3)]
+        erasers = [pool.submit(erase_some) for _ in range(2)]
+        stored = {name for writer in writers for name in writer.result()}
+        erased = {name for eraser in erasers for name in eraser.result()}
+    assert len(stored) > 50
+    assert len(erased) > 5
+    rows = Transcript.objects.select_related("exchange", "standing")
+    assert {row.exchange.request_id for row in rows} == stored - erased
+    assert {row.said.request for row in rows} <= {body.decode() for body in TURNS}
+    Exchange.objects.all().delete()
+    call_command("erase", "--request", "req_gone")
     assert not Standing.objects.exists()

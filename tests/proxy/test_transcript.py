@@ -91,6 +91,40 @@ def test_a_secret_is_found_however_the_answer_is_cut(secret):
         assert secret.removeprefix("Bearer ").encode() not in said.raw + said.sent
 
 
+@pytest.mark.parametrize("secret", [KEY, "xsk-or-v1-0123456789abcdef0123", *SECRETS[:3]])
+def test_no_cut_of_a_header_leaves_half_a_secret(secret, monkeypatch):
+    known = [KEY, "xsk-or-v1-0123456789abcdef0123"]
+    for size in range(470, 505):
+        headers = {"user-agent": "claude-cli" + " " * (size - 10) + secret + " and more"}
+        together, apart = both(
+            monkeypatch, answered(turn("Hi"), "Hi", secrets=known, headers=headers)
+        )
+        assert together == apart
+        assert secret[:8] not in together.headers["user-agent"]
+
+
+def test_an_answer_that_is_not_kept_whole_is_looked_through_once(monkeypatch):
+    looked = []
+    parts = transcript._parts
+    monkeypatch.setattr(
+        transcript,
+        "_parts",
+        lambda *args, **kwargs: looked.append(args[1]) or parts(*args, **kwargs),
+    )
+    said = said_of(answered(turn("Hi"), *["Hello " * 50] * 300, limit=20_000))
+    assert said.left_out.keys() >= {"raw", "sent"}
+    assert [type(redactor).__name__ for redactor in looked] == ["Redactor"]
+
+
+def test_what_was_taken_out_of_tools_is_counted():
+    tools = [{"name": f"t_{KEY}", "input_schema": {"type": "object"}}]
+    said = said_of(answered(turn("Hi", tools=tools), "Hi", secrets=[KEY]))
+    spelt = [{"name": "t", "input_schema": {"type": "object", "x": KEY}}]
+    other = said_of(answered(turn("Hi", tools=spelt), "Hi", secrets=[KEY]))
+    assert (said.tools[0]["name"], said.redactions) == ("t_[redacted:known]", 2)
+    assert (other.tools[0]["schema"]["x"], other.redactions) == ("[redacted:known]", 2)
+
+
 def test_the_length_of_a_part_hides_no_secret_at_its_beginning(monkeypatch):
     """It stands in front of it, and may be a letter's or a digit's byte."""
     key = b"sk-0123456789abcdef0123456789\n"
