@@ -11,8 +11,10 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from fcntl import LOCK_EX, flock
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ IS_POSTGRES = _TEMPLATE_URL.startswith("postgres")
 # Columns that hold JSON, which PostgreSQL knows by itself.
 _JSON = {"notices", "attempts", "headers", "tools", "reading", "arrivals", "events", "left_out"}
 _urls: dict[Path, str] = {}
+_SHARED = "TESTS_SHARED_FOLDER"
 
 of_sqlite = pytest.mark.skipif(IS_POSTGRES, reason="it is about a file of SQLite's")
 of_postgres = pytest.mark.skipif(not IS_POSTGRES, reason="it needs PostgreSQL: make test-postgres")
@@ -55,11 +58,32 @@ def empty_database_url(data_dir: Path) -> str:
     return f"sqlite:///{data_dir / 'athena.sqlite3'}"
 
 
+@contextmanager
+def shared_by_workers() -> Iterator[None]:
+    """Give the workers of a run, who inherit it, a folder for what one makes for all."""
+    if _SHARED in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[_SHARED] = folder
+        yield
+        del os.environ[_SHARED]
+
+
 @cache
 def _migrated_file() -> bytes:
-    """What is in a file of SQLite's after all migrations."""
+    """What is in a file of SQLite's after all migrations, which take seconds: one worker does them."""
+    with shared_by_workers(), (Path(os.environ[_SHARED]) / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        path = Path(os.environ[_SHARED]) / "athena.sqlite3"
+        if not path.exists():
+            _migrate(path.with_name("unfinished"))
+            path.with_name("unfinished").rename(path)
+        return path.read_bytes()
+
+
+def _migrate(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "athena.sqlite3"
         environment = {
             "PATH": os.environ["PATH"],
             "ATHENA_DATA_DIR": folder,
@@ -67,9 +91,17 @@ def _migrated_file() -> bytes:
         }
         migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
         subprocess.run(migrate, check=True, env=environment, cwd=Path(__file__).parent.parent)
-        with closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return path.read_bytes()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def fill(database: sqlite3.Connection) -> None:
+    """Replace whatever is in a database by the tables and rows of one that is migrated."""
+    data = bytearray(_migrated_file())
+    data[18:20] = 1, 1  # read and written without a write-ahead log, which is a file
+    with closing(sqlite3.connect(":memory:")) as migrated:
+        migrated.deserialize(data)
+        migrated.backup(database)
 
 
 def dump(url: str) -> str:
