@@ -1,4 +1,5 @@
-"""A real gateway process, started as a user would start it."""
+"""A real gateway process, started as a user would start it; with others' packages in place, if it may
+(`tests/proxy/launcher.py`)."""
 
 import json
 import os
@@ -6,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import weakref
 from pathlib import Path
@@ -16,6 +18,7 @@ from msgspec.structs import asdict
 
 from proxy.said import Said, unpack
 from tests.database import database_url, read_rows
+from tests.proxy.launcher import Launched, can_launch
 
 ROOT = Path(__file__).parent.parent.parent
 _PATIENCE = 90  # seconds: a start takes two, but not on a machine that has much else to do
@@ -26,6 +29,49 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def launch(
+    arguments: list[str], environment: dict[str, str], stdin: int, stdout: int, stderr: int
+) -> subprocess.Popen[bytes] | Launched:
+    if can_launch(environment):
+        return Launched(
+            arguments, environment=environment, stdin=stdin, stdout=stdout, stderr=stderr
+        )
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+    )
+
+
+class Editor:
+    """The other side of `tests.proxy.editor`."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._connection, theirs = socket.socketpair()
+        with theirs:
+            self._process = launch(
+                ["-m", "tests.proxy.editor"],
+                environment | {"DJANGO_SETTINGS_MODULE": "athena_site.settings"},
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=2,
+            )
+        self._lines = self._connection.makefile("rw")
+
+    def run(self, code: str) -> object:
+        """The version of the configuration then, or what went wrong."""
+        print(json.dumps(code), file=self._lines, flush=True)
+        return json.loads(self._lines.readline())
+
+    def close(self) -> None:
+        self._lines.close()
+        self._connection.close()  # it ends with its input
+        self._process.wait()
 
 
 class Gateway:
@@ -45,19 +91,19 @@ class Gateway:
             "DATABASE_URL": environment.get("DATABASE_URL") or database_url(data_dir),
             **environment,
         }
-        self.process: subprocess.Popen[bytes] | None = None
-        self._editor: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | Launched | None = None
+        self._editor: Editor | None = None
 
     def start(self, *options: str, until: str = "/readyz", stderr: int | None = None) -> "Gateway":
         """Returns when that path answers 200; `stderr` is a descriptor for its log, instead of a
         file."""
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "serve", *options],
-                cwd=ROOT,
-                env=self.environment,
-                stdout=log,
-                stderr=log if stderr is None else stderr,
+            self.process = launch(
+                ["manage.py", "serve", *options],
+                self.environment,
+                stdin=0,
+                stdout=log.fileno(),
+                stderr=log.fileno() if stderr is None else stderr,
             )
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and self.process.poll() is None:
@@ -79,32 +125,36 @@ class Gateway:
         return self.log_path.read_text() if self.log_path.exists() else ""
 
     def manage(self, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=self.environment | options.pop("environment", {}),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            **options,
-        )
+        """Run a command to its end; options are those of `subprocess.run`, and more environment."""
+        command = ["manage.py", *arguments]
+        environment = self.environment | options.pop("environment", {})
+        if options or not can_launch(environment):
+            return subprocess.run(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE,
+                **options,
+            )
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+            process = launch(command, environment, 0, out.fileno(), errors.fileno())
+            try:
+                code = process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            for file in (out, errors):
+                file.seek(0)
+            return subprocess.CompletedProcess(command, code, out.read(), errors.read())
 
     def edit(self, code: str) -> None:
         """Change rows as an operator would, and wait until the change is live."""
         if self._editor is None:
-            self._editor = subprocess.Popen(
-                [sys.executable, "-m", "tests.proxy.editor"],
-                cwd=ROOT,
-                env=self.environment | {"DJANGO_SETTINGS_MODULE": "athena_site.settings"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            weakref.finalize(self, self._editor.communicate)  # it ends with its input
-        assert self._editor.stdin is not None
-        assert self._editor.stdout is not None
-        print(json.dumps(code), file=self._editor.stdin, flush=True)
-        version = json.loads(self._editor.stdout.readline())
+            self._editor = Editor(self.environment)
+            weakref.finalize(self, self._editor.close)
+        version = self._editor.run(code)
         assert isinstance(version, int), version
         deadline = time.monotonic() + 5
         while self._version() < version:
