@@ -1,12 +1,17 @@
 #!/usr/bin/env python
 """Django's command line for this project."""
 
+import gc
 import os
 import sys
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 from django.db import InterfaceError, OperationalError
+
+# To look for garbage in what is being imported is a quarter of a start, and there is none: not
+# before the application is ready (`proxy/apps.py`). Workers import this file, too.
+gc.disable()
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "athena_site.settings")

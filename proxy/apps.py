@@ -1,5 +1,6 @@
 """Everything that waits or remembers: routing, upstreams, relaying, audit."""
 
+import gc
 from typing import Any
 
 from django.apps import AppConfig
@@ -32,3 +33,7 @@ class ProxyConfig(AppConfig):
         for model in CONFIGURATION:
             pre_create_historical_record.connect(stamp, sender=model.history.model, weak=False)
             post_save.connect(advance, sender=model, weak=False)
+
+        # All that was imported stays: nobody looks for garbage in it, as `manage.py` has begun it.
+        gc.freeze()
+        gc.enable()
