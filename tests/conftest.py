@@ -1,5 +1,7 @@
 """What every test has: the database that the suite runs on, and the time that it needs."""
 
+import gc
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -17,6 +19,17 @@ def pytest_configure(config: pytest.Config) -> None:
     stack = ExitStack()
     stack.enter_context(shared_by_workers())
     config.add_cleanup(stack.close)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected is never garbage, and to look for some in it takes time in every test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
