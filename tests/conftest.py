@@ -3,6 +3,8 @@
 import gc
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain, islice
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,6 +15,21 @@ from tests.database import IS_POSTGRES, fill, shared_by_workers
 # Machines have other things to do: no example has a deadline.
 settings.register_profile("athena", deadline=None)
 settings.load_profile("athena")
+
+# Whose tests take long, for all the machine's processors: they wait, or are one long story.
+_LONG = [
+    Path(__file__).parent / name
+    for name in (
+        "proxy/test_outage.py",
+        "proxy/test_drain.py",
+        "proxy/test_nodes.py",
+        "test_soak.py",
+        "proxy/test_access.py",
+        "proxy/test_canaries.py",
+        "proxy/test_salvage.py",
+        "bench/test_work.py",
+    )
+]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +47,27 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker begins with some of the modules whose tests take long, so that none is the last.
+
+    The workers get equal parts, and later take from the ends of one another's.
+    """
+    count = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    modules: dict[Path, list[pytest.Item]] = {path: [] for path in _LONG}
+    others: list[pytest.Item] = []
+    for item in items:
+        modules.get(item.path, others).append(item)
+    hands: list[list[pytest.Item]] = [[] for _ in range(count)]
+    for module in modules.values():
+        min(hands, key=len).extend(module)
+    rest = iter(others)
+    for number, hand in enumerate(hands):
+        part = len(items) * (number + 1) // count - len(items) * number // count
+        hand.extend(islice(rest, max(0, part - len(hand))))
+    items[:] = [*chain(*hands), *rest]
 
 
 @pytest.fixture(scope="session")
