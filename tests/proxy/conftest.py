@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from django.core.cache import cache
+from servestatic.middleware import ServeStaticMiddleware
 
 from proxy.roles import OPERATORS
 from tests.proxy.certificates import Authority
@@ -17,6 +18,23 @@ from tests.proxy.stored import configure
 from tests.proxy.upstream import ScriptedUpstream
 
 _numbers = count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def static_files_found_once() -> Iterator[None]:
+    """Every client of Django's makes the middleware anew, which looks for the same files each time."""
+    look = ServeStaticMiddleware.add_files_from_finders
+    known: dict[str, dict[str, Any]] = {}
+
+    def add(self: ServeStaticMiddleware) -> None:
+        if self.static_prefix not in known:
+            look(self)
+            known[self.static_prefix] = dict(self.files)
+        self.files.update(known[self.static_prefix])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServeStaticMiddleware, "add_files_from_finders", add)
+        yield
 
 
 @pytest.fixture(scope="session")
