@@ -4,12 +4,12 @@ import re
 
 import httpx
 
-from tests.proxy.gateway import Gateway
+from tests.proxy.gateway import NO_TLS, Gateway
 
 
 class Operator:
     def __init__(self, gateway: Gateway) -> None:
-        self._pages = httpx.Client(base_url=gateway.url, trust_env=False, timeout=30)
+        self._pages = httpx.Client(base_url=gateway.url, trust_env=False, timeout=30, verify=NO_TLS)
         self.submit(
             "/admin/login/",
             username="admin",

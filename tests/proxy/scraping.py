@@ -6,10 +6,12 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from tests.proxy.gateway import NO_TLS
+
 
 def scrape(url: str, **headers: str) -> list[Sample]:
     # A connection of its own, so that any worker may answer.
-    response = httpx.get(f"{url}/metrics", headers=headers, trust_env=False)
+    response = httpx.get(f"{url}/metrics", headers=headers, trust_env=False, verify=NO_TLS)
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return list(_samples(response.text))

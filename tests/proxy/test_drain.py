@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.proxy.conversation import ask, chunk, reply
-from tests.proxy.gateway import KEY, Gateway
+from tests.proxy.gateway import KEY, NO_TLS, Gateway
 from tests.proxy.test_streaming import wait_for
 from tests.proxy.upstream import Pause
 from tests.soak.measure import family
@@ -98,9 +98,9 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
 
     gateway.process.send_signal(signal.SIGTERM)
     signalled = time.monotonic()
-    wait_for(lambda: httpx.get(f"{gateway.url}/readyz").status_code == 503, 3)
+    wait_for(lambda: gateway.ready().status_code == 503, 3)
     for _ in range(6):  # whichever worker takes it
-        refused = httpx.get(f"{gateway.url}/readyz")
+        refused = gateway.ready()
         assert (refused.status_code, refused.json()["status"]) == (503, "draining")
     assert httpx.get(f"{gateway.url}/healthz").status_code == 200
     assert idle.get("/readyz").status_code == 503
@@ -204,7 +204,9 @@ class Balancer:
         self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(6)]
 
     def _ask(self, number):
-        with httpx.Client(headers={"x-api-key": KEY}, timeout=60, trust_env=False) as client:
+        with httpx.Client(
+            headers={"x-api-key": KEY}, timeout=60, trust_env=False, verify=NO_TLS
+        ) as client:
             while not self._stopping.wait(0.02):
                 self.seen[self._answer(client, streaming=number % 2 == 0)] += 1
                 number += 1

@@ -16,7 +16,7 @@ from tests.database import database_url, of_postgres
 from tests.proxy.balancer import Balancer
 from tests.proxy.conversation import ask, chunk, read, reply, says, stream
 from tests.proxy.crowd import Crowd
-from tests.proxy.gateway import KEY, Gateway
+from tests.proxy.gateway import KEY, NO_TLS, Gateway
 from tests.proxy.test_quota import MAKE_KEY
 from tests.proxy.test_schema import LAST
 from tests.proxy.test_streaming import wait_for
@@ -56,6 +56,7 @@ class Fleet:
             limits=httpx.Limits(max_keepalive_connections=0),
             timeout=60,
             trust_env=False,
+            verify=NO_TLS,
         )
 
     def rows(self, query, *values):

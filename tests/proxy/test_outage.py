@@ -22,7 +22,7 @@ from proxy.outage import AnswerOutage, is_away, reason, told
 from tests.database import of_sqlite
 from tests.postgres import PostgresMissing, PostgresServer
 from tests.proxy.conversation import ask, says
-from tests.proxy.gateway import KEY, Gateway
+from tests.proxy.gateway import KEY, NO_TLS, Gateway
 from tests.proxy.load import Load
 from tests.proxy.operator import Operator
 from tests.proxy.scraping import scrape, value
@@ -66,13 +66,17 @@ def make(upstream, tmp_path):
 
 
 def readyz(gateway):
-    response = httpx.get(f"{gateway.url}/readyz", timeout=20)
+    response = gateway.ready()
     return response.status_code, response.json()
 
 
 def post(gateway, key=KEY, model=BUSY):
     return httpx.post(
-        f"{gateway.url}/v1/messages", json=ask(model), headers={"x-api-key": key}, timeout=30
+        f"{gateway.url}/v1/messages",
+        json=ask(model),
+        headers={"x-api-key": key},
+        timeout=30,
+        verify=NO_TLS,
     )
 
 
@@ -181,7 +185,7 @@ def test_who_has_a_session_is_told_of_an_outage_in_words(server, make):
     try:
         for cookie in (session, "nonsense", "x" * 32):
             with httpx.Client(
-                base_url=gateway.url, timeout=30, cookies={"sessionid": cookie}
+                base_url=gateway.url, timeout=30, cookies={"sessionid": cookie}, verify=NO_TLS
             ) as browser:
                 for path in PAGES:
                     page = browser.get(path)
