@@ -46,7 +46,9 @@ def create_database(server_url: str, *, template: str = "template0") -> str:
     Its name begins with that of the database of the URL.
     """
     name = f"{server_url.rpartition('/')[2]}_{os.getpid()}_{next(_numbers)}"
-    with psycopg.connect(server_url, autocommit=True) as connection:
+    # Not from within the one that is copied, where two would be in each other's way.
+    elsewhere = urlsplit(server_url)._replace(path="/postgres").geturl()
+    with psycopg.connect(elsewhere, autocommit=True) as connection:
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
         connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
     return urlsplit(server_url)._replace(path=f"/{name}").geturl()
