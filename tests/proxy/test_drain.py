@@ -65,8 +65,9 @@ def start(upstream, tmp_path):
         def start(*, drain_time, **environment):
             settings = {"OPENROUTER_API_KEY": "x" * 20, "OPENROUTER_BASE_URL": upstream.url}
             gateway = Gateway(tmp_path, **settings, **environment).start()
-            stack.callback(gateway.process.wait)
-            stack.callback(gateway.process.kill)
+            # Whichever runs then: a test may have started it again.
+            stack.callback(lambda: gateway.process.wait())
+            stack.callback(lambda: gateway.process.kill())
             gateway.edit(
                 f"s = GatewaySettings.objects.get(); s.drain_time = {drain_time}; s.save()"
             )
