@@ -166,6 +166,8 @@ def test_edits_and_revocations_reach_all_workers_of_all_nodes_and_no_request_is_
     fleet.nodes[0].edit(MAKE_KEY.format("sk-athena-short-lived", "max_streams=None"))
     parts = [part for _ in range(120) for part in (chunk({"content": "word "}), Pause(0.5))]
     upstream.script("load/slow", reply(*parts, stream({"content": "end"})))
+    # One that another test has killed is reported for some seconds more.
+    wait_for(lambda: len(fleet.workers()) == 4, 30)
     spent = {pid: processor_time(pid) for pid in fleet.workers()}
     waits, versions = [], [(first, "load/old")]
     with Load(fleet) as load, Load(fleet, "sk-athena-short-lived", clients=2) as theirs:
