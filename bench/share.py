@@ -42,10 +42,10 @@ FUNCTIONS = (
 )
 """Part, module and name, as they are called."""
 REQUESTS = 400
-ROUNDS = 6
-BLOCK_SECONDS = 2.0
+ROUNDS = 12
+BLOCK_SECONDS = 1.5
 # Rows are written once a second, and a batch of them takes a moment.
-SETTLE_SECONDS = 2.0
+SETTLE_SECONDS = 1.5
 
 
 class Stopwatch:
