@@ -219,6 +219,9 @@ class Balancer:
                 try:
                     if client.get(f"{gateway.url}/readyz").status_code != 200:
                         continue
+                except httpx.TransportError:  # it ends just now, and is not ready
+                    continue
+                try:
                     url = f"{gateway.url}/v1/messages"
                     got = client.post(url, json=ask("test/steady", stream=streaming))
                 except httpx.ConnectError:
