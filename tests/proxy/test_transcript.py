@@ -45,6 +45,19 @@ def said_of(exchange):
     return unpack(packed, standing.packed if standing else b"")
 
 
+@pytest.fixture
+def looked(monkeypatch):
+    """By whom the parts of transcripts were looked at."""
+    names, parts = [], transcript._parts
+
+    def noted(exchange, redactor, *args, **kwargs):
+        names.append(type(redactor).__name__)
+        return parts(exchange, redactor, *args, **kwargs)
+
+    monkeypatch.setattr(transcript, "_parts", noted)
+    return names
+
+
 def both(monkeypatch, exchange):
     """A transcript, and the same with each part looked at for itself."""
     together = said_of(exchange)
@@ -103,17 +116,10 @@ def test_no_cut_of_a_header_leaves_half_a_secret(secret, monkeypatch):
         assert secret[:8] not in together.headers["user-agent"]
 
 
-def test_an_answer_that_is_not_kept_whole_is_looked_through_once(monkeypatch):
-    looked = []
-    parts = transcript._parts
-    monkeypatch.setattr(
-        transcript,
-        "_parts",
-        lambda *args, **kwargs: looked.append(args[1]) or parts(*args, **kwargs),
-    )
+def test_an_answer_that_is_not_kept_whole_is_looked_through_once(looked):
     said = said_of(answered(turn("Hi"), *["Hello " * 50] * 300, limit=20_000))
     assert said.left_out.keys() >= {"raw", "sent"}
-    assert [type(redactor).__name__ for redactor in looked] == ["Redactor"]
+    assert looked == ["Redactor"]
 
 
 def test_what_was_taken_out_of_tools_is_counted():
@@ -135,15 +141,8 @@ def test_the_length_of_a_part_hides_no_secret_at_its_beginning(monkeypatch):
         assert together.redactions == 1
 
 
-def test_what_was_clean_is_looked_through_once(monkeypatch):
-    looked = []
-    parts = transcript._parts
-    monkeypatch.setattr(
-        transcript,
-        "_parts",
-        lambda *args, **kwargs: looked.append(args[1]) or parts(*args, **kwargs),
-    )
+def test_what_was_clean_is_looked_through_once(looked):
     said_of(answered(turn("Hi"), "Hello"))
-    assert [type(redactor).__name__ for redactor in looked] == ["Trusting"]
+    assert looked == ["Trusting"]
     said_of(answered(turn(f"my {KEY}"), "Hello", secrets=[KEY]))
-    assert [type(redactor).__name__ for redactor in looked[1:]] == ["Trusting", "Redactor"]
+    assert looked[1:] == ["Trusting", "Redactor"]
