@@ -30,6 +30,7 @@ from proxy.capture import Capture
 from proxy.clock import clock
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of
 from proxy.models import Outcome, Phase
+from proxy.outcome import outcome_of, phase_of
 from proxy.routing import Route
 from proxy.sink import tell
 from proxy.snapshot import Key, Snapshot
@@ -60,37 +61,6 @@ _LOGGED = (
 _NOTHING = (None, "")
 
 _DELTAS = frozenset({ReasoningDelta, TextDelta, ToolCallDelta})
-
-_CONNECTING = frozenset(
-    {
-        ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
-        ErrorCode.UPSTREAM_DNS,
-        ErrorCode.UPSTREAM_MISCONFIGURED,
-        ErrorCode.UPSTREAM_TLS,
-        ErrorCode.UPSTREAM_UNREACHABLE,
-    }
-)
-_TIMEOUTS = frozenset(
-    {
-        ErrorCode.FIRST_BYTE_TIMEOUT,
-        ErrorCode.STREAM_TOO_LONG,
-        ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
-        ErrorCode.UPSTREAM_IDLE,
-        ErrorCode.UPSTREAM_NO_PROGRESS,
-        ErrorCode.UPSTREAM_TIMEOUT,
-    }
-)
-_READING = frozenset(
-    {
-        ErrorCode.BUFFER_LIMIT,
-        ErrorCode.TRANSFORMATION_FAILED,
-        ErrorCode.UPSTREAM_ANSWER_TOO_LARGE,
-        ErrorCode.UPSTREAM_BAD_CHUNK,
-        ErrorCode.UPSTREAM_BAD_UTF8,
-        ErrorCode.UPSTREAM_EVENT_TOO_LARGE,
-        ErrorCode.UPSTREAM_LINE_TOO_LONG,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,32 +258,14 @@ class Exchange:
 
     @property
     def outcome(self) -> Outcome:
-        if not self.has_client:
-            return Outcome.CLIENT_DISCONNECT
-        if self.error is None:
-            return Outcome.OK
-        code = self.error.code
-        if code is ErrorCode.DRAINING:
-            return Outcome.DRAINED
-        if self.error.source == "client":
-            return Outcome.CLIENT_ERROR
-        if code in _TIMEOUTS:
-            return Outcome.TIMEOUT
-        if self.phase is Phase.TRANSLATION:
-            return Outcome.TRANSFORM_FAILED
-        return Outcome.UPSTREAM_ERROR if self.error.source == "upstream" else Outcome.GATEWAY_ERROR
+        return outcome_of(self.error, self.phase) if self.has_client else Outcome.CLIENT_DISCONNECT
 
     @property
     def phase(self) -> Phase:
         """Where it failed, if it did."""
-        if self.error is None or self.route is None or self.error.source in ("client", "config"):
+        if self.error is None or self.route is None:
             return Phase.REQUEST
-        code = self.error.code
-        if code in _CONNECTING:
-            return Phase.CONNECT
-        if code in _READING or code.startswith("call_"):
-            return Phase.TRANSLATION
-        return Phase.BODY if self.has_begun else Phase.ANSWER
+        return phase_of(self.error, has_begun=self.has_begun)
 
     def log(self, row: Mapping[str, Any], brief: Callable[[str, int], str]) -> None:
         """Write one line about it, of what its row says; `brief` takes secrets out of the rest."""
