@@ -9,9 +9,6 @@ from proxy.models.audit import (
     GroupState,
     Outcome,
     Phase,
-    Replay,
-    Standing,
-    Transcript,
 )
 from proxy.models.chores import Chore
 from proxy.models.formats import FormatOverride, FormatSettings
@@ -21,6 +18,7 @@ from proxy.models.processes import GatewayProcess
 from proxy.models.routes import ModelRoute, Reasoning
 from proxy.models.tokens import ApiToken
 from proxy.models.traffic import Facet, Measure, Span, TrafficSum, TrafficTime
+from proxy.models.transcripts import Replay, Standing, Transcript
 from proxy.models.upstreams import Service, Upstream
 
 CONFIGURATION = (
