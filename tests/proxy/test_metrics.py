@@ -298,6 +298,7 @@ def test_any_worker_answers_for_all_and_for_those_that_died(workers, upstream, m
         with workers.client() as client:  # a connection of its own goes to either
             assert client.post("/v1/messages", json=ask(model)).status_code == 200
 
+    wait_for(lambda: len(counts_of_workers(workers)) == 2, 30)  # one is ready before the other
     while sent < 10 or min(counts_of_workers(workers).values()) < 2:
         ask_once()
         sent += 1
