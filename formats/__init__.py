@@ -44,7 +44,6 @@ from formats.events import (
     next_state,
 )
 from formats.failure import as_overflow, is_error_body, read_failure
-from formats.memory import once_for_tools
 from formats.native.watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
@@ -60,6 +59,7 @@ from formats.registry import (
     spelled_format,
 )
 from formats.reply import Collector, Reply, ReplyOptions, collect
+from formats.tool_cache import once_for_tools
 from formats.toolbox import Toolbox
 
 __all__ = [

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 
 from formats.conversation import Conversation
 from formats.errors import ClientError, TooComplex
-from formats.request import read_fields
+from formats.request_errors import read_fields
 
 _OUTSIDE_STRINGS = b'"[]{},'
 _ELSEWHERE = bytes(byte for byte in range(256) if byte not in _OUTSIDE_STRINGS)

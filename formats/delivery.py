@@ -35,7 +35,7 @@ from formats.events import (
     ToolCallStart,
     next_state,
 )
-from formats.nulls import NullFilter
+from formats.null_arguments import NullFilter
 from formats.toolbox import Toolbox
 
 _USABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")

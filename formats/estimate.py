@@ -28,7 +28,7 @@ from formats.conversation import (
     ToolResult,
 )
 from formats.images import decoded, image_tokens
-from formats.memory import once_for_tools
+from formats.tool_cache import once_for_tools
 
 _Text = TypeVar("_Text", str, bytes)
 

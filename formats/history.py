@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from formats.conversation import Message, Part, Role, Text, Tool, ToolCall, ToolResult
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.memory import once_for_tools
+from formats.tool_cache import once_for_tools
 
 INTERRUPTED = "The call was interrupted: no result was recorded."
 NAME_CHARS = 64

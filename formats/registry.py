@@ -30,10 +30,10 @@ from formats.native.kimi import KIMI
 from formats.native.qwen import QWEN
 from formats.native.transform import NativeTransform
 from formats.native.watch import MarkupWatch
+from formats.passthrough import Resumable, Verbatim
 from formats.pipeline import Decoder, Pipeline
 from formats.reply import Reply, ReplyOptions
 from formats.toolbox import Toolbox
-from formats.verbatim import Resumable, Verbatim
 
 STANDARD = "standard"
 

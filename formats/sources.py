@@ -5,7 +5,7 @@ from msgspec import Raw, Struct
 
 from formats.codec import ABSENT, given
 from formats.conversation import Document, Image
-from formats.request import parse_json
+from formats.request_errors import parse_json
 
 
 class Source(Struct):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from formats.complexity import Complexity, Fields
 from formats.conversation import Conversation
 from formats.events import Notice
-from formats.splice import places
+from formats.json_splice import places
 
 _TAIL = 256
 """Bytes of its end that a body is known again by: Claude Code has its session's id there."""

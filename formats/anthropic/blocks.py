@@ -36,7 +36,7 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.request import parse_json, require_object
+from formats.request_errors import parse_json, require_object
 from formats.sources import Source, document_of, image_of
 
 Content: TypeAlias = Raw | str | list[Any] | None

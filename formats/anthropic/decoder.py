@@ -39,8 +39,8 @@ from formats.events import (
     merge_deltas,
 )
 from formats.failure import check_utf8, truncated, unreadable
+from formats.passthrough import Frame
 from formats.sse import EventDecoder
-from formats.verbatim import Frame
 
 _T = TypeVar("_T")
 

@@ -30,9 +30,9 @@ from formats.events import (
     ToolCallStart,
     Usage,
 )
+from formats.passthrough import Frame
 from formats.reply import Reply, ReplyOptions
 from formats.sse import encode_event
-from formats.verbatim import Frame
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'

@@ -30,8 +30,8 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import ordered, safe_ids
-from formats.request import check_messages, check_tools, fitted_max_tokens
-from formats.splice import spliced
+from formats.json_splice import spliced
+from formats.request_errors import check_messages, check_tools, fitted_max_tokens
 
 # `max_tokens` is required here and optional for an OpenAI client.
 _DEFAULT_MAX_TOKENS = 8192

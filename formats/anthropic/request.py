@@ -35,7 +35,7 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.request import parse_json, require, require_object
+from formats.request_errors import parse_json, require, require_object
 from formats.standing import Rest, Standing
 
 _requests = msgspec.json.Decoder(WireRequest)

@@ -12,7 +12,7 @@ from formats.anthropic.blocks import KIND_OF_PLAIN, PlainMessage, plain_blocks
 from formats.codec import ABSENT, given
 from formats.conversation import Target
 from formats.events import Notice, NoticeCode
-from formats.request import BILLING
+from formats.request_errors import BILLING
 
 # Anthropic's signatures have hundreds of characters; shorter ones were made up on the way.
 _SIGNATURE_CHARS = 100

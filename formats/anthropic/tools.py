@@ -11,8 +11,8 @@ from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.memory import Offered, once_for_text
-from formats.request import parse_json, require_schema
+from formats.request_errors import parse_json, require_schema
+from formats.tool_cache import Offered, once_for_text
 
 _plain_tools = msgspec.json.Decoder(list[PlainTool] | None)
 _tools = msgspec.json.Decoder(list[WireTool] | None)

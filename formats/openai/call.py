@@ -19,7 +19,7 @@ from formats.events import (
     ToolCallFailed,
     ToolCallStart,
 )
-from formats.openai.repeats import Repeats
+from formats.openai.cumulative_arguments import Repeats
 
 _OPEN = Status.OPEN  # bound once: to name a member costs as much as a call
 _FAULT = {

@@ -24,11 +24,11 @@ from formats.events import (
 )
 from formats.failure import check_utf8, truncated, unreadable
 from formats.openai.calls import Calls
+from formats.openai.chunk_runs import Kind, Run
 from formats.openai.chunks import CHUNK, STOP_REASONS, WHOLE, Choice, Chunk, Delta, ToolCallEntry
 from formats.openai.failure import FAILED, reported_error
-from formats.openai.runs import Kind, Run
+from formats.passthrough import Frame
 from formats.sse import EventDecoder
-from formats.verbatim import Frame
 
 _chunks = msgspec.json.Decoder(Chunk)
 

@@ -29,8 +29,8 @@ from formats.events import (
     Usage,
 )
 from formats.openai.custom import InputReader
+from formats.passthrough import Frame
 from formats.reply import Reply, ReplyOptions
-from formats.verbatim import Frame
 
 FINISH_REASONS: dict[StopReason, str] = {
     StopReason.END_TURN: "stop",

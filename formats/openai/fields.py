@@ -11,7 +11,7 @@ from formats.codec import ABSENT, given
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.openai.parts import translated
-from formats.request import parse_json
+from formats.request_errors import parse_json
 
 _RENAMED = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
 _SYSTEM = ("instructions", "system")

@@ -19,7 +19,7 @@ from formats.events import Notice, NoticeCode
 from formats.openai.messages import MessageParser
 from formats.openai.parts import parse_result
 from formats.openai.wire import Content, WireFunction, WireMessage
-from formats.request import parse_json
+from formats.request_errors import parse_json
 
 
 class _Kind(Struct):

@@ -26,7 +26,7 @@ from formats.events import Notice, NoticeCode
 from formats.openai.custom import arguments_of
 from formats.openai.parts import parse_content, parse_result, translated
 from formats.openai.wire import WireCall, WireFunction, WireMessage
-from formats.request import require
+from formats.request_errors import require
 
 _ROLES = {"developer": Role.SYSTEM, "system": Role.SYSTEM, "user": Role.USER}
 _UNPARSED = b'{"unparsed_arguments":'

@@ -28,7 +28,7 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.openai.wire import Content
-from formats.request import parse_json, require_object
+from formats.request_errors import parse_json, require_object
 from formats.sources import Source, document_of, image_of
 
 

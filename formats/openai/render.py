@@ -6,10 +6,10 @@ from formats.codec import encode
 from formats.conversation import Conversation, ReasoningMode, Rendered, Target, Tool
 from formats.events import Notice, NoticeCode
 from formats.history import short_name, shortened
-from formats.memory import once_for_tools
-from formats.openai.own import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
+from formats.openai.passthrough_request import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
 from formats.openai.turns import MessageRenderer, render_system
-from formats.request import check_messages, check_tools, fitted_max_tokens, fitted_user
+from formats.request_errors import check_messages, check_tools, fitted_max_tokens, fitted_user
+from formats.tool_cache import once_for_tools
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 # What is made anew, if need be, of a request in the client's own dialect.

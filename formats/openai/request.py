@@ -37,7 +37,7 @@ from formats.openai.messages import MessageParser
 from formats.openai.parts import parse_content
 from formats.openai.tools import parse_functions, parse_tool_choice, parse_tools
 from formats.openai.wire import Content, WireMessage, WireRequest
-from formats.request import parse_json, require_object
+from formats.request_errors import parse_json, require_object
 from formats.standing import Rest, Standing
 
 _requests = msgspec.json.Decoder(WireRequest)

@@ -16,7 +16,6 @@ from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool, ToolChoice
 from formats.errors import ClientError
 from formats.events import Notice
-from formats.memory import Offered, once_for_text
 from formats.openai.custom import stand_in
 from formats.openai.parts import translated
 from formats.openai.wire import (
@@ -28,7 +27,8 @@ from formats.openai.wire import (
     WireTool,
     WireToolChoice,
 )
-from formats.request import parse_json, require, require_schema
+from formats.request_errors import parse_json, require, require_schema
+from formats.tool_cache import Offered, once_for_text
 
 _functions = msgspec.json.Decoder(list[WireFunction] | None)
 _tools = msgspec.json.Decoder(list[WireTool] | None)

@@ -26,8 +26,8 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import ordered, short_name
-from formats.memory import once_for_system
-from formats.request import BILLING
+from formats.request_errors import BILLING
+from formats.tool_cache import once_for_system
 
 _REASONING_PLACEHOLDER = "(no reasoning was recorded)"
 _FORMAT = "anthropic-claude-v1"

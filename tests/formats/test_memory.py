@@ -4,7 +4,7 @@ import pytest
 
 from formats.complexity import Complexity
 from formats.conversation import Text, Tool
-from formats.memory import Offered, once_for_system, once_for_text, once_for_tools
+from formats.tool_cache import Offered, once_for_system, once_for_text, once_for_tools
 
 
 def counted(result):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats import NoticeCode, Tool, Toolbox
-from formats.nulls import NullFilter
+from formats.null_arguments import NullFilter
 from tests.formats.strategies import arguments
 from tests.formats.test_openai_decoder import calls, entry
 from tests.formats.wire import cuts, reply_from, stream

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats import DIALECTS, NoticeCode, Target
-from formats.splice import spliced
+from formats.json_splice import spliced
 from tests.formats.strategies import prose, values
 
 GENUINE = "s" * 200

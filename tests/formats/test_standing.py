@@ -13,7 +13,7 @@ from formats import DIALECTS, ClientError, Conversation, Target
 from formats.anthropic import request as anthropic
 from formats.complexity import DEFAULT_COMPLEXITY, Complexity
 from formats.openai import request as openai
-from formats.request import read_fields
+from formats.request_errors import read_fields
 from formats.standing import Rest, Standing
 
 MOST = DEFAULT_COMPLEXITY

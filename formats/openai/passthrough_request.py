@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from formats.conversation import Conversation, Target
 from formats.events import Notice, NoticeCode
-from formats.splice import spliced
+from formats.json_splice import spliced
 
 ABOUT_TOOLS = frozenset(
     {"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"}
