@@ -13,7 +13,7 @@ from athena_site.environment import read_env_file, redis_url, write_whole
 from athena_site.log import lines
 from athena_site.login import *  # noqa: F403
 from athena_site.rest import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
-from proxy.addresses import Allowance
+from proxy.security.egress import Allowance
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -190,7 +190,7 @@ INSTALLED_APPS = [
     "proxy",
 ]
 MIDDLEWARE = [
-    "proxy.middleware.content_security",
+    "proxy.security.content_security.content_security",
     "proxy.outage.AnswerOutage",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",

@@ -26,7 +26,7 @@ from formats import (
     ToolCallStart,
     merge_deltas,
 )
-from proxy.visible import MARKERS, Span
+from proxy.security.visible_text import MARKERS, Span
 
 TEXT, REASONING, CALL, END, FAILURE = "text", "reasoning", "tool call", "end", "failure"
 _LEAST_LINKED = 2  # a shorter text is found anywhere

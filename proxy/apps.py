@@ -16,8 +16,8 @@ class ProxyConfig(AppConfig):
         # The one use of signals: a change must reach every process however it was made, through
         # the admin, the API, a command, a fixture or a cascade.
         from proxy import checks  # noqa: F401
-        from proxy.headers import concealed
         from proxy.models import CONFIGURATION, ConfigurationVersion, Upstream
+        from proxy.security.secret_headers import concealed
 
         def stamp(sender: Any, history_instance: Any, **kwargs: Any) -> None:
             history_instance.version = ConfigurationVersion.advance()

@@ -14,9 +14,9 @@ from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db.models import Field, ForeignKey, Model, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from proxy.headers import revealed
 from proxy.models import CONFIGURATION, ClientKey, ModelRoute, Upstream
 from proxy.models.history import Change
+from proxy.security.secret_headers import revealed
 
 ABSENT = "–"
 KINDS = {"+": "created", "~": "changed", "-": "deleted"}

@@ -13,7 +13,6 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from formats import FORMATS
-from proxy.addresses import Allowance, Forbidden
 from proxy.destination import Upstream
 from proxy.models import (
     CONFIGURATION,
@@ -22,6 +21,7 @@ from proxy.models import (
     GatewaySettings,
     ModelRoute,
 )
+from proxy.security.egress import Allowance, Forbidden
 from proxy.snapshot import NotBootstrapped, Snapshot, load
 from proxy.tentative import known_models
 

@@ -14,11 +14,11 @@ import httpx
 from django.conf import settings
 
 from proxy import models
-from proxy.headers import carries_secret
 from proxy.loop import VIA, own_name
 from proxy.models.sealed import unreadable
+from proxy.security.secret_headers import carries_secret
+from proxy.security.vault import SecretUnreadable
 from proxy.validators import validate_base_url, validate_headers
-from proxy.vault import SecretUnreadable
 
 DEMO_URL = "http://demo.invalid/v1"
 """The base URL of the demo, in a row that nodes share: each of them has it at its own address."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from proxy.redaction import Redactor
+from proxy.security.redaction import Redactor
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Of the request that is being answered."""

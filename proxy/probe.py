@@ -19,13 +19,13 @@ import msgspec
 from django.conf import settings
 
 from formats import DIALECTS, FormatsError, ReplyOptions, read_failure
-from proxy.addresses import Forbidden
 from proxy.destination import Upstream, port_of
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
 from proxy.models import Reasoning, Service
-from proxy.redaction import Redactor
 from proxy.relay import Relay
+from proxy.security.egress import Forbidden
+from proxy.security.redaction import Redactor
 from proxy.snapshot import RouteRow, Snapshot
 from proxy.stock import StockClient
 from proxy.upstream import UpstreamClient

@@ -18,8 +18,8 @@ from formats import (
     once_for_tools,
 )
 from proxy.exchange import Exchange
-from proxy.redaction import Redactor, are_suspect, storable_text
 from proxy.said import Declared, pack_tools
+from proxy.security.redaction import Redactor, are_suspect, storable_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from proxy.exchange import Exchange
-from proxy.redaction import Redactor, storable_text
+from proxy.security.redaction import Redactor, storable_text
 
 _MOST_TOKENS = 2**31 - 1
 _MOST_NOTICES = 50

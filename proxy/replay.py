@@ -23,9 +23,9 @@ from formats import (
 )
 from proxy.models import FAILURES, Exchange, Replay, Transcript
 from proxy.reading import Again, read_again
-from proxy.redaction import storable
 from proxy.routing import detected_format
 from proxy.said import Said, Unreadable
+from proxy.security.redaction import storable
 from proxy.snapshot import FormatRow, Snapshot, load
 from proxy.transcript import event_fields
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from lz4.block import LZ4BlockError, compress, decompress
 
-from proxy.redaction import NUL, storable
+from proxy.security.redaction import NUL, storable
 
 _LARGEST = 256 * 1024 * 1024
 """Bytes of all parts: each has 16 MiB at most, and in JSON an escape makes six of one."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from proxy.exchange import Exchange, Reading
 from proxy.reading import packed_tools
-from proxy.redaction import Redactor
 from proxy.said import Standing, pack_standing
+from proxy.security.redaction import Redactor
 
 _MOST_BYTES = 16 * 1024 * 1024
 """Of what is remembered, as much as the parser remembers."""

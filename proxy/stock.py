@@ -12,8 +12,8 @@ import httpcore
 import httpx
 from django.conf import settings
 
-from proxy.addresses import Forbidden
 from proxy.destination import port_of
+from proxy.security.egress import Forbidden
 
 
 class CheckedBackend(httpcore.AnyIOBackend):

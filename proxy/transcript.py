@@ -16,8 +16,8 @@ from proxy.errors import UpstreamFailed
 from proxy.exchange import Exchange
 from proxy.models import Outcome
 from proxy.reading import packed_tools, reading_fields
-from proxy.redaction import MOST_WORD, WORD, Redactor, Trusting, storable, texts_of
 from proxy.said import ELSEWHERE, Facts, Parts, Standing, facts_part, gather, press
+from proxy.security.redaction import MOST_WORD, WORD, Redactor, Trusting, storable, texts_of
 from proxy.standing import messages_of, standing_of
 
 # Of a client's headers, those that tell something and no secret.

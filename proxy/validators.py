@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from formats import spelled_format
-from proxy.addresses import Forbidden
+from proxy.security.egress import Forbidden
 
 _PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")

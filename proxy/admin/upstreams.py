@@ -11,9 +11,9 @@ from django.utils.html import format_html
 
 from proxy.admin.base import ConfigurationForm, OwnedAdmin
 from proxy.destination import read_upstream
-from proxy.headers import concealed, revealed, unknown_secrets
 from proxy.models import Upstream
 from proxy.presets import PRESETS
+from proxy.security.secret_headers import concealed, revealed, unknown_secrets
 
 
 class VariableField(forms.CharField):

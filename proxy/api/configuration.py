@@ -33,7 +33,6 @@ from proxy.api.errors import NotPossible, refusal
 from proxy.api.rows import EditedRows, ListedRows, Rows, needs_of
 from proxy.changes import records
 from proxy.clock import clock
-from proxy.headers import revealed, unknown_secrets
 from proxy.models import (
     ClientKey,
     FormatOverride,
@@ -43,6 +42,7 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import new_key
+from proxy.security.secret_headers import revealed, unknown_secrets
 
 
 @described("an upstream", "Upstreams, by name")

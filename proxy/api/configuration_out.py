@@ -22,7 +22,6 @@ from proxy.api.configuration_in import (
 )
 from proxy.changes import KINDS
 from proxy.clock import clock
-from proxy.headers import concealed
 from proxy.models import (
     ClientKey,
     FormatOverride,
@@ -32,6 +31,7 @@ from proxy.models import (
     ModelRoute,
     Upstream,
 )
+from proxy.security.secret_headers import concealed
 
 FORMAT_REASONS = ("override", "detection", "default")
 CHANGE_KINDS = tuple(KINDS.values())

@@ -13,9 +13,9 @@ from django.core.exceptions import ValidationError
 
 from proxy.document.read import Entry, shown
 from proxy.document.tables import STORED
-from proxy.headers import carries_secret
 from proxy.models import ClientKey, Upstream
 from proxy.models.keys import digest_of
+from proxy.security.secret_headers import carries_secret
 from proxy.validators import validate_variable
 
 

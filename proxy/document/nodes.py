@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from proxy.document.problems import Place, Problem, Refused
-from proxy.visible import visible
+from proxy.security.visible_text import visible
 
 MOST_BYTES = 1024 * 1024
 _MOST_NODES = 50_000

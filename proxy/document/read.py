@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from proxy.document.nodes import Node, compose, join
 from proxy.document.problems import Place, Problem, Refused
 from proxy.document.tables import GATEWAY, KEYS, STORED, TABLES, Field, Kind, Table
-from proxy.visible import visible
+from proxy.security.visible_text import visible
 
 VERSION = 1
 _VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]{0,99}")

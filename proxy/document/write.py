@@ -14,8 +14,8 @@ from django.db.models import Model
 
 from formats import FORMATS
 from proxy.document.tables import FORMAT_SETTINGS, GATEWAY, STORED, TABLES, Table
-from proxy.headers import carries_secret
 from proxy.models import ClientKey, ConfigurationVersion, ModelRoute, Upstream
+from proxy.security.secret_headers import carries_secret
 
 Row: TypeAlias = dict[str, Any]
 """What a document says of a row, every field of it."""

@@ -5,7 +5,7 @@ from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.utils import timezone
 
-from proxy.headers import concealed
+from proxy.security.secret_headers import concealed
 
 TABLES = (
     "Upstream",

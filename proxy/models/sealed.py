@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db.models import JSONField
 
-from proxy.headers import STORED, carries_secret
-from proxy.vault import SecretUnreadable, seal, unseal
+from proxy.security.secret_headers import STORED, carries_secret
+from proxy.security.vault import SecretUnreadable, seal, unseal
 
 _MARK = "sealed:"
 

@@ -8,7 +8,7 @@ from django.db import models
 
 from proxy.models.keys import PREFIX_CHARS, digest_of, prefix_of
 
-# One that `proxy.redaction` knows, should it turn up in a conversation.
+# One that `proxy.security.redaction` knows, should it turn up in a conversation.
 _PREFIX = "sk-api-"
 
 

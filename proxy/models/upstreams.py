@@ -12,6 +12,7 @@ from proxy.models.bounds import in_bounds
 from proxy.models.history import recorded
 from proxy.models.numbers import NumberField
 from proxy.models.sealed import SealedHeaders, unreadable
+from proxy.security.vault import SecretUnreadable, seal, unseal
 from proxy.validators import (
     validate_address,
     validate_base_url,
@@ -19,7 +20,6 @@ from proxy.validators import (
     validate_object,
     validate_variable,
 )
-from proxy.vault import SecretUnreadable, seal, unseal
 
 _SECONDS: list[Any] = [MinValueValidator(0.1), MaxValueValidator(3600)]
 

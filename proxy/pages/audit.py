@@ -23,7 +23,7 @@ from proxy.models import (
 )
 from proxy.pages.access import page, shown
 from proxy.pages.sparkline import sparkline
-from proxy.visible import visible
+from proxy.security.visible_text import visible
 from proxy.why import sentence_of, why
 
 _MOST_GROUPS = 12

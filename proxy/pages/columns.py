@@ -17,7 +17,7 @@ from proxy.anatomy import (
 from proxy.models import Exchange
 from proxy.replay import load_event, raw_answer, sent_answer
 from proxy.said import Said
-from proxy.visible import Segment, Span, segments, visible
+from proxy.security.visible_text import Segment, Span, segments, visible
 
 _WINDOW = 40_000
 _RAW_WINDOW = 30_000

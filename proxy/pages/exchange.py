@@ -21,8 +21,8 @@ from proxy.pages.columns import client_pieces, columns_of, difference
 from proxy.remedy import helps, override_for
 from proxy.replay import NotReplayable, replay, today_format
 from proxy.said import Said, Unreadable
+from proxy.security.visible_text import segments
 from proxy.snapshot import load
-from proxy.visible import segments
 from proxy.why import why
 
 _MOST_REPLAYS = 20

@@ -11,8 +11,8 @@ from proxy.pages.access import page, shown
 from proxy.playground import CHARACTERS, PIECES, RANDOM, WHOLE, NotPlayable, Played, play
 from proxy.replay import markup_of
 from proxy.routing import detected_format
+from proxy.security.visible_text import segments
 from proxy.snapshot import load
-from proxy.visible import segments
 
 _LONGEST = 1_000_000
 _DETECT = ""

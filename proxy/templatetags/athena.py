@@ -2,8 +2,8 @@
 
 from django import template
 
-from proxy import visible as seeing
 from proxy.models import ConfigurationVersion
+from proxy.security import visible_text as seeing
 
 register = template.Library()
 

@@ -23,9 +23,9 @@ from proxy.exchange import Exchange
 from proxy.failures import family, fingerprint, leak_mark
 from proxy.journal import Journal
 from proxy.lines import Begun, Entry, decode
-from proxy.redaction import Redactor
 from proxy.roles import ROLES
 from proxy.said import Said, repack
+from proxy.security.redaction import Redactor
 from tests.database import of_sqlite
 from tests.formats.wire import byte_cuts, stream
 

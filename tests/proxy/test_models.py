@@ -17,7 +17,7 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import digest_of, new_key, prefix_of
-from proxy.vault import SecretUnreadable, seal, unseal
+from proxy.security.vault import SecretUnreadable, seal, unseal
 
 pytestmark = pytest.mark.django_db
 

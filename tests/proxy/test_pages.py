@@ -15,7 +15,6 @@ from formats import collect
 from formats.native.watch import _SIGNS
 from proxy.batch import write
 from proxy.listing import LEAKS
-from proxy.middleware import POLICY
 from proxy.models import (
     ClientKey,
     Comment,
@@ -27,10 +26,11 @@ from proxy.models import (
     Replay,
     Upstream,
 )
-from proxy.redaction import storable
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.said import repack
 from proxy.salvage import crashed
+from proxy.security.content_security import POLICY
+from proxy.security.redaction import storable
 from tests.formats.test_native_vectors import expected, seen
 from tests.formats.wire import decode, stream, text_from, toolbox
 from tests.proxy.stored import (

@@ -28,7 +28,7 @@ SEARCHED = {
     "formats.failure._OVERFLOW",
     "formats.native.deepseek._ATTRIBUTE",
     "formats.native.kimi._PUNCTUATION",
-    "proxy.redaction._PATTERNS",
+    "proxy.security.redaction._PATTERNS",
 }
 FOUND: dict[str, "re.Pattern[str] | re.Pattern[bytes]"] = {}
 for package in (formats, proxy):

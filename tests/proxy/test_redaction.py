@@ -20,7 +20,6 @@ from formats import (
     ToolCallStart,
     UpstreamError,
 )
-from proxy import redaction
 from proxy.audit import Audit
 from proxy.capture import Capture
 from proxy.errors import GatewayError
@@ -28,8 +27,9 @@ from proxy.exchange import Exchange, Reading
 from proxy.lines import decode, encode
 from proxy.reading import packed_tools
 from proxy.record import brief_of, record
-from proxy.redaction import _MARKS, _PATTERNS, WORD, Redactor
 from proxy.said import Facts, Parts, facts_part, gather, press, unpack
+from proxy.security import redaction
+from proxy.security.redaction import _MARKS, _PATTERNS, WORD, Redactor
 from proxy.transcript import _seam
 from tests.linear import is_linear
 from tests.proxy.conversation import ask, error_of, reply, says, stream

@@ -21,10 +21,10 @@ from proxy.lines import Entry, decode
 from proxy.models import Exchange, GatewaySettings, Standing, Transcript
 from proxy.reader import Reader
 from proxy.record import record
-from proxy.redaction import Redactor
 from proxy.retention import prune
 from proxy.said import Unreadable, unpack
 from proxy.salvage import adopt
+from proxy.security.redaction import Redactor
 from proxy.transcript import packed_transcript
 from tests.database import of_postgres
 from tests.proxy.answered import SYSTEM, answered, parsed, turn

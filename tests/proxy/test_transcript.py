@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import transcript
-from proxy.redaction import Redactor
 from proxy.said import unpack
+from proxy.security.redaction import Redactor
 from proxy.transcript import packed_transcript
 from tests.formats.wire import stream
 from tests.proxy.answered import answered, parsed, turn

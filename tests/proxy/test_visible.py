@@ -11,7 +11,7 @@ from proxy.anatomy import assembled, decode_answer, first_wrong, link, pieces_of
 from proxy.curl import curl_of
 from proxy.models import Exchange
 from proxy.said import Said
-from proxy.visible import Segment, Span, segments, visible
+from proxy.security.visible_text import Segment, Span, segments, visible
 from tests.formats.wire import stream
 
 

@@ -17,7 +17,7 @@ from proxy.document.nodes import MOST_BYTES
 from proxy.document.problems import Refused
 from proxy.document.write import export
 from proxy.outage import told
-from proxy.visible import visible
+from proxy.security.visible_text import visible
 
 _SIGNS = {ADDED: "+", REMOVED: "-"}
 _MOST_EFFECTS = 50

@@ -19,8 +19,8 @@ from proxy.models.keys import digest_of, prefix_of
 from proxy.probe import CALL, LIST, QUESTION, Trouble, probe
 from proxy.routing import resolve
 from proxy.schema import missing_migrations, unknown_migrations
+from proxy.security.visible_text import visible
 from proxy.snapshot import Snapshot
-from proxy.visible import visible
 
 _NO_KEY = (
     "note   client key: none is known here, though others are valid, so no tool call was tried. "

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from proxy.models import ClientKey, Exchange, Standing
 from proxy.retention import BATCH
-from proxy.visible import visible
+from proxy.security.visible_text import visible
 
 logger = logging.getLogger("athena.erasure")
 

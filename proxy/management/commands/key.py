@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from proxy.models import ClientKey, ConfigurationVersion
 from proxy.models.keys import new_key
-from proxy.visible import visible
+from proxy.security.visible_text import visible
 
 _OPTIONS = {"requests_per_minute": "--requests-per-minute", "max_streams": "--at-once"}
 
