@@ -24,6 +24,6 @@ if __name__ == "__main__":
     except (OperationalError, InterfaceError) as error:
         if "--traceback" in sys.argv:
             raise
-        from proxy.outage import told  # it needs the settings
+        from proxy.database.outage import told  # it needs the settings
 
         sys.exit(f"The database cannot be used: {told(error)}")

@@ -191,10 +191,10 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "proxy.security.content_security.content_security",
-    "proxy.outage.AnswerOutage",
+    "proxy.database.outage.AnswerOutage",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
-    "proxy.outage.Sessions",
+    "proxy.database.outage.Sessions",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -20,14 +20,14 @@ from time import monotonic
 from django.db import IntegrityError
 
 from proxy.batch import missing_of, write
-from proxy.database import renew_connection
+from proxy.database.connections import renew_connection
+from proxy.database.outage import AWAY, reason
 from proxy.exchange import Exchange
 from proxy.failures import fingerprint, leak_mark
 from proxy.journal import Journal
 from proxy.lines import Begun, Entry, encode
 from proxy.metrics import AUDIT_DROPPED
 from proxy.models import FAILURES
-from proxy.outage import AWAY, reason
 from proxy.record import beginning, brief_of, record, redactor_of
 from proxy.said import Standing
 from proxy.salvage import salvage

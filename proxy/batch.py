@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.db.models import DateTimeField, JSONField, Model
 
 from proxy import models
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.failures import count_failures
 from proxy.lines import Entry
 from proxy.traffic import count_traffic

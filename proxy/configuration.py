@@ -16,12 +16,12 @@ from time import monotonic
 from django.db import DatabaseError
 
 from formats import FailureKind
-from proxy.clock import clock
-from proxy.database import renew_connection
+from proxy.database.clock import clock
+from proxy.database.connections import renew_connection
+from proxy.database.outage import reason
 from proxy.errors import ErrorCode, GatewayError
 from proxy.logs import hide
 from proxy.models import ClientKey, GatewaySettings
-from proxy.outage import reason
 from proxy.snapshot import NotBootstrapped, Snapshot, load, read_version
 
 _INTERVAL = 1.0

@@ -27,7 +27,7 @@ from formats import (
     Usage,
 )
 from proxy.capture import Capture
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of
 from proxy.models import Outcome, Phase
 from proxy.outcome import outcome_of, phase_of

@@ -19,9 +19,9 @@ from functools import partial
 from django.db import Error
 from django.db.models.functions import Now
 
-from proxy.database import renew_connection
+from proxy.database.connections import renew_connection
+from proxy.database.outage import reason
 from proxy.models import GatewayProcess
-from proxy.outage import reason
 
 logger = logging.getLogger("athena.heartbeat")
 

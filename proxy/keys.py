@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 from formats import FailureKind
 from proxy import metrics
-from proxy.clock import clock
 from proxy.configuration import Configuration
+from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError
 from proxy.handler import GatewayRequest
 from proxy.models.keys import digest_of

@@ -18,8 +18,9 @@ from typing import Any
 from django.db import DatabaseError
 from django.db.models import QuerySet
 
-from proxy.clock import clock
-from proxy.database import renew_connection
+from proxy.database.clock import clock
+from proxy.database.connections import renew_connection
+from proxy.database.outage import patience, reason
 from proxy.metrics import ROWS_REMAINING
 from proxy.models import (
     Chore,
@@ -33,7 +34,6 @@ from proxy.models import (
     TrafficTime,
     Transcript,
 )
-from proxy.outage import patience, reason
 from proxy.snapshot import read_version
 
 logger = logging.getLogger("athena.retention")

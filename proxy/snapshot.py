@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 from formats import FORMATS, Limits, Markers, Override
 from proxy import models
 from proxy.bounds import Bounds
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.destination import Upstream, broken, read_upstream
 from proxy.validators import (
     marker_pairs,

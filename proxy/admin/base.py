@@ -22,7 +22,7 @@ from django.views.decorators.http import require_POST
 
 from proxy.admin.bounds import bounds_of
 from proxy.changes import differences, newest, records, revert, version_of
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.models import ConfigurationVersion, ModelRoute
 from proxy.models.gateway import check_default
 from proxy.pages.changes import entries_of

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from proxy.admin.base import ConfigurationAdmin, ConfigurationForm
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.models import ClientKey, ConfigurationVersion, KeyState
 from proxy.models.keys import new_key
 from proxy.pages.keys import show_key

@@ -6,7 +6,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.models import ApiToken
 
 SCHEME = "bearer"

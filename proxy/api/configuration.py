@@ -32,7 +32,7 @@ from proxy.api.described import described
 from proxy.api.errors import NotPossible, refusal
 from proxy.api.rows import EditedRows, ListedRows, Rows, needs_of
 from proxy.changes import records
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.models import (
     ClientKey,
     FormatOverride,

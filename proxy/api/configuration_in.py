@@ -15,7 +15,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
 
 from proxy.api.errors import UNKNOWN
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.models import (
     ClientKey,
     FormatOverride,

@@ -21,7 +21,7 @@ from proxy.api.configuration_in import (
     UpstreamIn,
 )
 from proxy.changes import KINDS
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.models import (
     ClientKey,
     FormatOverride,

@@ -11,7 +11,7 @@ from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from proxy.outage import AWAY, SENTENCE, reason
+from proxy.database.outage import AWAY, SENTENCE, reason
 
 logger = logging.getLogger("athena.api")
 

@@ -30,7 +30,7 @@ from proxy.api.serializers import (
     ReplayOut,
     TranscriptOut,
 )
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.listing import FILTERS, BadFilter, filtered
 from proxy.models import Exchange, FailureGroup, GroupState, Transcript
 from proxy.replay import NotReplayable, replay

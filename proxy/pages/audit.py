@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 
 from formats import FORMATS
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.errors import ErrorCode
 from proxy.listing import ANY, FAILED, FILTERS, LEAKS, NONE, RANGES, BadFilter, filtered, page_of
 from proxy.models import (

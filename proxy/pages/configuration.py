@@ -10,7 +10,7 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.document.intake import Moved, rehearse, take
 from proxy.document.nodes import MOST_BYTES
 from proxy.document.problems import Refused

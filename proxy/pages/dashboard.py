@@ -11,7 +11,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.listing import ANY, FAILED, exactly
 from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings, Outcome
 from proxy.overview import RANGES, Part, Step, Sums, overview, parts_of

@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.listing import BadFilter, filtered, page_of
 from proxy.models import Exchange, FailureGroup, GroupState, Replay
 from proxy.pages.access import may, page, shown, user_of

@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.models import ClientKey
 from proxy.pages.access import page, shown
 from proxy.routing import listed_models

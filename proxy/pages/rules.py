@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.explanation import Fact, explain
 from proxy.pages.access import page, shown
 from proxy.snapshot import load

@@ -7,7 +7,7 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 from django.http import HttpRequest, HttpResponse
 
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.listing import within
 from proxy.models import FAILURES, ClientKey, Exchange
 from proxy.pages.access import page, shown, user_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.clock import Clock
+from proxy.database.clock import Clock
 from tests.database import of_postgres
 from tests.proxy.conversation import ask, says
 from tests.proxy.gateway import Gateway

@@ -18,7 +18,7 @@ from django.test import RequestFactory
 
 from athena_site.postgresql.base import DatabaseWrapper
 from proxy.configuration import Configuration
-from proxy.outage import AnswerOutage, is_away, reason, told
+from proxy.database.outage import AnswerOutage, is_away, reason, told
 from tests.database import of_sqlite
 from tests.postgres import PostgresMissing, PostgresServer
 from tests.proxy.conversation import ask, says

@@ -15,7 +15,7 @@ import formats.standing
 from proxy import standing
 from proxy.audit import Audit
 from proxy.batch import write
-from proxy.clock import clock
+from proxy.database.clock import clock
 from proxy.journal import Journal, segments
 from proxy.lines import Entry, decode
 from proxy.models import Exchange, GatewaySettings, Standing, Transcript

@@ -11,12 +11,12 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from proxy.checkup import findings
+from proxy.database.outage import told
 from proxy.document.difference import ADDED, REMOVED, Change
 from proxy.document.intake import Report, rehearse, take
 from proxy.document.nodes import MOST_BYTES
 from proxy.document.problems import Refused
 from proxy.document.write import export
-from proxy.outage import told
 from proxy.security.visible_text import visible
 
 _SIGNS = {ADDED: "+", REMOVED: "-"}

@@ -12,13 +12,13 @@ from django.db import DatabaseError, connection
 
 from proxy import snapshot
 from proxy.bootstrap import local_client_key
-from proxy.clock import clock
+from proxy.database.clock import clock
+from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.destination import Upstream
 from proxy.errors import GatewayError
 from proxy.models.keys import digest_of, prefix_of
 from proxy.probe import CALL, LIST, QUESTION, Trouble, probe
 from proxy.routing import resolve
-from proxy.schema import missing_migrations, unknown_migrations
 from proxy.security.visible_text import visible
 from proxy.snapshot import Snapshot
 

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import OperationalError
 
-from proxy.schema import LOCK_TIMEOUT, alone
+from proxy.database.schema import LOCK_TIMEOUT, alone
 
 
 class Command(migrate.Command):

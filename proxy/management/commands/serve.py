@@ -25,11 +25,11 @@ from django.db import DatabaseError, connection
 
 from proxy.bootstrap import Bootstrapped, bootstrap, client_key_path, local_client_key
 from proxy.checkup import exposures
+from proxy.database.outage import is_away, reason, told
+from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
 from proxy.metrics import DIRECTORY
-from proxy.outage import is_away, reason, told
 from proxy.routing import resolve
-from proxy.schema import missing_migrations, unknown_migrations
 from proxy.snapshot import Snapshot, load
 from proxy.supervisor import Supervisor
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from proxy.outage import patience
+from proxy.database.outage import patience
 
 LOCK_TIMEOUT = 3
 """Seconds that a migration waits for a table: all who come after it wait behind it."""
