@@ -15,10 +15,10 @@ _django = get_asgi_application()  # sets Django up: what follows imports its mod
 import athena_site.urls  # noqa: E402, F401
 from proxy.admission import vouch  # noqa: E402
 from proxy.handler import GatewayHandler  # noqa: E402
-from proxy.metrics import count_refusal  # noqa: E402
 from proxy.protocol import BOUNDS, REFUSED  # noqa: E402
 from proxy.runtime import runtime  # noqa: E402
 from proxy.submission import Submissions  # noqa: E402
+from proxy.telemetry.metrics import count_refusal  # noqa: E402
 from proxy.views import answer_error  # noqa: E402
 
 _gateway = GatewayHandler(

@@ -10,11 +10,11 @@ def lines(*, level: str, formatter: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {
-            "json": {"()": "proxy.logs.JSONFormatter"},
-            "text": {"()": "proxy.logs.TextFormatter"},
+            "json": {"()": "proxy.telemetry.log_format.JSONFormatter"},
+            "text": {"()": "proxy.telemetry.log_format.TextFormatter"},
         },
         "handlers": {
-            "console": {"class": "proxy.sink.SinkHandler", "formatter": formatter},
+            "console": {"class": "proxy.telemetry.log_writer.SinkHandler", "formatter": formatter},
             # A logger with no handler at all would be heard on the last resort's.
             "nowhere": {"class": "logging.NullHandler"},
         },

@@ -26,11 +26,11 @@ from proxy.exchange import Exchange
 from proxy.failures import fingerprint, leak_mark
 from proxy.journal import Journal
 from proxy.lines import Begun, Entry, encode
-from proxy.metrics import AUDIT_DROPPED
 from proxy.models import FAILURES
 from proxy.record import beginning, brief_of, record, redactor_of
 from proxy.said import Standing
 from proxy.salvage import salvage
+from proxy.telemetry.metrics import AUDIT_DROPPED
 from proxy.transcript import packed_transcript
 
 logger = logging.getLogger("athena.audit")

@@ -20,9 +20,9 @@ from proxy.database.clock import clock
 from proxy.database.connections import renew_connection
 from proxy.database.outage import reason
 from proxy.errors import ErrorCode, GatewayError
-from proxy.logs import hide
 from proxy.models import ClientKey, GatewaySettings
 from proxy.snapshot import NotBootstrapped, Snapshot, load, read_version
+from proxy.telemetry.log_format import hide
 
 _INTERVAL = 1.0
 _STALE = 4.0

@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable
 from types import FrameType
 
-from proxy.sink import sink
+from proxy.telemetry.log_writer import sink
 
 # Ctrl-C reaches a worker twice, from the terminal and from its parent: that is one signal.
 _SAME_SIGNAL = 1.0

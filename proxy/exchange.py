@@ -32,8 +32,8 @@ from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of
 from proxy.models import Outcome, Phase
 from proxy.outcome import outcome_of, phase_of
 from proxy.routing import Route
-from proxy.sink import tell
 from proxy.snapshot import Key, Snapshot
+from proxy.telemetry.log_writer import tell
 
 logger = logging.getLogger("athena.exchange")
 

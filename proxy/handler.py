@@ -19,10 +19,10 @@ from proxy.body import Receive, read_body
 from proxy.bounds import Bounds
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
-from proxy.logs import request_id
 from proxy.protocol import IS_WHOLE, STALLED
 from proxy.response import EventStream, Response, Send, send_response
 from proxy.snapshot import Snapshot
+from proxy.telemetry.log_format import request_id
 
 _ANTHROPIC_HEADERS = ("anthropic-version", "x-api-key")
 # Claude Code asks for the models with a bearer token and without a version.

@@ -21,7 +21,6 @@ from django.db.models import QuerySet
 from proxy.database.clock import clock
 from proxy.database.connections import renew_connection
 from proxy.database.outage import patience, reason
-from proxy.metrics import ROWS_REMAINING
 from proxy.models import (
     Chore,
     Exchange,
@@ -35,6 +34,7 @@ from proxy.models import (
     Transcript,
 )
 from proxy.snapshot import read_version
+from proxy.telemetry.metrics import ROWS_REMAINING
 
 logger = logging.getLogger("athena.retention")
 

@@ -13,7 +13,6 @@ from typing import Any
 from django.conf import settings
 
 from formats import FailureKind
-from proxy import metrics
 from proxy.audit import Audit
 from proxy.bounds import Bounds
 from proxy.configuration import Configuration, configuration
@@ -27,9 +26,10 @@ from proxy.quota import Quota
 from proxy.rate import rate_at
 from proxy.relay import Relay
 from proxy.retention import Retention
-from proxy.sink import sink
 from proxy.snapshot import Snapshot
 from proxy.supervisor import follow_parent
+from proxy.telemetry import metrics
+from proxy.telemetry.log_writer import sink
 from proxy.upstream import UpstreamClient
 from proxy.watchdog import Watchdog
 

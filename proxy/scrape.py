@@ -14,7 +14,7 @@ from django.http import Http404, HttpResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from proxy.handler import GatewayRequest
-from proxy.metrics import exposition
+from proxy.telemetry.metrics import exposition
 from proxy.views import only
 
 _FORWARDING = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip")

@@ -21,8 +21,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from proxy import metrics
 from proxy.rate import OwnRate
+from proxy.telemetry import metrics
 
 _MINUTE = 60.0
 _PATIENCE = 0.15

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from time import monotonic
 
-from proxy.metrics import LOOP_LAG
+from proxy.telemetry.metrics import LOOP_LAG
 
 logger = logging.getLogger("athena.watchdog")
 

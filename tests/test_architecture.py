@@ -13,8 +13,8 @@ from prometheus_client.metrics import MetricWrapperBase
 import formats
 from formats import DIALECTS, FORMATS, NoticeCode
 from proxy.errors import ErrorCode
-from proxy.metrics import REGISTRY
 from proxy.models import GatewaySettings, Upstream
+from proxy.telemetry.metrics import REGISTRY
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(ROOT.glob("formats/**/*.py"))

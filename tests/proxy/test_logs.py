@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy import logs
-from proxy.logs import JSONFormatter, TextFormatter
+from proxy.telemetry import log_format as logs
+from proxy.telemetry.log_format import JSONFormatter, TextFormatter
 from tests.proxy.conversation import ask, reply, says, stream
 from tests.proxy.gateway import ROOT, Gateway
 from tests.proxy.test_messages import NATIVE

@@ -9,13 +9,13 @@ import pytest
 from django.http import Http404
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from proxy import metrics
 from proxy.audit import Audit
 from proxy.configuration import Configuration
 from proxy.exchange import Exchange
 from proxy.handler import GatewayRequest
 from proxy.runtime import Runtime
 from proxy.scrape import metrics as answer
+from proxy.telemetry import metrics
 from tests.proxy.conversation import ask, chunk, reply, says, stream
 from tests.proxy.gateway import KEY, Gateway
 from tests.proxy.scraping import scrape, value
@@ -176,7 +176,7 @@ def samples():
 
 def test_a_defect_of_the_metrics_costs_neither_the_place_nor_the_row(monkeypatch):
     runtime, submitted = Runtime(Configuration()), []
-    monkeypatch.setattr("proxy.metrics.observe", lambda *_: 1 / 0)
+    monkeypatch.setattr("proxy.telemetry.metrics.observe", lambda *_: 1 / 0)
     monkeypatch.setattr(runtime.quota, "release", submitted.append)
     monkeypatch.setattr(runtime.audit, "submit", lambda *ended: submitted.append(ended))
     exchange = Exchange("openai")

@@ -9,7 +9,6 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
-from proxy.metrics import ROWS_REMAINING
 from proxy.models import (
     Chore,
     Comment,
@@ -21,6 +20,7 @@ from proxy.models import (
     Transcript,
 )
 from proxy.retention import CHORE, PrunedElsewhere, Retention, prune
+from proxy.telemetry.metrics import ROWS_REMAINING
 from tests.proxy.stored import exchange_row, failure_group, stored_exchange
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from proxy.sink import Sink
+from proxy.telemetry.log_writer import Sink
 from tests.proxy.conversation import ask, says
 from tests.proxy.gateway import ROOT, Gateway
 from tests.proxy.test_streaming import wait_for

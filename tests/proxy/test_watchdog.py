@@ -7,7 +7,7 @@ import time
 import pytest
 
 from proxy import watchdog
-from proxy.logs import JSONFormatter, TextFormatter
+from proxy.telemetry.log_format import JSONFormatter, TextFormatter
 from proxy.watchdog import Watchdog
 from tests.proxy.scraping import scrape, value
 

@@ -28,10 +28,10 @@ from proxy.checkup import exposures
 from proxy.database.outage import is_away, reason, told
 from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
-from proxy.metrics import DIRECTORY
 from proxy.routing import resolve
 from proxy.snapshot import Snapshot, load
 from proxy.supervisor import Supervisor
+from proxy.telemetry.metrics import DIRECTORY
 
 logger = logging.getLogger("athena.serve")
 

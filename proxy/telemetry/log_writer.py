@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from time import monotonic, time
 
-from proxy.logs import LineFormatter
+from proxy.telemetry.log_format import LineFormatter
 
 _MOST_WAITING = 8 * 1024 * 1024
 """Characters: about 20,000 lines, or the whole log of some minutes."""
