@@ -9,7 +9,7 @@ import time
 from proxy import demo
 from proxy.capture import Capture
 from proxy.errors import GatewayError
-from proxy.handler import GatewayRequest
+from proxy.http.handler import GatewayRequest
 from proxy.keys import authenticate
 from proxy.loop import VIA, check_sender
 from proxy.runtime import runtime

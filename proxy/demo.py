@@ -17,8 +17,8 @@ from django.utils.crypto import salted_hmac
 
 from formats import FailureKind, detect_format
 from proxy.errors import ErrorCode, GatewayError
-from proxy.handler import GatewayRequest
-from proxy.response import EventStream, Response
+from proxy.http.handler import GatewayRequest
+from proxy.http.response import EventStream, Response
 
 MODELS = ("moonshotai/kimi-k2.5", "qwen/qwen3-coder", "qwen/qwen3-max", "deepseek/deepseek-v3.1")
 _ABOUT = (

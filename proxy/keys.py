@@ -10,7 +10,7 @@ from formats import FailureKind
 from proxy.configuration import Configuration
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError
-from proxy.handler import GatewayRequest
+from proxy.http.handler import GatewayRequest
 from proxy.models.keys import digest_of
 from proxy.snapshot import Key, Snapshot
 from proxy.telemetry import metrics

@@ -30,8 +30,8 @@ from proxy.deadlines import Alarm, Deadlines
 from proxy.epilogue import epilogue
 from proxy.errors import GatewayError
 from proxy.exchange import Exchange
+from proxy.http.direct_writer import Shortcut
 from proxy.retry import begin
-from proxy.shortcut import Shortcut
 from proxy.snapshot import Key, Snapshot
 from proxy.upstream import NOTHING_CARRIED, Carried, UpstreamClient, failure_of, redacted_events
 

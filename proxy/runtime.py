@@ -14,12 +14,12 @@ from django.conf import settings
 
 from formats import FailureKind
 from proxy.audit import Audit
-from proxy.bounds import Bounds
 from proxy.configuration import Configuration, configuration
 from proxy.drain import Drain
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
 from proxy.heartbeat import Heartbeat, State
+from proxy.http.request_limits import Bounds
 from proxy.journal import Journal
 from proxy.keys import revoked
 from proxy.quota import Quota

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.http import Http404, HttpResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from proxy.handler import GatewayRequest
+from proxy.http.handler import GatewayRequest
 from proxy.telemetry.metrics import exposition
 from proxy.views import only
 

@@ -18,9 +18,9 @@ from django.db.models.functions import Now
 
 from formats import FORMATS, Limits, Markers, Override
 from proxy import models
-from proxy.bounds import Bounds
 from proxy.database.clock import clock
 from proxy.destination import Upstream, broken, read_upstream
+from proxy.http.request_limits import Bounds
 from proxy.validators import (
     marker_pairs,
     validate_markers,

@@ -21,15 +21,15 @@ from formats import (
 )
 from proxy import catalogue
 from proxy.admission import admit, remember
-from proxy.bounds import Bounds
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.exchange import Exchange
-from proxy.handler import GatewayRequest
+from proxy.http.direct_writer import SHORTCUT
+from proxy.http.handler import GatewayRequest
+from proxy.http.request_limits import Bounds
+from proxy.http.response import Document, EventStream, Response
 from proxy.keys import check_model
 from proxy.relay import Relay
-from proxy.response import Document, EventStream, Response
 from proxy.runtime import runtime
-from proxy.shortcut import SHORTCUT
 from proxy.snapshot import Key
 from proxy.upstream import NOTHING_CARRIED, Carried
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from proxy.errors import GatewayError
-from proxy.handler import GatewayRequest
+from proxy.http.handler import GatewayRequest
 from proxy.keys import authenticate
 from proxy.models.keys import digest_of
 from proxy.snapshot import Key

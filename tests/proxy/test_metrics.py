@@ -12,7 +12,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from proxy.audit import Audit
 from proxy.configuration import Configuration
 from proxy.exchange import Exchange
-from proxy.handler import GatewayRequest
+from proxy.http.handler import GatewayRequest
 from proxy.runtime import Runtime
 from proxy.scrape import metrics as answer
 from proxy.telemetry import metrics

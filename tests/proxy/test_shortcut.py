@@ -14,7 +14,7 @@ from proxy import retry
 from proxy.attempt import Begun
 from proxy.connection import Connection
 from proxy.errors import ErrorCode
-from proxy.shortcut import Shortcut
+from proxy.http.direct_writer import Shortcut
 from tests.proxy.conversation import chunk
 from tests.proxy.test_relay import RESTART, make_relay
 

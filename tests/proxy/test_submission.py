@@ -8,7 +8,7 @@ from tempfile import gettempdir
 
 import pytest
 
-from proxy.submission import _MOST_AT_ONCE, MOST_BYTES, _Uploads
+from proxy.http.page_body_limit import _MOST_AT_ONCE, MOST_BYTES, _Uploads
 from tests.proxy.raw import answer, connect, post
 
 PATHS = ["/admin/login/", "/api/keys/", "/static/x", "/nowhere"]

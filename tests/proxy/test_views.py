@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from proxy.bounds import Bounds
 from proxy.configuration import Configuration
-from proxy.handler import GatewayHandler, GatewayRequest
+from proxy.http.handler import GatewayHandler, GatewayRequest
+from proxy.http.request_limits import Bounds
 from proxy.runtime import runtime
 from proxy.views import answer_error, healthz, readyz
 

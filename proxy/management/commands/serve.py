@@ -81,7 +81,7 @@ class Command(BaseCommand):
             port=settings.PORT,
             workers=settings.WORKERS,
             loop="uvloop",
-            http="proxy.protocol:GatewayProtocol",
+            http="proxy.http.protocol:GatewayProtocol",
             ws="none",
             lifespan="on",
             access_log=False,

@@ -30,11 +30,11 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from proxy.bounds import Bounds
-from proxy.dismissal import Dismissal
 from proxy.errors import ErrorCode
-from proxy.outlet import Outlet
-from proxy.shortcut import SHORTCUT, Shortcut
+from proxy.http.direct_writer import SHORTCUT, Shortcut
+from proxy.http.dismissal import Dismissal
+from proxy.http.outlet import Outlet
+from proxy.http.request_limits import Bounds
 
 logger = logging.getLogger("athena.protocol")
 

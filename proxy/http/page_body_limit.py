@@ -9,10 +9,10 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
-from proxy.body import Receive, read_body
-from proxy.bounds import Bounds
 from proxy.errors import GatewayError
-from proxy.protocol import IS_WHOLE
+from proxy.http.body import Receive, read_body
+from proxy.http.protocol import IS_WHOLE
+from proxy.http.request_limits import Bounds
 
 _Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 _Application: TypeAlias = Callable[[dict[str, Any], Receive, _Send], Awaitable[None]]
