@@ -141,7 +141,7 @@ def configured(**environment: str) -> Iterator[None]:
         django.setup()
         from django.core.management import call_command
 
-        from proxy.bootstrap import bootstrap
+        from proxy.configuration.bootstrap import bootstrap
 
         call_command("migrate", verbosity=0, interactive=False)
         bootstrap()

@@ -8,12 +8,12 @@ import time
 
 from proxy import demo
 from proxy.capture import Capture
+from proxy.configuration.loop_guard import VIA, check_sender
+from proxy.configuration.snapshot import Key, Snapshot
 from proxy.errors import GatewayError
 from proxy.http.handler import GatewayRequest
 from proxy.keys import authenticate
-from proxy.loop import VIA, check_sender
 from proxy.runtime import runtime
-from proxy.snapshot import Key, Snapshot
 from proxy.transcript import KEPT_HEADERS
 
 # Whose bodies are read, for a key.

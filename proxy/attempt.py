@@ -26,11 +26,11 @@ from formats import (
     UpstreamError,
     build_pipeline,
 )
+from proxy.configuration.routing import Route
 from proxy.connection import Take
 from proxy.errors import GatewayError, UpstreamFailed
 from proxy.exchange import Exchange, Reading
 from proxy.refusal import told_headers
-from proxy.routing import Route
 from proxy.upstream import (
     NOTHING_CARRIED,
     Answer,

@@ -5,9 +5,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from formats import FailureKind
+from proxy.configuration.routing import listed_models, resolve
+from proxy.configuration.snapshot import Key, Snapshot
 from proxy.errors import ErrorCode, GatewayError
-from proxy.routing import listed_models, resolve
-from proxy.snapshot import Key, Snapshot
 
 # Neither dialect can leave it out, and nobody knows when a route's model was made.
 _EPOCH = datetime.fromtimestamp(0, UTC)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from formats import FailureKind
-from proxy.destination import Upstream
+from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, UpstreamFailed
 
 _RECHECK = 0.25

@@ -27,12 +27,12 @@ from formats import (
     Usage,
 )
 from proxy.capture import Capture
+from proxy.configuration.routing import Route
+from proxy.configuration.snapshot import Key, Snapshot
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of
 from proxy.models import Outcome, Phase
 from proxy.outcome import outcome_of, phase_of
-from proxy.routing import Route
-from proxy.snapshot import Key, Snapshot
 from proxy.telemetry.log_writer import tell
 
 logger = logging.getLogger("athena.exchange")

@@ -7,12 +7,12 @@ so the time that takes says nothing about its characters.
 from fnmatch import fnmatchcase
 
 from formats import FailureKind
-from proxy.configuration import Configuration
+from proxy.configuration.live import Configuration
+from proxy.configuration.snapshot import Key, Snapshot
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError
 from proxy.http.handler import GatewayRequest
 from proxy.models.keys import digest_of
-from proxy.snapshot import Key, Snapshot
 from proxy.telemetry import metrics
 
 _BEARER = "bearer "

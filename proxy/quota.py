@@ -9,10 +9,10 @@ counted. A request that is refused counts for nothing.
 from math import ceil
 
 from formats import FailureKind
+from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError, at_capacity
 from proxy.exchange import Exchange
 from proxy.rate import OwnRate, Rate
-from proxy.snapshot import Key
 
 _TRY_AGAIN = 1
 """Seconds: nobody knows when one of the key's answers will end."""

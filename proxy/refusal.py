@@ -11,9 +11,9 @@ from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
 from formats import FailureKind, UpstreamError, is_error_body, read_failure
-from proxy.destination import Upstream
+from proxy.configuration.routing import Route
+from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, Refusal, UpstreamFailed, code_of_kind
-from proxy.routing import Route
 
 _RETRIED = frozenset({502, 503, 529})
 # Headers that tell a client how to go on.

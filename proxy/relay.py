@@ -26,13 +26,13 @@ from formats import (
     UpstreamError,
 )
 from proxy.attempt import Begun
+from proxy.configuration.snapshot import Key, Snapshot
 from proxy.deadlines import Alarm, Deadlines
 from proxy.epilogue import epilogue
 from proxy.errors import GatewayError
 from proxy.exchange import Exchange
 from proxy.http.direct_writer import Shortcut
 from proxy.retry import begin
-from proxy.snapshot import Key, Snapshot
 from proxy.upstream import NOTHING_CARRIED, Carried, UpstreamClient, failure_of, redacted_events
 
 logger = logging.getLogger("athena.relay")

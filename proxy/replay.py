@@ -21,12 +21,12 @@ from formats import (
     NoticeCode,
     merge_deltas,
 )
+from proxy.configuration.routing import detected_format
+from proxy.configuration.snapshot import FormatRow, Snapshot, load
 from proxy.models import FAILURES, Exchange, Replay, Transcript
 from proxy.reading import Again, read_again
-from proxy.routing import detected_format
 from proxy.said import Said, Unreadable
 from proxy.security.redaction import storable
-from proxy.snapshot import FormatRow, Snapshot, load
 from proxy.transcript import event_fields
 
 _SEPARATORS = (b"\n\n", b"\r\n\r\n", b"\r\r")

@@ -18,6 +18,7 @@ from typing import Any
 from django.db import DatabaseError
 from django.db.models import QuerySet
 
+from proxy.configuration.snapshot import read_version
 from proxy.database.clock import clock
 from proxy.database.connections import renew_connection
 from proxy.database.outage import patience, reason
@@ -33,7 +34,6 @@ from proxy.models import (
     TrafficTime,
     Transcript,
 )
-from proxy.snapshot import read_version
 from proxy.telemetry.metrics import ROWS_REMAINING
 
 logger = logging.getLogger("athena.retention")

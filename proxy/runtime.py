@@ -14,7 +14,8 @@ from django.conf import settings
 
 from formats import FailureKind
 from proxy.audit import Audit
-from proxy.configuration import Configuration, configuration
+from proxy.configuration.live import Configuration, configuration
+from proxy.configuration.snapshot import Snapshot
 from proxy.drain import Drain
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
@@ -26,7 +27,6 @@ from proxy.quota import Quota
 from proxy.rate import rate_at
 from proxy.relay import Relay
 from proxy.retention import Retention
-from proxy.snapshot import Snapshot
 from proxy.supervisor import follow_parent
 from proxy.telemetry import metrics
 from proxy.telemetry.log_writer import sink

@@ -12,7 +12,7 @@ import httpcore
 import httpx
 from django.conf import settings
 
-from proxy.destination import port_of
+from proxy.configuration.upstream import port_of
 from proxy.security.egress import Forbidden
 
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 import httpx
 from django.conf import settings
 
+from proxy.configuration.upstream import Origin
 from proxy.connection import Connection, Take
-from proxy.destination import Origin
 
 _T = TypeVar("_T")
 

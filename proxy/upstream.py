@@ -10,11 +10,11 @@ import httpx
 from msgspec.structs import replace
 
 from formats import Event, FailureKind, MessageFailed
+from proxy.configuration.routing import Route
+from proxy.configuration.upstream import Upstream, head_of
 from proxy.connection import Cut, Take
-from proxy.destination import Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.refusal import Headers, joined, redacted, refusal_of
-from proxy.routing import Route
 from proxy.security.egress import Forbidden
 from proxy.stock import StockClient
 from proxy.transport import MAX_CONNECTIONS, Transport

@@ -21,6 +21,7 @@ from formats import (
 )
 from proxy import catalogue
 from proxy.admission import admit, remember
+from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.exchange import Exchange
 from proxy.http.direct_writer import SHORTCUT
@@ -30,7 +31,6 @@ from proxy.http.response import Document, EventStream, Response
 from proxy.keys import check_model
 from proxy.relay import Relay
 from proxy.runtime import runtime
-from proxy.snapshot import Key
 from proxy.upstream import NOTHING_CARRIED, Carried
 
 logger = logging.getLogger("athena.views")

@@ -120,7 +120,8 @@ def test_every_metric_is_documented_with_its_type_and_labels():
 
 def test_every_setting_is_documented():
     source = "".join(
-        (ROOT / path).read_text() for path in ("athena_site/settings.py", "proxy/bootstrap.py")
+        (ROOT / path).read_text()
+        for path in ("athena_site/settings.py", "proxy/configuration/bootstrap.py")
     )
     readme = (ROOT / "README.md").read_text()
     for name in set(re.findall(r"\"((?:ATHENA|OPENROUTER|DATABASE)_[A-Z_]+)\"", source)):

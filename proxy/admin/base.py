@@ -21,12 +21,12 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
 from proxy.admin.bounds import bounds_of
-from proxy.changes import differences, newest, records, revert, version_of
+from proxy.configuration.history import differences, newest, records, revert, version_of
+from proxy.configuration.preview import effects_of
 from proxy.database.clock import clock
 from proxy.models import ConfigurationVersion, ModelRoute
 from proxy.models.gateway import check_default
 from proxy.pages.changes import entries_of
-from proxy.tentative import effects_of
 
 
 class ConfigurationForm(forms.ModelForm):

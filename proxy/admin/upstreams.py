@@ -10,9 +10,9 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from proxy.admin.base import ConfigurationForm, OwnedAdmin
-from proxy.destination import read_upstream
+from proxy.configuration.presets import PRESETS
+from proxy.configuration.upstream import read_upstream
 from proxy.models import Upstream
-from proxy.presets import PRESETS
 from proxy.security.secret_headers import concealed, revealed, unknown_secrets
 
 

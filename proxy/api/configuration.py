@@ -31,7 +31,7 @@ from proxy.api.configuration_out import (
 from proxy.api.described import described
 from proxy.api.errors import NotPossible, refusal
 from proxy.api.rows import EditedRows, ListedRows, Rows, needs_of
-from proxy.changes import records
+from proxy.configuration.history import records
 from proxy.database.clock import clock
 from proxy.models import (
     ClientKey,

@@ -1,6 +1,6 @@
 """The configuration, as it comes out: names for rows, hints for secrets.
 
-Every row has a `version`, which `proxy.changes.with_version` read with it.
+Every row has a `version`, which `proxy.configuration.history.with_version` read with it.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from proxy.api.configuration_in import (
     Spellings,
     UpstreamIn,
 )
-from proxy.changes import KINDS
+from proxy.configuration.history import KINDS
 from proxy.database.clock import clock
 from proxy.models import (
     ClientKey,

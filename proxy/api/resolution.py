@@ -10,11 +10,11 @@ from rest_framework.response import Response
 from proxy.api.access import Guarded
 from proxy.api.configuration_out import ResolutionOut, VersionOut
 from proxy.api.serializers import Problem
-from proxy.changes import newest_of_all
+from proxy.configuration.history import newest_of_all
+from proxy.configuration.routing import Route, fallback, resolve
+from proxy.configuration.snapshot import NotBootstrapped, load, read_version
 from proxy.errors import GatewayError
 from proxy.models import CONFIGURATION
-from proxy.routing import Route, fallback, resolve
-from proxy.snapshot import NotBootstrapped, load, read_version
 
 _VIEW_ALL = tuple(f"view_{model._meta.model_name}" for model in CONFIGURATION)
 _MOST_CHARS = 200

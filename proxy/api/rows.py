@@ -25,7 +25,7 @@ from proxy.api.configuration_out import ChangeOut, RowOut
 from proxy.api.errors import NotPossible, OutOfDate, Taken, refusal, refusal_of_row
 from proxy.api.pages import InOrder, NewestRecordFirst
 from proxy.api.views import Endpoint
-from proxy.changes import KINDS, before, differences, records, revert, with_version
+from proxy.configuration.history import KINDS, before, differences, records, revert, with_version
 from proxy.models import ConfigurationVersion, ModelRoute, Upstream
 from proxy.models.gateway import check_default
 from proxy.models.history import Change

@@ -15,13 +15,13 @@ from django.http import HttpResponse, QueryDict
 from django.urls import ResolverMatch, get_resolver
 
 from formats import FailureKind
+from proxy.configuration.snapshot import Snapshot
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
 from proxy.http.body import Receive, read_body
 from proxy.http.protocol import IS_WHOLE, STALLED
 from proxy.http.request_limits import Bounds
 from proxy.http.response import EventStream, Response, Send, send_response
-from proxy.snapshot import Snapshot
 from proxy.telemetry.log_format import request_id
 
 _ANTHROPIC_HEADERS = ("anthropic-version", "x-api-key")

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from proxy.changes import KINDS, FieldChange, differences, records, with_before
+from proxy.configuration.history import KINDS, FieldChange, differences, records, with_before
 from proxy.models import CONFIGURATION
 from proxy.pages.access import may, page, shown
 

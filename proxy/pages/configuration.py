@@ -10,12 +10,12 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 
+from proxy.configuration.document.export import export, present_version
+from proxy.configuration.document.importing import Moved, rehearse, take
+from proxy.configuration.document.problems import Refused
+from proxy.configuration.document.schema import GATEWAY, TABLES
+from proxy.configuration.document.yaml_nodes import MOST_BYTES
 from proxy.database.clock import clock
-from proxy.document.intake import Moved, rehearse, take
-from proxy.document.nodes import MOST_BYTES
-from proxy.document.problems import Refused
-from proxy.document.tables import GATEWAY, TABLES
-from proxy.document.write import export, present_version
 from proxy.pages.access import page, shown
 
 # Of everybody who may change all of it by hand; a client key is made or changed, never deleted.

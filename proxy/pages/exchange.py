@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404, redirect
 
 from formats import FORMATS
 from proxy.anatomy import decode_answer, pieces_of
+from proxy.configuration.snapshot import load
 from proxy.curl import curl_of
 from proxy.fixture import fixture_of
 from proxy.models import FAILURES, ConfigurationVersion, Exchange, Outcome, Replay, Transcript
@@ -22,7 +23,6 @@ from proxy.remedy import helps, override_for
 from proxy.replay import NotReplayable, replay, today_format
 from proxy.said import Said, Unreadable
 from proxy.security.visible_text import segments
-from proxy.snapshot import load
 from proxy.why import why
 
 _MOST_REPLAYS = 20

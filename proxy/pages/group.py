@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
+from proxy.configuration.snapshot import load
 from proxy.database.clock import clock
 from proxy.listing import BadFilter, filtered, page_of
 from proxy.models import Exchange, FailureGroup, GroupState, Replay
@@ -15,7 +16,6 @@ from proxy.pages.access import may, page, shown, user_of
 from proxy.pages.audit import shown_groups
 from proxy.pages.exchange import ReplayForm
 from proxy.replay import NotReplayable, replay
-from proxy.snapshot import load
 from proxy.why import why
 
 _AT_ONCE = 100

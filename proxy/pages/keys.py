@@ -8,11 +8,11 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
+from proxy.configuration.routing import listed_models
+from proxy.configuration.snapshot import load
 from proxy.database.clock import clock
 from proxy.models import ClientKey
 from proxy.pages.access import page, shown
-from proxy.routing import listed_models
-from proxy.snapshot import load
 
 _EXAMPLE_MODEL = "claude-sonnet-4-5"
 OVERLAPS = {

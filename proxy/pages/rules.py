@@ -3,11 +3,11 @@
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from proxy.configuration.explain import Fact, explain
+from proxy.configuration.preview import known_models, treatment
+from proxy.configuration.snapshot import load
 from proxy.database.clock import clock
-from proxy.explanation import Fact, explain
 from proxy.pages.access import page, shown
-from proxy.snapshot import load
-from proxy.tentative import known_models, treatment
 
 _MOST_CHARS = 300
 _MOST_KNOWN = 30

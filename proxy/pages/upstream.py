@@ -9,10 +9,10 @@ from django.utils.http import urlencode
 
 from formats import detect_format
 from proxy import models
-from proxy.destination import Upstream, read_upstream
+from proxy.configuration.snapshot import load
+from proxy.configuration.upstream import Upstream, read_upstream
 from proxy.pages.access import page, shown, user_of
 from proxy.probe import Trouble, models_of, probe
-from proxy.snapshot import load
 
 _MOST_CHARS = 200
 _PAUSE = 2  # seconds between two tests of one person: each is a request that somebody pays

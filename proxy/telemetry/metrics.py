@@ -22,9 +22,9 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from proxy.configuration.snapshot import Snapshot
 from proxy.exchange import Exchange
 from proxy.models import Outcome
-from proxy.snapshot import Snapshot
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 """The variable with the directory that workers share; the library reads it when it is imported."""

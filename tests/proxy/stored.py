@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
-from proxy.bootstrap import bootstrap
+from proxy.configuration.bootstrap import bootstrap
 from proxy.models import Exchange, FailureGroup, Outcome, Transcript
 from proxy.reading import read_again
 from proxy.said import Said, repack

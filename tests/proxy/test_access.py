@@ -20,7 +20,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from proxy.changes import version_of
+from proxy.configuration.history import version_of
 from proxy.models import ClientKey, Exchange, FormatOverride, FormatSettings, ModelRoute, Upstream
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from tests.proxy.gateway import Gateway

@@ -8,13 +8,13 @@ import httpx
 import pytest
 from django.core.exceptions import ValidationError
 
-from proxy.destination import head_of, origin_of, read_upstream
+from proxy.configuration.routing import resolve
+from proxy.configuration.snapshot import load
+from proxy.configuration.upstream import head_of, origin_of, read_upstream
 from proxy.errors import UpstreamFailed
 from proxy.models import Upstream
 from proxy.probe import Trouble, models_of, probe
-from proxy.routing import resolve
 from proxy.security.egress import Allowance, Forbidden
-from proxy.snapshot import load
 from proxy.stock import StockClient
 from proxy.transport import Transport
 from proxy.upstream import NOTHING_CARRIED, UpstreamClient

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from proxy.bootstrap import bootstrap
+from proxy.configuration.bootstrap import bootstrap
 from proxy.models import ClientKey, ConfigurationVersion, FormatSettings, ModelRoute, Upstream
 from proxy.models.keys import digest_of
 

@@ -18,9 +18,9 @@ from proxy.api.configuration_in import (
     SettingsIn,
     UpstreamIn,
 )
+from proxy.configuration.snapshot import load
 from proxy.models import ClientKey, ConfigurationVersion, FormatOverride, ModelRoute, Upstream
 from proxy.roles import OPERATORS
-from proxy.snapshot import load
 from tests.proxy.stored import configure
 from tests.proxy.test_api import client_of, person
 

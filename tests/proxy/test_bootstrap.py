@@ -4,11 +4,11 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 
-from proxy.bootstrap import bootstrap
+from proxy.configuration.bootstrap import bootstrap
+from proxy.configuration.routing import resolve
+from proxy.configuration.snapshot import load
 from proxy.models import ClientKey, ConfigurationVersion, FormatSettings, ModelRoute, Upstream
 from proxy.models.keys import digest_of
-from proxy.routing import resolve
-from proxy.snapshot import load
 
 pytestmark = pytest.mark.django_db
 

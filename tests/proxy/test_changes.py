@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from proxy.changes import (
+from proxy.configuration.history import (
     before,
     differences,
     newest,
@@ -169,7 +169,7 @@ def test_the_use_of_a_key_is_not_forgotten_by_going_back(monkeypatch):
     row = ClientKey.objects.first()
     back = reverted(newest(row))
     ClientKey.objects.update(last_used_at=timezone.now())  # by a request, meanwhile
-    monkeypatch.setattr("proxy.changes.reverted", lambda record: back)
+    monkeypatch.setattr("proxy.configuration.history.reverted", lambda record: back)
     revert(newest(row))
     row.refresh_from_db()
     assert row.last_used_at is not None

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.contrib.auth.models import User
 
-from proxy.changes import newest, version_of
+from proxy.configuration.history import newest, version_of
 from proxy.models import (
     ConfigurationVersion,
     FormatOverride,

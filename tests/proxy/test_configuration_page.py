@@ -8,7 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from proxy.document.write import export, present_version
+from proxy.configuration.document.export import export, present_version
 from proxy.models import FormatOverride, ModelRoute, Upstream
 from proxy.roles import OPERATORS
 from tests.proxy.stored import configure

@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formats import FORMATS
-from proxy.document.intake import Moved, rehearse, take
-from proxy.document.nodes import compose
-from proxy.document.problems import Refused
-from proxy.document.tables import TABLES
-from proxy.document.write import _Dumper, current, export, present_version, render
+from proxy.configuration.document.export import _Dumper, current, export, present_version, render
+from proxy.configuration.document.importing import Moved, rehearse, take
+from proxy.configuration.document.problems import Refused
+from proxy.configuration.document.schema import TABLES
+from proxy.configuration.document.yaml_nodes import compose
+from proxy.configuration.preview import tentatively
 from proxy.models import (
     CONFIGURATION,
     ClientKey,
@@ -28,7 +29,6 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import digest_of, prefix_of
-from proxy.tentative import tentatively
 from tests.proxy.stored import configure
 
 pytestmark = pytest.mark.django_db

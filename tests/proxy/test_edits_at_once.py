@@ -13,6 +13,7 @@ from django.db.transaction import TransactionManagementError
 from django.test import Client
 from django.utils import timezone
 
+from proxy.configuration.preview import effects_of
 from proxy.models import (
     ClientKey,
     ConfigurationVersion,
@@ -20,7 +21,6 @@ from proxy.models import (
     ModelRoute,
     Upstream,
 )
-from proxy.tentative import effects_of
 from tests.proxy.stored import configure
 from tests.proxy.test_admin import UPSTREAM
 from tests.proxy.test_configuration_pages import OVERRIDE, browser, seen, text, version

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.loop import VIA
+from proxy.configuration.loop_guard import VIA
 from tests.proxy.conversation import TOOLS, ask, chunk, data, error_of, read, reply, says, stream
 from tests.proxy.upstream import whole
 

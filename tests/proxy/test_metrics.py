@@ -10,7 +10,7 @@ from django.http import Http404
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from proxy.audit import Audit
-from proxy.configuration import Configuration
+from proxy.configuration.live import Configuration
 from proxy.exchange import Exchange
 from proxy.http.handler import GatewayRequest
 from proxy.runtime import Runtime

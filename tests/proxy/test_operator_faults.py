@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 import pytest
 from django.core.exceptions import ValidationError
 
-from proxy.document.intake import rehearse
-from proxy.document.problems import Refused
+from proxy.configuration.document.importing import rehearse
+from proxy.configuration.document.problems import Refused
 from proxy.validators import validate_pattern
 from tests.proxy.stored import NOW
 

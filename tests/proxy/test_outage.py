@@ -17,7 +17,7 @@ from django.db import InterfaceError, OperationalError
 from django.test import RequestFactory
 
 from athena_site.postgresql.base import DatabaseWrapper
-from proxy.configuration import Configuration
+from proxy.configuration.live import Configuration
 from proxy.database.outage import AnswerOutage, is_away, reason, told
 from tests.database import of_sqlite
 from tests.postgres import PostgresMissing, PostgresServer

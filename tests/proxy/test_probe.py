@@ -9,10 +9,10 @@ from socket import create_server
 
 import pytest
 
-from proxy.destination import read_upstream
+from proxy.configuration.snapshot import load
+from proxy.configuration.upstream import read_upstream
 from proxy.models import Upstream
 from proxy.probe import CALL, LIST, Trouble, models_of, probe
-from proxy.snapshot import load
 from tests.formats.wire import stream
 from tests.proxy.conversation import reply
 from tests.proxy.stored import configure

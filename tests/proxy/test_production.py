@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from proxy.checks import check_production
-from proxy.checkup import exposures
+from proxy.configuration.findings import exposures
+from proxy.configuration.snapshot import load
 from proxy.models import ModelRoute, Upstream
-from proxy.snapshot import load
 from tests.database import empty_database_url
 from tests.proxy.conversation import ask
 from tests.proxy.gateway import Gateway

@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from proxy.loop import VIA
+from proxy.configuration.loop_guard import VIA
 from tests.formats.views import view
 from tests.formats.wire import data
 from tests.proxy.gateway import KEY

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.destination import endpoint
+from proxy.configuration.routing import fallback, listed_models, resolve
+from proxy.configuration.snapshot import NotBootstrapped, load
+from proxy.configuration.upstream import endpoint
 from proxy.errors import GatewayError
 from proxy.models import (
     ClientKey,
@@ -15,8 +17,6 @@ from proxy.models import (
     ModelRoute,
     Upstream,
 )
-from proxy.routing import fallback, listed_models, resolve
-from proxy.snapshot import NotBootstrapped, load
 
 pytestmark = pytest.mark.django_db
 
@@ -268,8 +268,8 @@ def test_an_empty_database_is_said_to_be_one():
 
 @pytest.mark.django_db
 def test_of_one_priority_the_order_of_characters_decides_on_every_database(settings, tmp_path):
+    from proxy.configuration.snapshot import load
     from proxy.models import FormatOverride
-    from proxy.snapshot import load
     from tests.proxy.stored import configure
 
     settings.DATA_DIR = tmp_path

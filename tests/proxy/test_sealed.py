@@ -11,10 +11,10 @@ from django.db import IntegrityError, connection, transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.destination import read_upstream
+from proxy.configuration.snapshot import load
+from proxy.configuration.upstream import read_upstream
 from proxy.models import FormatSettings, GatewaySettings, ModelRoute, Upstream
 from proxy.models.sealed import SealedHeaders, unreadable
-from proxy.snapshot import load
 from tests.proxy.conversation import ask, says
 from tests.proxy.stored import configure
 

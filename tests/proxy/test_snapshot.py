@@ -5,9 +5,9 @@ import threading
 import pytest
 from django.db import connection
 
-from proxy.configuration import Configuration
+from proxy.configuration.live import Configuration
+from proxy.configuration.snapshot import load
 from proxy.models import ConfigurationVersion, FormatOverride
-from proxy.snapshot import load
 from tests.database import of_postgres
 from tests.proxy.stored import configure
 

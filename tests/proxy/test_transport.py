@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from proxy.configuration.upstream import head_of, origin_of
 from proxy.connection import Cut
-from proxy.destination import head_of, origin_of
 from proxy.transport import Body, Transport
 from proxy.upstream import ReadAhead
 from tests.proxy.conversation import chunk, reply

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from proxy.configuration import Configuration
+from proxy.configuration.live import Configuration
 from proxy.http.handler import GatewayHandler, GatewayRequest
 from proxy.http.request_limits import Bounds
 from proxy.runtime import runtime

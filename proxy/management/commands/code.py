@@ -9,7 +9,7 @@ import httpx
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from proxy.bootstrap import local_client_key
+from proxy.configuration.bootstrap import local_client_key
 
 
 class Command(BaseCommand):

@@ -10,13 +10,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 from django.utils import timezone
 
-from proxy.checkup import findings
+from proxy.configuration.document.diff import ADDED, REMOVED, Change
+from proxy.configuration.document.export import export
+from proxy.configuration.document.importing import Report, rehearse, take
+from proxy.configuration.document.problems import Refused
+from proxy.configuration.document.yaml_nodes import MOST_BYTES
+from proxy.configuration.findings import findings
 from proxy.database.outage import told
-from proxy.document.difference import ADDED, REMOVED, Change
-from proxy.document.intake import Report, rehearse, take
-from proxy.document.nodes import MOST_BYTES
-from proxy.document.problems import Refused
-from proxy.document.write import export
 from proxy.security.visible_text import visible
 
 _SIGNS = {ADDED: "+", REMOVED: "-"}

@@ -10,17 +10,17 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
-from proxy import snapshot
-from proxy.bootstrap import local_client_key
+from proxy.configuration import snapshot
+from proxy.configuration.bootstrap import local_client_key
+from proxy.configuration.routing import resolve
+from proxy.configuration.snapshot import Snapshot
+from proxy.configuration.upstream import Upstream
 from proxy.database.clock import clock
 from proxy.database.schema import missing_migrations, unknown_migrations
-from proxy.destination import Upstream
 from proxy.errors import GatewayError
 from proxy.models.keys import digest_of, prefix_of
 from proxy.probe import CALL, LIST, QUESTION, Trouble, probe
-from proxy.routing import resolve
 from proxy.security.visible_text import visible
-from proxy.snapshot import Snapshot
 
 _NO_KEY = (
     "note   client key: none is known here, though others are valid, so no tool call was tried. "

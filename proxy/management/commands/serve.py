@@ -23,13 +23,13 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
-from proxy.bootstrap import Bootstrapped, bootstrap, client_key_path, local_client_key
-from proxy.checkup import exposures
+from proxy.configuration.bootstrap import Bootstrapped, bootstrap, client_key_path, local_client_key
+from proxy.configuration.findings import exposures
+from proxy.configuration.routing import resolve
+from proxy.configuration.snapshot import Snapshot, load
 from proxy.database.outage import is_away, reason, told
 from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
-from proxy.routing import resolve
-from proxy.snapshot import Snapshot, load
 from proxy.supervisor import Supervisor
 from proxy.telemetry.metrics import DIRECTORY
 

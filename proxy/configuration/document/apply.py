@@ -16,10 +16,11 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from formats import FORMATS
-from proxy.document import credentials
-from proxy.document.problems import Problem, Refused
-from proxy.document.read import Draft, Entry, shown
-from proxy.document.tables import (
+from proxy.configuration.document import credentials
+from proxy.configuration.document.export import row_of
+from proxy.configuration.document.parse import Draft, Entry, shown
+from proxy.configuration.document.problems import Problem, Refused
+from proxy.configuration.document.schema import (
     FORMAT_SETTINGS,
     GATEWAY,
     KEYS,
@@ -28,7 +29,6 @@ from proxy.document.tables import (
     UPSTREAMS,
     Table,
 )
-from proxy.document.write import row_of
 from proxy.models import GatewaySettings, ModelRoute, Upstream
 
 # Set by `credentials`.

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Model
 
 from formats import FORMATS
-from proxy.document.tables import FORMAT_SETTINGS, GATEWAY, STORED, TABLES, Table
+from proxy.configuration.document.schema import FORMAT_SETTINGS, GATEWAY, STORED, TABLES, Table
 from proxy.models import ClientKey, ConfigurationVersion, ModelRoute, Upstream
 from proxy.security.secret_headers import carries_secret
 

@@ -9,13 +9,13 @@ from datetime import datetime
 
 from django.db import transaction
 
-from proxy.document.apply import apply
-from proxy.document.difference import Change, difference
-from proxy.document.read import read
-from proxy.document.write import current, present_version
+from proxy.configuration.document.apply import apply
+from proxy.configuration.document.diff import Change, difference
+from proxy.configuration.document.export import current, present_version
+from proxy.configuration.document.parse import read
+from proxy.configuration.preview import Effect, effects, known_models, tentatively
+from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load
 from proxy.models import ConfigurationVersion
-from proxy.snapshot import NotBootstrapped, Snapshot, load
-from proxy.tentative import Effect, effects, known_models, tentatively
 
 
 class Moved(Exception):

@@ -17,8 +17,8 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import models, transaction
 
 from formats import FORMATS
+from proxy.configuration.upstream import DEMO_URL
 from proxy.demo import demo_key
-from proxy.destination import DEMO_URL
 from proxy.models import (
     ClientKey,
     ConfigurationVersion,

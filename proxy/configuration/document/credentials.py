@@ -11,8 +11,8 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
-from proxy.document.read import Entry, shown
-from proxy.document.tables import STORED
+from proxy.configuration.document.parse import Entry, shown
+from proxy.configuration.document.schema import STORED
 from proxy.models import ClientKey, Upstream
 from proxy.models.keys import digest_of
 from proxy.security.secret_headers import carries_secret

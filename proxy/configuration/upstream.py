@@ -14,7 +14,7 @@ import httpx
 from django.conf import settings
 
 from proxy import models
-from proxy.loop import VIA, own_name
+from proxy.configuration.loop_guard import VIA, own_name
 from proxy.models.sealed import unreadable
 from proxy.security.secret_headers import carries_secret
 from proxy.security.vault import SecretUnreadable

@@ -13,7 +13,9 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from formats import FORMATS
-from proxy.destination import Upstream
+from proxy.configuration.preview import known_models
+from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load
+from proxy.configuration.upstream import Upstream
 from proxy.models import (
     CONFIGURATION,
     FormatOverride,
@@ -22,8 +24,6 @@ from proxy.models import (
     ModelRoute,
 )
 from proxy.security.egress import Allowance, Forbidden
-from proxy.snapshot import NotBootstrapped, Snapshot, load
-from proxy.tentative import known_models
 
 
 @dataclass(frozen=True, slots=True)

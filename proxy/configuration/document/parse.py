@@ -12,9 +12,9 @@ from typing import Any
 
 from django.utils.dateparse import parse_date, parse_datetime
 
-from proxy.document.nodes import Node, compose, join
-from proxy.document.problems import Place, Problem, Refused
-from proxy.document.tables import GATEWAY, KEYS, STORED, TABLES, Field, Kind, Table
+from proxy.configuration.document.problems import Place, Problem, Refused
+from proxy.configuration.document.schema import GATEWAY, KEYS, STORED, TABLES, Field, Kind, Table
+from proxy.configuration.document.yaml_nodes import Node, compose, join
 from proxy.security.visible_text import visible
 
 VERSION = 1

@@ -16,12 +16,12 @@ from time import monotonic
 from django.db import DatabaseError
 
 from formats import FailureKind
+from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load, read_version
 from proxy.database.clock import clock
 from proxy.database.connections import renew_connection
 from proxy.database.outage import reason
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import ClientKey, GatewaySettings
-from proxy.snapshot import NotBootstrapped, Snapshot, load, read_version
 from proxy.telemetry.log_format import hide
 
 _INTERVAL = 1.0

@@ -1,6 +1,6 @@
 """Which rule wins for a model's name: every value that steers it, and where it comes from.
 
-`proxy.routing` decides; this says why, in words for an operator, with the rows that they can edit.
+`proxy.configuration.routing` decides; this says why, in words for an operator, with the rows that they can edit.
 """
 
 from collections.abc import Iterator
@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Model
 
-from proxy.errors import GatewayError
-from proxy.models import FormatOverride, FormatSettings, GatewaySettings, ModelRoute, Upstream
-from proxy.routing import (
+from proxy.configuration.routing import (
     Route,
     bare_name,
     fallback,
@@ -18,7 +16,9 @@ from proxy.routing import (
     matching_routes,
     resolve,
 )
-from proxy.snapshot import Snapshot
+from proxy.configuration.snapshot import Snapshot
+from proxy.errors import GatewayError
+from proxy.models import FormatOverride, FormatSettings, GatewaySettings, ModelRoute, Upstream
 
 _MOST_FALLBACKS = 10
 

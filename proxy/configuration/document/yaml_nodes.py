@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from proxy.document.problems import Place, Problem, Refused
+from proxy.configuration.document.problems import Place, Problem, Refused
 from proxy.security.visible_text import visible
 
 MOST_BYTES = 1024 * 1024

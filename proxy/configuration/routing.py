@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from formats import Detected, FailureKind, Limits, Markers, Override, Target, detect_format
-from proxy.destination import Upstream
+from proxy.configuration.snapshot import FormatRow, RouteRow, Snapshot
+from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Reasoning, Service
-from proxy.snapshot import FormatRow, RouteRow, Snapshot
 
 _LONG_CONTEXT = "[1m]"
 _REMEMBERED = 500

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.document.tables import TABLES, Table
-from proxy.document.write import Document, Row, lean
+from proxy.configuration.document.export import Document, Row, lean
+from proxy.configuration.document.schema import TABLES, Table
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 

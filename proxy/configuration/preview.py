@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Sum
 
+from proxy.configuration.routing import listed_models, resolve
+from proxy.configuration.snapshot import Snapshot, load
 from proxy.errors import GatewayError
 from proxy.models import ConfigurationVersion, Facet, FormatOverride, ModelRoute, Span, TrafficSum
-from proxy.routing import listed_models, resolve
-from proxy.snapshot import Snapshot, load
 
 _RECENT = timedelta(days=7)
 _MOST_NAMES = 200

@@ -18,8 +18,8 @@ from django.db.models.functions import Now
 
 from formats import FORMATS, Limits, Markers, Override
 from proxy import models
+from proxy.configuration.upstream import Upstream, broken, read_upstream
 from proxy.database.clock import clock
-from proxy.destination import Upstream, broken, read_upstream
 from proxy.http.request_limits import Bounds
 from proxy.validators import (
     marker_pairs,
@@ -28,7 +28,7 @@ from proxy.validators import (
 )
 
 if TYPE_CHECKING:
-    from proxy.routing import Route
+    from proxy.configuration.routing import Route
 
 _Row = TypeVar("_Row", bound=Model)
 _Ranked = TypeVar("_Ranked", models.ModelRoute, models.FormatOverride)
