@@ -16,22 +16,22 @@ from formats import FailureKind
 from proxy.audit import Audit
 from proxy.configuration.live import Configuration, configuration
 from proxy.configuration.snapshot import Snapshot
-from proxy.drain import Drain
 from proxy.errors import ErrorCode, GatewayError
 from proxy.exchange import Exchange
-from proxy.heartbeat import Heartbeat, State
 from proxy.http.request_limits import Bounds
 from proxy.journal import Journal
 from proxy.keys import revoked
+from proxy.process.drain import Drain
+from proxy.process.heartbeat import Heartbeat, State
+from proxy.process.loop_watchdog import Watchdog
+from proxy.process.supervisor import follow_parent
 from proxy.quota import Quota
 from proxy.rate import rate_at
 from proxy.relay import Relay
 from proxy.retention import Retention
-from proxy.supervisor import follow_parent
 from proxy.telemetry import metrics
 from proxy.telemetry.log_writer import sink
 from proxy.upstream import UpstreamClient
-from proxy.watchdog import Watchdog
 
 _STOPPING = 4.0
 """Seconds in which the parts of a process say goodbye; each has a shorter patience of its own."""

@@ -9,8 +9,8 @@ import pytest
 from django.db import OperationalError
 from django.db.models.functions import Now
 
-from proxy.heartbeat import Heartbeat, State
 from proxy.models import GatewayProcess
+from proxy.process.heartbeat import Heartbeat, State
 from tests.proxy.conversation import ask, chunk, reply, stream
 from tests.proxy.gateway import Gateway
 from tests.proxy.test_streaming import wait_for
@@ -85,8 +85,8 @@ def test_a_database_that_is_away_costs_a_report_and_nothing_else(monkeypatch, er
         seen.append((state, threading.current_thread().name))
         raise error
 
-    monkeypatch.setattr("proxy.heartbeat._INTERVAL", 0.01)
-    monkeypatch.setattr("proxy.heartbeat.renew_connection", lambda: None)
+    monkeypatch.setattr("proxy.process.heartbeat._INTERVAL", 0.01)
+    monkeypatch.setattr("proxy.process.heartbeat.renew_connection", lambda: None)
     monkeypatch.setattr(Heartbeat, "_forget_the_dead", lambda self: None)
     monkeypatch.setattr(Heartbeat, "_report", report)
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from proxy import watchdog
+from proxy.process import loop_watchdog as watchdog
+from proxy.process.loop_watchdog import Watchdog
 from proxy.telemetry.log_format import JSONFormatter, TextFormatter
-from proxy.watchdog import Watchdog
 from tests.proxy.scraping import scrape, value
 
 

@@ -30,14 +30,14 @@ from proxy.configuration.snapshot import Snapshot, load
 from proxy.database.outage import is_away, reason, told
 from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
-from proxy.supervisor import Supervisor
+from proxy.process.supervisor import Supervisor
 from proxy.telemetry.metrics import DIRECTORY
 
 logger = logging.getLogger("athena.serve")
 
 _GRACE = 2
 """Seconds that the server waits when it hears of the end: by then the application has ended all
-that was open (`proxy/drain.py`), and what is left is a client that does not read."""
+that was open (`proxy/process/drain.py`), and what is left is a client that does not read."""
 
 _RETRY = 1.0
 _RETRY_MOST = 10.0
