@@ -27,11 +27,9 @@ from formats import (
     build_pipeline,
 )
 from proxy.configuration.routing import Route
-from proxy.connection import Take
 from proxy.errors import GatewayError, UpstreamFailed
 from proxy.exchange import Exchange, Reading
-from proxy.refusal import told_headers
-from proxy.upstream import (
+from proxy.upstreams.client import (
     NOTHING_CARRIED,
     Answer,
     Carried,
@@ -39,6 +37,8 @@ from proxy.upstream import (
     failure_of,
     redacted_events,
 )
+from proxy.upstreams.connection import Take
+from proxy.upstreams.error_answers import told_headers
 
 _BLANK_BYTES = 8 * 1024
 """In front of an answer. Some upstreams keep a connection open with an empty line a second."""

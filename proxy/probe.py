@@ -27,8 +27,8 @@ from proxy.models import Reasoning, Service
 from proxy.relay import Relay
 from proxy.security.egress import Forbidden
 from proxy.security.redaction import Redactor
-from proxy.stock import StockClient
-from proxy.upstream import UpstreamClient
+from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.httpx_client import StockClient
 
 LIST, CALL = "list of models", "streamed tool call"
 _CONNECT_SECONDS = 5.0

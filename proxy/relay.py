@@ -33,7 +33,13 @@ from proxy.errors import GatewayError
 from proxy.exchange import Exchange
 from proxy.http.direct_writer import Shortcut
 from proxy.retry import begin
-from proxy.upstream import NOTHING_CARRIED, Carried, UpstreamClient, failure_of, redacted_events
+from proxy.upstreams.client import (
+    NOTHING_CARRIED,
+    Carried,
+    UpstreamClient,
+    failure_of,
+    redacted_events,
+)
 
 logger = logging.getLogger("athena.relay")
 

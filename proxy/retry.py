@@ -17,7 +17,7 @@ from proxy.configuration.snapshot import Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.exchange import Exchange
-from proxy.upstream import Carried, UpstreamClient
+from proxy.upstreams.client import Carried, UpstreamClient
 
 _PAUSE = 0.2
 

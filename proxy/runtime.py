@@ -31,7 +31,7 @@ from proxy.relay import Relay
 from proxy.retention import Retention
 from proxy.telemetry import metrics
 from proxy.telemetry.log_writer import sink
-from proxy.upstream import UpstreamClient
+from proxy.upstreams.client import UpstreamClient
 
 _STOPPING = 4.0
 """Seconds in which the parts of a process say goodbye; each has a shorter patience of its own."""

@@ -31,7 +31,7 @@ from proxy.http.response import Document, EventStream, Response
 from proxy.keys import check_model
 from proxy.relay import Relay
 from proxy.runtime import runtime
-from proxy.upstream import NOTHING_CARRIED, Carried
+from proxy.upstreams.client import NOTHING_CARRIED, Carried
 
 logger = logging.getLogger("athena.views")
 

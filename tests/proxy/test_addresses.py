@@ -15,9 +15,9 @@ from proxy.errors import UpstreamFailed
 from proxy.models import Upstream
 from proxy.probe import Trouble, models_of, probe
 from proxy.security.egress import Allowance, Forbidden
-from proxy.stock import StockClient
-from proxy.transport import Transport
-from proxy.upstream import NOTHING_CARRIED, UpstreamClient
+from proxy.upstreams.client import NOTHING_CARRIED, UpstreamClient
+from proxy.upstreams.httpx_client import StockClient
+from proxy.upstreams.pool import Transport
 from tests.proxy.conversation import ask, error_of, says
 from tests.proxy.stored import configure
 

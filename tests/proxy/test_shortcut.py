@@ -12,9 +12,9 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from formats import Identity, Limits, Toolbox, build_pipeline
 from proxy import retry
 from proxy.attempt import Begun
-from proxy.connection import Connection
 from proxy.errors import ErrorCode
 from proxy.http.direct_writer import Shortcut
+from proxy.upstreams.connection import Connection
 from tests.proxy.conversation import chunk
 from tests.proxy.test_relay import RESTART, make_relay
 

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from proxy.configuration.upstream import head_of, origin_of
-from proxy.connection import Cut
-from proxy.transport import Body, Transport
-from proxy.upstream import ReadAhead
+from proxy.upstreams.client import ReadAhead
+from proxy.upstreams.connection import Cut
+from proxy.upstreams.pool import Body, Transport
 from tests.proxy.conversation import chunk, reply
 from tests.proxy.upstream import Close, Pause, Reset
 

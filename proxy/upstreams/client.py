@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from formats import Event, FailureKind, MessageFailed
 from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream, head_of
-from proxy.connection import Cut, Take
 from proxy.errors import ErrorCode, UpstreamFailed
-from proxy.refusal import Headers, joined, redacted, refusal_of
 from proxy.security.egress import Forbidden
-from proxy.stock import StockClient
-from proxy.transport import MAX_CONNECTIONS, Transport
+from proxy.upstreams.connection import Cut, Take
+from proxy.upstreams.error_answers import Headers, joined, redacted, refusal_of
+from proxy.upstreams.httpx_client import StockClient
+from proxy.upstreams.pool import MAX_CONNECTIONS, Transport
 
 _ERROR_BYTES = 64 * 1024
 _VERSION = "anthropic-version"

@@ -15,7 +15,7 @@ import httpx
 from django.conf import settings
 
 from proxy.configuration.upstream import Origin
-from proxy.connection import Connection, Take
+from proxy.upstreams.connection import Connection, Take
 
 _T = TypeVar("_T")
 
