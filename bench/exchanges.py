@@ -10,7 +10,8 @@ from typing import Any
 from django.apps import apps
 from django.db import connection
 
-from proxy.failures import family
+from proxy.audit.failure_groups import family
+from proxy.audit.transcripts.codec import Said, repack
 from proxy.models import (
     FAILURES,
     ClientKey,
@@ -22,7 +23,6 @@ from proxy.models import (
     Outcome,
     Transcript,
 )
-from proxy.said import Said, repack
 
 DAYS = 80
 KEYS = 200

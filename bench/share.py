@@ -31,14 +31,14 @@ FUNCTIONS = (
     (KEYS, "proxy.quota", "Quota.release"),
     (ROUTING, "proxy.retry", "resolve"),
     (AUDIT, "proxy.views", "remember"),
-    (AUDIT, "proxy.exchange", "Exchange.received"),
-    (AUDIT, "proxy.exchange", "Exchange.relayed"),
-    (AUDIT, "proxy.exchange", "Exchange.sent"),
-    (AUDIT, "proxy.exchange", "Exchange.understood"),
-    (AUDIT, "proxy.exchange", "Exchange.observe"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.received"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.relayed"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.sent"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.understood"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.observe"),
     (AUDIT, "proxy.runtime", "metrics.observe"),
-    (AUDIT, "proxy.audit", "Audit.begin"),
-    (AUDIT, "proxy.audit", "Audit.submit"),
+    (AUDIT, "proxy.audit.recorder", "Audit.begin"),
+    (AUDIT, "proxy.audit.recorder", "Audit.submit"),
 )
 """Part, module and name, as they are called."""
 REQUESTS = 400

@@ -26,9 +26,9 @@ from formats import (
     UpstreamError,
     build_pipeline,
 )
+from proxy.audit.exchange import Exchange, Reading
 from proxy.configuration.routing import Route
 from proxy.errors import GatewayError, UpstreamFailed
-from proxy.exchange import Exchange, Reading
 from proxy.upstreams.client import (
     NOTHING_CARRIED,
     Answer,

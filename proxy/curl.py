@@ -3,8 +3,8 @@
 import json
 import shlex
 
+from proxy.audit.transcripts.codec import Said
 from proxy.models import Exchange
-from proxy.said import Said
 
 _PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
 _LONGEST = 100_000  # Linux takes no argument beyond 128 KB

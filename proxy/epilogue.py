@@ -10,7 +10,7 @@ import httpx
 
 from formats import Event
 from proxy.attempt import Begun
-from proxy.exchange import Exchange
+from proxy.audit.exchange import Exchange
 
 _PATIENCE = 0.5
 """Seconds from the end of the message."""

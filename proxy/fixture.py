@@ -24,9 +24,9 @@ from formats import (
     ToolCallStart,
 )
 from proxy.anatomy import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
+from proxy.audit.transcripts.codec import Said
 from proxy.models import Exchange, Replay
 from proxy.replay import events_before, load_event, raw_answer
-from proxy.said import Said
 
 
 def fixture_of(

@@ -19,10 +19,10 @@ import msgspec
 from django.conf import settings
 
 from formats import DIALECTS, FormatsError, ReplyOptions, read_failure
+from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream, port_of
 from proxy.errors import ErrorCode, GatewayError
-from proxy.exchange import Exchange
 from proxy.models import Reasoning, Service
 from proxy.relay import Relay
 from proxy.security.egress import Forbidden

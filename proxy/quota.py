@@ -9,9 +9,9 @@ counted. A request that is refused counts for nothing.
 from math import ceil
 
 from formats import FailureKind
+from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError, at_capacity
-from proxy.exchange import Exchange
 from proxy.rate import OwnRate, Rate
 
 _TRY_AGAIN = 1

@@ -26,11 +26,11 @@ from formats import (
     UpstreamError,
 )
 from proxy.attempt import Begun
+from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.deadlines import Alarm, Deadlines
 from proxy.epilogue import epilogue
 from proxy.errors import GatewayError
-from proxy.exchange import Exchange
 from proxy.http.direct_writer import Shortcut
 from proxy.retry import begin
 from proxy.upstreams.client import (

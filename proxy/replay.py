@@ -21,13 +21,13 @@ from formats import (
     NoticeCode,
     merge_deltas,
 )
+from proxy.audit.transcripts.assembly import event_fields
+from proxy.audit.transcripts.codec import Said, Unreadable
+from proxy.audit.transcripts.replay_input import Again, read_again
 from proxy.configuration.routing import detected_format
 from proxy.configuration.snapshot import FormatRow, Snapshot, load
 from proxy.models import FAILURES, Exchange, Replay, Transcript
-from proxy.reading import Again, read_again
-from proxy.said import Said, Unreadable
 from proxy.security.redaction import storable
-from proxy.transcript import event_fields
 
 _SEPARATORS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
@@ -161,7 +161,7 @@ def events_before(said: Said) -> list[Event]:
 
 
 def load_event(stored: list[Any]) -> Event:
-    """The inverse of `proxy.transcript.event_fields`."""
+    """The inverse of `proxy.audit.transcripts.assembly.event_fields`."""
     name, fields = stored
     event: Event = msgspec.convert(fields, type=_EVENTS[name])
     return event

@@ -13,13 +13,14 @@ from typing import Any
 from django.conf import settings
 
 from formats import FailureKind
-from proxy.audit import Audit
+from proxy.audit.exchange import Exchange
+from proxy.audit.journal.journal import Journal
+from proxy.audit.recorder import Audit
+from proxy.audit.retention import Retention
 from proxy.configuration.live import Configuration, configuration
 from proxy.configuration.snapshot import Snapshot
 from proxy.errors import ErrorCode, GatewayError
-from proxy.exchange import Exchange
 from proxy.http.request_limits import Bounds
-from proxy.journal import Journal
 from proxy.keys import revoked
 from proxy.process.drain import Drain
 from proxy.process.heartbeat import Heartbeat, State
@@ -28,7 +29,6 @@ from proxy.process.supervisor import follow_parent
 from proxy.quota import Quota
 from proxy.rate import rate_at
 from proxy.relay import Relay
-from proxy.retention import Retention
 from proxy.telemetry import metrics
 from proxy.telemetry.log_writer import sink
 from proxy.upstreams.client import UpstreamClient

@@ -21,9 +21,9 @@ from formats import (
 )
 from proxy import catalogue
 from proxy.admission import admit, remember
+from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
-from proxy.exchange import Exchange
 from proxy.http.direct_writer import SHORTCUT
 from proxy.http.handler import GatewayRequest
 from proxy.http.request_limits import Bounds

@@ -30,11 +30,11 @@ from proxy.api.serializers import (
     ReplayOut,
     TranscriptOut,
 )
+from proxy.audit.transcripts.codec import Unreadable
 from proxy.database.clock import clock
 from proxy.listing import FILTERS, BadFilter, filtered
 from proxy.models import Exchange, FailureGroup, GroupState, Transcript
 from proxy.replay import NotReplayable, replay
-from proxy.said import Unreadable
 
 list_of = list  # classes below have a method of this name
 _PAGING = ("cursor", "page_size")

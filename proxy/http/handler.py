@@ -15,9 +15,9 @@ from django.http import HttpResponse, QueryDict
 from django.urls import ResolverMatch, get_resolver
 
 from formats import FailureKind
+from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Snapshot
 from proxy.errors import ErrorCode, GatewayError
-from proxy.exchange import Exchange
 from proxy.http.body import Receive, read_body
 from proxy.http.protocol import IS_WHOLE, STALLED
 from proxy.http.request_limits import Bounds

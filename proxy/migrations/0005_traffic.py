@@ -49,7 +49,7 @@ def fill(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
         rows = by_hour.annotate(value=value).values("start", "value").annotate(**SUMS)
         _save(sums, ({"span": "hour", "facet": facet, **row} for row in rows.iterator()))
     for measure, field in MEASURES.items():
-        # As `proxy.buckets` has it.
+        # As `proxy.audit.traffic.histogram` has it.
         took = Greatest(F(field), 2.0**-10, output_field=FloatField())
         answered = by_hour.filter(outcome="ok") if measure == "first_byte" else by_hour
         counted = answered.filter(**{f"{field}__isnull": False}).annotate(

@@ -63,7 +63,7 @@ class TrafficSum(models.Model):
 
 
 class TrafficTime(models.Model):
-    """How many exchanges took about so long; `proxy.buckets` has how long a bucket is."""
+    """How many exchanges took about so long; `proxy.audit.traffic.histogram` has how long a bucket is."""
 
     span = models.CharField(max_length=4, choices=Span)
     measure = models.CharField(max_length=10, choices=Measure)

@@ -5,8 +5,8 @@ from django.core.validators import MinValueValidator
 from django.db import models, transaction
 from django.utils.functional import cached_property
 
+from proxy.audit.transcripts.codec import Said, unpack
 from proxy.models.audit import Exchange
-from proxy.said import Said, unpack
 
 
 class Standing(models.Model):
@@ -14,7 +14,7 @@ class Standing(models.Model):
 
     digest = models.CharField(max_length=64, primary_key=True)
     packed = models.BinaryField()
-    """As `proxy.said` packs it."""
+    """As `proxy.audit.transcripts.codec` packs it."""
     used_on = models.DateField()
     """When a transcript was last stored that has it."""
 
@@ -59,7 +59,7 @@ class Transcript(models.Model):
     left_out = models.JSONField(default=dict)
     redactions = models.PositiveIntegerField(default=0)
     packed = models.BinaryField(null=True)
-    """As `proxy.said` packs it."""
+    """As `proxy.audit.transcripts.codec` packs it."""
 
     class Meta:
         # Whether a standing part is still used.

@@ -14,9 +14,9 @@ from proxy.anatomy import (
     pieces_of,
     shown_events,
 )
+from proxy.audit.transcripts.codec import Said
 from proxy.models import Exchange
 from proxy.replay import load_event, raw_answer, sent_answer
-from proxy.said import Said
 from proxy.security.visible_text import Segment, Span, segments, visible
 
 _WINDOW = 40_000

@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404, redirect
 
 from formats import FORMATS
 from proxy.anatomy import decode_answer, pieces_of
+from proxy.audit.transcripts.codec import Said, Unreadable
 from proxy.configuration.snapshot import load
 from proxy.curl import curl_of
 from proxy.fixture import fixture_of
@@ -21,7 +22,6 @@ from proxy.pages.access import may, page, shown, user_of
 from proxy.pages.columns import client_pieces, columns_of, difference
 from proxy.remedy import helps, override_for
 from proxy.replay import NotReplayable, replay, today_format
-from proxy.said import Said, Unreadable
 from proxy.security.visible_text import segments
 from proxy.why import why
 

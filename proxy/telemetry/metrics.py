@@ -22,8 +22,8 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Snapshot
-from proxy.exchange import Exchange
 from proxy.models import Outcome
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from formats import DIALECTS, Conversation, Event, Identity, Limits, Toolbox, build_pipeline
-from proxy.capture import Capture
-from proxy.exchange import Exchange, Reading
+from proxy.audit.capture import Capture
+from proxy.audit.exchange import Exchange, Reading
 from tests.formats.wire import stream
 from tests.proxy.conversation import TOOLS
 

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from msgspec.structs import asdict
 
-from proxy.said import Said, unpack
+from proxy.audit.transcripts.codec import Said, unpack
 from tests.database import database_url, read_rows
 from tests.proxy.launcher import Launched, can_launch
 

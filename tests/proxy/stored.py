@@ -6,11 +6,11 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
+from proxy.audit.transcripts.assembly import event_fields
+from proxy.audit.transcripts.codec import Said, repack
+from proxy.audit.transcripts.replay_input import read_again
 from proxy.configuration.bootstrap import bootstrap
 from proxy.models import Exchange, FailureGroup, Outcome, Transcript
-from proxy.reading import read_again
-from proxy.said import Said, repack
-from proxy.transcript import event_fields
 from tests.formats.wire import stream
 from tests.proxy.conversation import TOOLS
 

@@ -16,15 +16,15 @@ from django.db import IntegrityError, OperationalError, connection
 
 from formats import Notice, NoticeCode
 from proxy import models
-from proxy.audit import Audit
-from proxy.batch import _TRANSCRIPTS, write
-from proxy.capture import Capture, Clip, clip
-from proxy.exchange import Exchange
-from proxy.failures import family, fingerprint, leak_mark
-from proxy.journal import Journal
-from proxy.lines import Begun, Entry, decode
+from proxy.audit.bulk_insert import _TRANSCRIPTS, write
+from proxy.audit.capture import Capture, Clip, clip
+from proxy.audit.exchange import Exchange
+from proxy.audit.failure_groups import family, fingerprint, leak_mark
+from proxy.audit.journal.entries import Begun, Entry, decode
+from proxy.audit.journal.journal import Journal
+from proxy.audit.recorder import Audit
+from proxy.audit.transcripts.codec import Said, repack
 from proxy.roles import ROLES
-from proxy.said import Said, repack
 from proxy.security.redaction import Redactor
 from tests.database import of_sqlite
 from tests.formats.wire import byte_cuts, stream
@@ -126,7 +126,7 @@ def test_every_role_is_a_group_with_its_permissions():
 @pytest.fixture
 def one_connection(db, monkeypatch):
     """A test's transaction is in a connection that must not be closed."""
-    monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
+    monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
 
 
 def entry(number, **fields):
@@ -191,7 +191,7 @@ def test_rows_wait_while_the_database_is_away(monkeypatch):
     audit = Audit()
     audit.keep(entry(1))
     with monkeypatch.context() as patch:
-        patch.setattr("proxy.audit.write", refuse)
+        patch.setattr("proxy.audit.recorder.write", refuse)
         audit._write_all()
     assert (audit.waiting, audit.dropped) == (1, 0)
     audit._write_all()
@@ -206,7 +206,7 @@ def test_a_defect_of_the_audit_is_told_as_long_as_it_lasts(tmp_path, monkeypatch
     audit = Audit(Journal(tmp_path, most_bytes=2**20))
     audit.start()
     with monkeypatch.context() as patch:
-        patch.setattr("proxy.audit.salvage", defective)
+        patch.setattr("proxy.audit.recorder.salvage", defective)
         audit._write_all()
     assert audit.is_behind
     audit._write_all()
@@ -237,7 +237,7 @@ def test_rows_wait_while_the_file_is_read_only(monkeypatch, caplog):
 @of_sqlite
 @pytest.mark.django_db(transaction=True)
 def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
-    monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
+    monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     audit = Audit()
     raw = random.Random(1).randbytes(2**20)
@@ -257,8 +257,8 @@ def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
 @pytest.mark.usefixtures("one_connection")
 def test_without_a_disk_a_little_is_kept_in_memory_and_the_rest_is_counted(monkeypatch):
     said = []
-    monkeypatch.setattr("proxy.audit.logger.warning", lambda words, *_: said.append(words))
-    monkeypatch.setattr("proxy.audit._MEMORY_BYTES", 1500)
+    monkeypatch.setattr("proxy.audit.recorder.logger.warning", lambda words, *_: said.append(words))
+    monkeypatch.setattr("proxy.audit.recorder._MEMORY_BYTES", 1500)
     audit = Audit(Journal(Path("/proc/nowhere"), most_bytes=2**20))
     audit.start()
     assert not audit.has_disk
@@ -275,7 +275,7 @@ def test_without_a_disk_a_little_is_kept_in_memory_and_the_rest_is_counted(monke
 
 
 def test_a_disk_that_has_room_again_is_found_without_another_exchange(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.audit._INTERVAL", 0.01)
+    monkeypatch.setattr("proxy.audit.recorder._INTERVAL", 0.01)
     audit = Audit(Journal(tmp_path, most_bytes=2**20))
     audit.start()
     monkeypatch.setattr(audit, "_write_all", lambda: None)  # the database is away
@@ -305,7 +305,7 @@ def test_what_is_in_memory_at_the_end_goes_to_a_disk_that_has_room_by_then(tmp_p
     audit.start()
     monkeypatch.setattr(audit, "_write_all", lambda: None)  # the database is away
     with monkeypatch.context() as broken:
-        broken.setattr("proxy.journal.os.write", lambda *_: 0)
+        broken.setattr("proxy.audit.journal.journal.os.write", lambda *_: 0)
         audit.keep(entry(1))
     assert (audit.has_disk, len(audit._memory)) == (False, 1)
     asyncio.run(audit.stop())
@@ -392,7 +392,7 @@ def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog
     def fail(*_):
         raise ValueError("canary of the content")
 
-    monkeypatch.setattr("proxy.audit.packed_transcript", fail)
+    monkeypatch.setattr("proxy.audit.recorder.packed_transcript", fail)
     monkeypatch.setattr(Audit, "_keeps", lambda *_: True)
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     exchange, audit = Exchange("anthropic"), Audit()

@@ -12,7 +12,8 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
-from proxy.batch import write
+from proxy.audit.bulk_insert import write
+from proxy.audit.traffic.overview import RANGES, Sums, overview, parts_of
 from proxy.listing import filtered
 from proxy.models import (
     FAILURES,
@@ -22,7 +23,6 @@ from proxy.models import (
     GatewaySettings,
     TrafficSum,
 )
-from proxy.overview import RANGES, Sums, overview, parts_of
 from proxy.pages.chart import HEIGHT, Point, bars, lines, round_top
 from proxy.pages.dashboard import board
 from proxy.pages.figures import about, counted, percent, short

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from proxy.journal import Journal, hold, segments
-from proxy.lines import Begun, Dropped, Entry, decode, encode
-from proxy.reader import Place, Reader
+from proxy.audit.journal.entries import Begun, Dropped, Entry, decode, encode
+from proxy.audit.journal.journal import Journal, hold, segments
+from proxy.audit.journal.reader import Place, Reader
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def ended(request_id, **fields):
 @pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
 def journal(tmp_path, monkeypatch, request):
     if not request.param:
-        monkeypatch.setattr("proxy.reader._RECENT_BYTES", 0)
+        monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", 0)
     journal = Journal(tmp_path / "journal", most_bytes=2**20)
     journal.open()
     yield journal
@@ -76,9 +76,9 @@ def test_entries_are_read_in_order_and_once(journal):
 @pytest.mark.parametrize("room", [0, 5000, 20_000, 2**20])
 @pytest.mark.parametrize("seed", range(8))
 def test_however_much_is_remembered_every_entry_is_read_once(tmp_path, monkeypatch, room, seed):
-    monkeypatch.setattr("proxy.reader._RECENT_BYTES", room)
-    monkeypatch.setattr("proxy.reader._BATCH_LINES", 7)
-    monkeypatch.setattr("proxy.journal._SEGMENT_BYTES", 3000)
+    monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", room)
+    monkeypatch.setattr("proxy.audit.journal.reader._BATCH_LINES", 7)
+    monkeypatch.setattr("proxy.audit.journal.journal._SEGMENT_BYTES", 3000)
     chance, found, unread = random.Random(seed), [], 0
     journal = Journal(tmp_path, most_bytes=2**20)
     journal.open()
@@ -122,7 +122,7 @@ def test_what_was_written_a_moment_ago_is_not_read_from_disk(journal, monkeypatc
 
 
 def test_what_is_remembered_is_bounded_and_what_is_not_is_one_gap(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.reader._RECENT_BYTES", 40_000)
+    monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", 40_000)
     journal = Journal(tmp_path, most_bytes=2**20)
     journal.open()
     for number in range(100):
@@ -153,8 +153,8 @@ def test_a_batch_that_was_not_done_with_is_read_again(journal):
 
 
 def test_batches_are_bounded_by_lines_and_by_bytes(journal, monkeypatch):
-    monkeypatch.setattr("proxy.reader._BATCH_LINES", 4)
-    monkeypatch.setattr("proxy.reader._BATCH_BYTES", 1000)
+    monkeypatch.setattr("proxy.audit.journal.reader._BATCH_LINES", 4)
+    monkeypatch.setattr("proxy.audit.journal.reader._BATCH_BYTES", 1000)
     for number in range(6):
         journal.end_of(ended(str(number)))
     for number in range(6, 9):
@@ -164,7 +164,7 @@ def test_batches_are_bounded_by_lines_and_by_bytes(journal, monkeypatch):
 
 
 def test_segments_that_are_done_with_go_and_those_that_are_not_stay(journal, monkeypatch):
-    monkeypatch.setattr("proxy.journal._SEGMENT_BYTES", 500)
+    monkeypatch.setattr("proxy.audit.journal.journal._SEGMENT_BYTES", 500)
     for number in range(20):
         journal.end_of(ended(str(number)))
     assert len(segments(folder(journal))) > 3
@@ -236,9 +236,9 @@ def test_half_a_line_on_a_full_disk_does_not_spoil_the_next(journal, monkeypatch
 
     for can_truncate in (True, False):
         with monkeypatch.context() as broken:
-            broken.setattr("proxy.journal.os.write", half)
+            broken.setattr("proxy.audit.journal.journal.os.write", half)
             if not can_truncate:
-                broken.setattr("proxy.journal.os.ftruncate", lambda *_: refuse())
+                broken.setattr("proxy.audit.journal.journal.os.ftruncate", lambda *_: refuse())
             with pytest.raises(OSError, match="No space"):
                 journal.end_of(ended("lost"))
         journal.end_of(ended("b"))

@@ -9,9 +9,9 @@ import pytest
 from django.http import Http404
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from proxy.audit import Audit
+from proxy.audit.exchange import Exchange
+from proxy.audit.recorder import Audit
 from proxy.configuration.live import Configuration
-from proxy.exchange import Exchange
 from proxy.http.handler import GatewayRequest
 from proxy.runtime import Runtime
 from proxy.scrape import metrics as answer

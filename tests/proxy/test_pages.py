@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from formats import collect
 from formats.native.watch import _SIGNS
-from proxy.batch import write
+from proxy.audit.bulk_insert import write
+from proxy.audit.journal.recovery import crashed
+from proxy.audit.transcripts.codec import repack
 from proxy.listing import LEAKS
 from proxy.models import (
     ClientKey,
@@ -27,8 +29,6 @@ from proxy.models import (
     Upstream,
 )
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
-from proxy.said import repack
-from proxy.salvage import crashed
 from proxy.security.content_security import POLICY
 from proxy.security.redaction import storable
 from tests.formats.test_native_vectors import expected, seen

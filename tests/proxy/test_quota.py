@@ -10,9 +10,9 @@ from contextlib import ExitStack
 
 import pytest
 
+from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError
-from proxy.exchange import Exchange
 from proxy.quota import Quota
 from tests.proxy.conversation import TOOLS, ask, chunk, error_of, reply, says
 from tests.proxy.raw import answer, connect, post

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Usage
-from proxy.reading import read_again
+from proxy.audit.transcripts.replay_input import read_again
 from proxy.replay import load_event
 from tests.database import dump
 from tests.formats import chat

@@ -20,17 +20,17 @@ from formats import (
     ToolCallStart,
     UpstreamError,
 )
-from proxy.audit import Audit
-from proxy.capture import Capture
+from proxy.audit.capture import Capture
+from proxy.audit.exchange import Exchange, Reading
+from proxy.audit.journal.entries import decode, encode
+from proxy.audit.recorder import Audit
+from proxy.audit.row import brief_of, record
+from proxy.audit.transcripts.assembly import _seam
+from proxy.audit.transcripts.codec import Facts, Parts, facts_part, gather, press, unpack
+from proxy.audit.transcripts.replay_input import packed_tools
 from proxy.errors import GatewayError
-from proxy.exchange import Exchange, Reading
-from proxy.lines import decode, encode
-from proxy.reading import packed_tools
-from proxy.record import brief_of, record
-from proxy.said import Facts, Parts, facts_part, gather, press, unpack
 from proxy.security import redaction
 from proxy.security.redaction import _MARKS, _PATTERNS, WORD, Redactor
-from proxy.transcript import _seam
 from tests.linear import is_linear
 from tests.proxy.conversation import ask, error_of, reply, says, stream
 from tests.proxy.upstream import whole

@@ -8,8 +8,8 @@ import pytest
 from formats import FailureKind, Identity, Limits, ReplyOptions, Toolbox, build_pipeline
 from proxy import retry
 from proxy.attempt import Begun
+from proxy.audit.exchange import Exchange
 from proxy.errors import ErrorCode, GatewayError
-from proxy.exchange import Exchange
 from proxy.models import Outcome
 from proxy.relay import Relay
 from tests.proxy.conversation import chunk

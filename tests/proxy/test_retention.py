@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
+from proxy.audit.retention import CHORE, PrunedElsewhere, Retention, prune
 from proxy.models import (
     Chore,
     Comment,
@@ -19,7 +20,6 @@ from proxy.models import (
     Replay,
     Transcript,
 )
-from proxy.retention import CHORE, PrunedElsewhere, Retention, prune
 from proxy.telemetry.metrics import ROWS_REMAINING
 from tests.proxy.stored import exchange_row, failure_group, stored_exchange
 
@@ -30,7 +30,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def gateway_row(monkeypatch):
     # A test's transaction is in a connection that must not be closed.
-    monkeypatch.setattr("proxy.retention.renew_connection", lambda: None)
+    monkeypatch.setattr("proxy.audit.retention.renew_connection", lambda: None)
     return GatewaySettings.objects.create(pk=1, transcript_days=7, exchange_days=90)
 
 
@@ -122,7 +122,7 @@ def test_the_daily_run_is_done_by_one_process_of_many(monkeypatch):
     exchange_row(created_at=datetime.now(UTC) - timedelta(days=200))
     processes = [Retention() for _ in range(3)]
     runs = []
-    monkeypatch.setattr("proxy.retention.logger.info", lambda *words: runs.append(words))
+    monkeypatch.setattr("proxy.audit.retention.logger.info", lambda *words: runs.append(words))
     for process in processes:
         process.prune_if_due()
     assert len(runs) == 1
@@ -131,7 +131,7 @@ def test_the_daily_run_is_done_by_one_process_of_many(monkeypatch):
 
 def test_a_daily_run_that_fails_is_tried_again(caplog, monkeypatch):
     GatewaySettings.objects.all().delete()
-    monkeypatch.setattr("proxy.retention.logger.propagate", True)
+    monkeypatch.setattr("proxy.audit.retention.logger.propagate", True)
     process = Retention()
     process.prune_if_due()
     assert Chore.objects.get(name=CHORE).held_until is None
@@ -147,7 +147,7 @@ def test_what_a_daily_run_leaves_behind_is_in_the_metrics(monkeypatch):
         raise OperationalError("the database is locked")
 
     with monkeypatch.context() as broken:
-        broken.setattr("proxy.retention.prune", fail)
+        broken.setattr("proxy.audit.retention.prune", fail)
         Retention().prune_if_due()
     assert ROWS_REMAINING._value.get() == 1
     Retention().prune_if_due()
@@ -158,7 +158,7 @@ def test_what_a_daily_run_leaves_behind_is_in_the_metrics(monkeypatch):
 
 
 def test_a_run_has_a_budget_and_what_is_left_is_counted(monkeypatch):
-    monkeypatch.setattr("proxy.retention._BUDGET", 0)
+    monkeypatch.setattr("proxy.audit.retention._BUDGET", 0)
     for _ in range(3):
         stored_exchange(b"data: [DONE]\n\n", created_at=datetime.now(UTC) - timedelta(days=200))
     process = Retention()

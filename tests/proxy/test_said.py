@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from proxy.audit import Audit
-from proxy.journal import Journal
-from proxy.lines import Entry, decode, encode
+from proxy.audit.journal.entries import Entry, decode, encode
+from proxy.audit.journal.journal import Journal
+from proxy.audit.recorder import Audit
+from proxy.audit.transcripts.codec import Said, Unreadable, repack, unpack
 from proxy.models import Transcript
 from proxy.roles import SUPPORT
-from proxy.said import Said, Unreadable, repack, unpack
 from tests.formats.wire import stream
 from tests.proxy.stored import configure, exchange_row, stored_exchange
 from tests.proxy.test_api import client_of, person
@@ -101,7 +101,7 @@ def test_a_row_of_the_version_before_says_the_same(db):
 
 
 def test_a_line_of_the_version_before_is_stored_as_any_other(db, tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
+    monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
     row = {
         "request_id": "req_1",
         "created_at": "2026-11-16T12:00:00+00:00",

@@ -13,10 +13,10 @@ import pytest
 from django.db import OperationalError
 
 from proxy import models
-from proxy.audit import Audit
-from proxy.batch import write
-from proxy.journal import Journal, hold
-from proxy.lines import Begun, Dropped, encode
+from proxy.audit.bulk_insert import write
+from proxy.audit.journal.entries import Begun, Dropped, encode
+from proxy.audit.journal.journal import Journal, hold
+from proxy.audit.recorder import Audit
 from tests.database import of_sqlite
 from tests.proxy.conversation import ask, chunk, reply, says, stream
 from tests.proxy.gateway import KEY, Gateway
@@ -36,7 +36,7 @@ def dead(root, *lines):
 @pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
 def audit(tmp_path, one_connection, monkeypatch, request):  # noqa: F811
     if not request.param:
-        monkeypatch.setattr("proxy.reader._RECENT_BYTES", 0)
+        monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", 0)
     audit = Audit(Journal(tmp_path, most_bytes=2**30))
     audit.start()
     yield audit
@@ -97,7 +97,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(audit, monkeypatch):
     for number in range(3):
         audit.keep(entry(number))
     with monkeypatch.context() as broken:
-        broken.setattr("proxy.audit.write", store_and_fail)
+        broken.setattr("proxy.audit.recorder.write", store_and_fail)
         audit._write_all()
     assert (audit.waiting, audit.is_behind) == (3, True)
     audit._write_all()
@@ -112,7 +112,7 @@ def test_while_the_database_is_away_the_dead_ones_journal_stays(audit, tmp_path,
         raise OperationalError("gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr("proxy.audit.write", refuse)
+        broken.setattr("proxy.audit.recorder.write", refuse)
         audit._write_all()
     assert folder.exists()
     audit._write_all()

@@ -12,20 +12,20 @@ from django.db import IntegrityError, connection, transaction
 from lz4.block import decompress
 
 import formats.standing
-from proxy import standing
-from proxy.audit import Audit
-from proxy.batch import write
+from proxy.audit import standing
+from proxy.audit.bulk_insert import write
+from proxy.audit.journal.entries import Entry, decode
+from proxy.audit.journal.journal import Journal, segments
+from proxy.audit.journal.reader import Reader
+from proxy.audit.journal.recovery import adopt
+from proxy.audit.recorder import Audit
+from proxy.audit.retention import prune
+from proxy.audit.row import record
+from proxy.audit.transcripts.assembly import packed_transcript
+from proxy.audit.transcripts.codec import Unreadable, unpack
 from proxy.database.clock import clock
-from proxy.journal import Journal, segments
-from proxy.lines import Entry, decode
 from proxy.models import Exchange, GatewaySettings, Standing, Transcript
-from proxy.reader import Reader
-from proxy.record import record
-from proxy.retention import prune
-from proxy.said import Unreadable, unpack
-from proxy.salvage import adopt
 from proxy.security.redaction import Redactor
-from proxy.transcript import packed_transcript
 from tests.database import of_postgres
 from tests.proxy.answered import SYSTEM, answered, parsed, turn
 
@@ -45,7 +45,7 @@ def _known(monkeypatch):
 
 @pytest.fixture
 def audit(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
+    monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
     audit = Audit(Journal(tmp_path, most_bytes=2**24))
     audit.start()
     yield audit
@@ -206,9 +206,9 @@ def test_a_session_is_stored_with_one_row_of_what_stands(audit):
 @pytest.mark.parametrize("room", [0, 5000, 30_000, 2**24])
 def test_every_segment_of_the_journal_tells_what_stands(audit, monkeypatch, room):
     """Whichever lines are remembered, and whichever are read from disk."""
-    monkeypatch.setattr("proxy.reader._RECENT_BYTES", room)
-    monkeypatch.setattr("proxy.reader._BATCH_LINES", 3)
-    monkeypatch.setattr("proxy.journal._SEGMENT_BYTES", 25_000)
+    monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", room)
+    monkeypatch.setattr("proxy.audit.journal.reader._BATCH_LINES", 3)
+    monkeypatch.setattr("proxy.audit.journal.journal._SEGMENT_BYTES", 25_000)
     for _ in range(10):
         for body in TURNS:
             audit.submit(answered(body, "Hello"), 200)
@@ -260,7 +260,7 @@ def test_a_line_that_the_disk_did_not_take_has_told_nothing(audit, monkeypatch):
 
     first, second = (answered(body, "Hello") for body in TURNS[:2])
     with monkeypatch.context() as patch:
-        patch.setattr("proxy.journal._write", refuse)
+        patch.setattr("proxy.audit.journal.journal._write", refuse)
         audit.submit(first, 200)
     audit.submit(second, 200)
     line = (audit.journal.root / audit.journal.name / "00000001.jsonl").read_bytes()

@@ -11,10 +11,12 @@ from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from proxy.audit import Audit
-from proxy.batch import write
-from proxy.buckets import bucket_of, percentile
-from proxy.lines import Entry
+from proxy.audit.bulk_insert import write
+from proxy.audit.journal.entries import Entry
+from proxy.audit.recorder import Audit
+from proxy.audit.retention import prune
+from proxy.audit.traffic.histogram import bucket_of, percentile
+from proxy.audit.traffic.sums import SUMS
 from proxy.models import (
     FAILURES,
     Exchange,
@@ -26,8 +28,6 @@ from proxy.models import (
     TrafficSum,
     TrafficTime,
 )
-from proxy.retention import prune
-from proxy.traffic import SUMS
 
 fill = import_module("proxy.migrations.0005_traffic").fill
 NOW = datetime(2026, 6, 1, 12, 34, tzinfo=UTC)
@@ -132,7 +132,7 @@ def test_the_sums_are_what_the_exchanges_say(seed):
 
 @pytest.mark.django_db
 def test_a_row_that_the_database_refuses_is_in_no_sum(monkeypatch):
-    monkeypatch.setattr("proxy.audit.renew_connection", lambda: None)
+    monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
     audit, chance = Audit(), random.Random(1)
     for number in range(5):
         audit.keep(entry(chance, status=None if number == 2 else 200))

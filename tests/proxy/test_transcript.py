@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import transcript
-from proxy.said import unpack
+from proxy.audit.transcripts import assembly as transcript
+from proxy.audit.transcripts.assembly import packed_transcript
+from proxy.audit.transcripts.codec import unpack
 from proxy.security.redaction import Redactor
-from proxy.transcript import packed_transcript
 from tests.formats.wire import stream
 from tests.proxy.answered import answered, parsed, turn
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from formats import TextDelta, ToolCallDelta, ToolCallFailed, ToolCallStart
 from formats.events import CallFault
 from proxy.anatomy import assembled, decode_answer, first_wrong, link, pieces_of
+from proxy.audit.transcripts.codec import Said
 from proxy.curl import curl_of
 from proxy.models import Exchange
-from proxy.said import Said
 from proxy.security.visible_text import Segment, Span, segments, visible
 from tests.formats.wire import stream
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from formats import Identity, Limits, Tool, Toolbox, build_pipeline, merge_deltas
-from proxy.reading import read_again
+from proxy.audit.transcripts.replay_input import read_again
 from proxy.replay import load_event
 from tests.formats.wire import byte_cuts
 

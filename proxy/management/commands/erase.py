@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from proxy.audit.retention import BATCH
 from proxy.models import ClientKey, Exchange, Standing
-from proxy.retention import BATCH
 from proxy.security.visible_text import visible
 
 logger = logging.getLogger("athena.erasure")

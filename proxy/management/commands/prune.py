@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from proxy.audit.retention import BATCH, PAUSE, PrunedElsewhere, prune, summary
 from proxy.models import GatewaySettings
-from proxy.retention import BATCH, PAUSE, PrunedElsewhere, prune, summary
 
 
 class Command(BaseCommand):

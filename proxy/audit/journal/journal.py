@@ -16,9 +16,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from proxy.lines import Begun, Dropped, Entry, encode
-from proxy.reader import Place, Reader, Recent, segment_path
-from proxy.said import Standing
+from proxy.audit.journal.entries import Begun, Dropped, Entry, encode
+from proxy.audit.journal.reader import Place, Reader, Recent, segment_path
+from proxy.audit.transcripts.codec import Standing
 
 _SEGMENT_BYTES = 4 * 1024 * 1024
 _TIDY_BYTES = 256 * 1024

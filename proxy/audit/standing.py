@@ -10,9 +10,9 @@ What was packed is remembered, bounded, and of each client whether none of its s
 
 from dataclasses import dataclass, field
 
-from proxy.exchange import Exchange, Reading
-from proxy.reading import packed_tools
-from proxy.said import Standing, pack_standing
+from proxy.audit.exchange import Exchange, Reading
+from proxy.audit.transcripts.codec import Standing, pack_standing
+from proxy.audit.transcripts.replay_input import packed_tools
 from proxy.security.redaction import Redactor
 
 _MOST_BYTES = 16 * 1024 * 1024

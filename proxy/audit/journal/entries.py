@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from proxy.said import Said, Standing, repack
+from proxy.audit.transcripts.codec import Said, Standing, repack
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):

@@ -13,10 +13,10 @@ from django.db import connection, transaction
 from django.db.models import DateTimeField, JSONField, Model
 
 from proxy import models
+from proxy.audit.failure_groups import count_failures
+from proxy.audit.journal.entries import Entry
+from proxy.audit.traffic.sums import count_traffic
 from proxy.database.clock import clock
-from proxy.failures import count_failures
-from proxy.lines import Entry
-from proxy.traffic import count_traffic
 
 
 class Table:

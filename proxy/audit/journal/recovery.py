@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from proxy.audit.failure_groups import fingerprint
+from proxy.audit.journal.entries import Begun, Dropped, Entry
+from proxy.audit.journal.journal import Journal, hold, last_write, remove, segments, size_of
+from proxy.audit.journal.reader import Reader
 from proxy.errors import ErrorCode
-from proxy.failures import fingerprint
-from proxy.journal import Journal, hold, last_write, remove, segments, size_of
-from proxy.lines import Begun, Dropped, Entry
 from proxy.models import Outcome
-from proxy.reader import Reader
 
 logger = logging.getLogger("athena.audit")
 

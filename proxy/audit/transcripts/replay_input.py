@@ -17,8 +17,8 @@ from formats import (
     merge_deltas,
     once_for_tools,
 )
-from proxy.exchange import Exchange
-from proxy.said import Declared, pack_tools
+from proxy.audit.exchange import Exchange
+from proxy.audit.transcripts.codec import Declared, pack_tools
 from proxy.security.redaction import Redactor, are_suspect, storable_text
 
 

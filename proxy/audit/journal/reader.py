@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.lines import Entry, Line, decode
-from proxy.said import Standing
+from proxy.audit.journal.entries import Entry, Line, decode
+from proxy.audit.transcripts.codec import Standing
 
 _BATCH_LINES = 500
 _BATCH_BYTES = 8 * 1024 * 1024

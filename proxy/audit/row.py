@@ -9,7 +9,7 @@ from operator import itemgetter
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from proxy.exchange import Exchange
+from proxy.audit.exchange import Exchange
 from proxy.security.redaction import Redactor, storable_text
 
 _MOST_TOKENS = 2**31 - 1

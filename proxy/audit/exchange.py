@@ -26,13 +26,13 @@ from formats import (
     ToolCallFailed,
     Usage,
 )
-from proxy.capture import Capture
+from proxy.audit.capture import Capture
+from proxy.audit.outcome import outcome_of, phase_of
 from proxy.configuration.routing import Route
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of
 from proxy.models import Outcome, Phase
-from proxy.outcome import outcome_of, phase_of
 from proxy.telemetry.log_writer import tell
 
 logger = logging.getLogger("athena.exchange")

@@ -11,14 +11,22 @@ import msgspec
 from msgspec.structs import replace
 
 from formats import Event, NoticeCode
-from proxy.capture import Capture, Clipped, clip
+from proxy.audit.capture import Capture, Clipped, clip
+from proxy.audit.exchange import Exchange
+from proxy.audit.standing import messages_of, standing_of
+from proxy.audit.transcripts.codec import (
+    ELSEWHERE,
+    Facts,
+    Parts,
+    Standing,
+    facts_part,
+    gather,
+    press,
+)
+from proxy.audit.transcripts.replay_input import packed_tools, reading_fields
 from proxy.errors import UpstreamFailed
-from proxy.exchange import Exchange
 from proxy.models import Outcome
-from proxy.reading import packed_tools, reading_fields
-from proxy.said import ELSEWHERE, Facts, Parts, Standing, facts_part, gather, press
 from proxy.security.redaction import MOST_WORD, WORD, Redactor, Trusting, storable, texts_of
-from proxy.standing import messages_of, standing_of
 
 # Of a client's headers, those that tell something and no secret.
 KEPT_HEADERS = (

@@ -12,9 +12,9 @@ from typing import Any
 
 from django.db.models import Sum
 
-from proxy.buckets import percentile
+from proxy.audit.traffic.histogram import percentile
+from proxy.audit.traffic.sums import SUMS, total
 from proxy.models import Facet, Measure, Span, TrafficSum, TrafficTime
-from proxy.traffic import SUMS, total
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _MOST_VALUES = 10

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from django.db import connection
 
-from proxy.buckets import bucket_of
+from proxy.audit.traffic.histogram import bucket_of
 from proxy.models import (
     FAILURES,
     Facet,

@@ -19,19 +19,19 @@ from time import monotonic
 
 from django.db import IntegrityError
 
-from proxy.batch import missing_of, write
+from proxy.audit.bulk_insert import missing_of, write
+from proxy.audit.exchange import Exchange
+from proxy.audit.failure_groups import fingerprint, leak_mark
+from proxy.audit.journal.entries import Begun, Entry, encode
+from proxy.audit.journal.journal import Journal
+from proxy.audit.journal.recovery import salvage
+from proxy.audit.row import beginning, brief_of, record, redactor_of
+from proxy.audit.transcripts.assembly import packed_transcript
+from proxy.audit.transcripts.codec import Standing
 from proxy.database.connections import renew_connection
 from proxy.database.outage import AWAY, reason
-from proxy.exchange import Exchange
-from proxy.failures import fingerprint, leak_mark
-from proxy.journal import Journal
-from proxy.lines import Begun, Entry, encode
 from proxy.models import FAILURES
-from proxy.record import beginning, brief_of, record, redactor_of
-from proxy.said import Standing
-from proxy.salvage import salvage
 from proxy.telemetry.metrics import AUDIT_DROPPED
-from proxy.transcript import packed_transcript
 
 logger = logging.getLogger("athena.audit")
 

@@ -1,0 +1,1 @@
+"""Traffic sums per hour and minute, and the figures that pages and metrics show of them."""
