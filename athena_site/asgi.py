@@ -13,13 +13,13 @@ _django = get_asgi_application()  # sets Django up: what follows imports its mod
 
 # Django would import the URLs with the first request, which would wait a third of a second.
 import athena_site.urls  # noqa: E402, F401
-from proxy.admission import vouch  # noqa: E402
 from proxy.http.handler import GatewayHandler  # noqa: E402
 from proxy.http.page_body_limit import Submissions  # noqa: E402
 from proxy.http.protocol import BOUNDS, REFUSED  # noqa: E402
-from proxy.runtime import runtime  # noqa: E402
+from proxy.serving.admission import vouch  # noqa: E402
+from proxy.serving.runtime import runtime  # noqa: E402
+from proxy.serving.views import answer_error  # noqa: E402
 from proxy.telemetry.metrics import count_refusal  # noqa: E402
-from proxy.views import answer_error  # noqa: E402
 
 _gateway = GatewayHandler(
     bounds=runtime.bounds,

@@ -1,9 +1,8 @@
-"""Every URL on one screen. The slim handler serves those of `proxy.views` and `proxy.scrape`."""
+"""Every URL on one screen. The slim handler serves those of `proxy.serving.views` and `proxy.serving.metrics_view`."""
 
 from django.contrib import admin
 from django.urls import include, path
 
-from proxy import demo
 from proxy.pages.audit import audit_list
 from proxy.pages.changes import changes
 from proxy.pages.configuration import (
@@ -21,8 +20,9 @@ from proxy.pages.rules import rules
 from proxy.pages.sessions import end_sessions
 from proxy.pages.upstream import test_upstream, upstream_models
 from proxy.pages.usage import usage
-from proxy.scrape import metrics
-from proxy.views import (
+from proxy.serving import demo
+from proxy.serving.metrics_view import metrics
+from proxy.serving.views import (
     converse,
     count_tokens,
     healthz,

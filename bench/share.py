@@ -25,18 +25,18 @@ from bench.servers import Server, gateway
 
 KEYS, ROUTING, AUDIT, WRITING = "keys and limits", "routing", "audit", "audit, writing"
 FUNCTIONS = (
-    (KEYS, "proxy.admission", "admit"),
-    (KEYS, "proxy.views", "check_model"),
-    (KEYS, "proxy.quota", "Quota.admit"),
-    (KEYS, "proxy.quota", "Quota.release"),
-    (ROUTING, "proxy.retry", "resolve"),
-    (AUDIT, "proxy.views", "remember"),
+    (KEYS, "proxy.serving.admission", "admit"),
+    (KEYS, "proxy.serving.views", "check_model"),
+    (KEYS, "proxy.serving.quota", "Quota.admit"),
+    (KEYS, "proxy.serving.quota", "Quota.release"),
+    (ROUTING, "proxy.serving.retry", "resolve"),
+    (AUDIT, "proxy.serving.views", "remember"),
     (AUDIT, "proxy.audit.exchange", "Exchange.received"),
     (AUDIT, "proxy.audit.exchange", "Exchange.relayed"),
     (AUDIT, "proxy.audit.exchange", "Exchange.sent"),
     (AUDIT, "proxy.audit.exchange", "Exchange.understood"),
     (AUDIT, "proxy.audit.exchange", "Exchange.observe"),
-    (AUDIT, "proxy.runtime", "metrics.observe"),
+    (AUDIT, "proxy.serving.runtime", "metrics.observe"),
     (AUDIT, "proxy.audit.recorder", "Audit.begin"),
     (AUDIT, "proxy.audit.recorder", "Audit.submit"),
 )
@@ -108,7 +108,7 @@ def parts_of_a_request() -> dict[str, float]:
                 await ask("B")
                 for part, seconds in series.items():
                     seconds.append(watch.seconds[part] - watch.calls[part] * overhead)
-            from proxy.runtime import runtime
+            from proxy.serving.runtime import runtime
 
             await runtime.audit.flush()
             elsewhere = time.process_time() - time.thread_time() - elsewhere

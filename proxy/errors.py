@@ -4,7 +4,7 @@
     └── UpstreamFailed     an attempt failed before its first byte: another may be tried
 
 `code` is for machines and the audit: every one is listed in docs/errors.md. Errors of `formats`
-become one of these through `GatewayError.of`; `proxy.views` makes them HTTP.
+become one of these through `GatewayError.of`; `proxy.serving.views` makes them HTTP.
 """
 
 from collections.abc import Mapping

@@ -18,7 +18,6 @@ from django.db import models, transaction
 
 from formats import FORMATS
 from proxy.configuration.upstream import DEMO_URL
-from proxy.demo import demo_key
 from proxy.models import (
     ClientKey,
     ConfigurationVersion,
@@ -29,6 +28,7 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import digest_of, new_key
+from proxy.serving.demo import demo_key
 
 _Row = TypeVar("_Row", bound=models.Model)
 

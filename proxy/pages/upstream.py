@@ -12,7 +12,7 @@ from proxy import models
 from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import Upstream, read_upstream
 from proxy.pages.access import page, shown, user_of
-from proxy.probe import Trouble, models_of, probe
+from proxy.serving.upstream_test import Trouble, models_of, probe
 
 _MOST_CHARS = 200
 _PAUSE = 2  # seconds between two tests of one person: each is a request that somebody pays

@@ -13,8 +13,8 @@ from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import head_of, origin_of, read_upstream
 from proxy.errors import UpstreamFailed
 from proxy.models import Upstream
-from proxy.probe import Trouble, models_of, probe
 from proxy.security.egress import Allowance, Forbidden
+from proxy.serving.upstream_test import Trouble, models_of, probe
 from proxy.upstreams.client import NOTHING_CARRIED, UpstreamClient
 from proxy.upstreams.httpx_client import StockClient
 from proxy.upstreams.pool import Transport

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from proxy.deadlines import Deadlines
+from proxy.serving.deadlines import Deadlines
 
 UPSTREAM = SimpleNamespace(name="u", idle_timeout=10, progress_timeout=15, total_timeout=60)
 

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from proxy.demo import MODELS, answer
+from proxy.serving.demo import MODELS, answer
 from tests.database import IS_POSTGRES, empty_database_url
 from tests.proxy.conversation import TOOLS, ask, read
 from tests.proxy.gateway import KEY, Gateway

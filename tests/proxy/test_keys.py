@@ -13,8 +13,8 @@ import pytest
 from proxy.configuration.snapshot import Key
 from proxy.errors import GatewayError
 from proxy.http.handler import GatewayRequest
-from proxy.keys import authenticate
 from proxy.models.keys import digest_of
+from proxy.serving.authentication import authenticate
 from tests.proxy.conversation import ask
 from tests.proxy.gateway import KEY
 from tests.proxy.raw import ask_raw, post

@@ -13,8 +13,8 @@ from proxy.audit.exchange import Exchange
 from proxy.audit.recorder import Audit
 from proxy.configuration.live import Configuration
 from proxy.http.handler import GatewayRequest
-from proxy.runtime import Runtime
-from proxy.scrape import metrics as answer
+from proxy.serving.metrics_view import metrics as answer
+from proxy.serving.runtime import Runtime
 from proxy.telemetry import metrics
 from tests.proxy.conversation import ask, chunk, reply, says, stream
 from tests.proxy.gateway import KEY, Gateway

@@ -12,7 +12,7 @@ import pytest
 from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import read_upstream
 from proxy.models import Upstream
-from proxy.probe import CALL, LIST, Trouble, models_of, probe
+from proxy.serving.upstream_test import CALL, LIST, Trouble, models_of, probe
 from tests.formats.wire import stream
 from tests.proxy.conversation import reply
 from tests.proxy.stored import configure
@@ -206,7 +206,7 @@ def talking(*parts, pause=0.0):
 def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
     row, monkeypatch, drips
 ):
-    monkeypatch.setattr("proxy.probe._LIST_SECONDS", 0.5)
+    monkeypatch.setattr("proxy.serving.upstream_test._LIST_SECONDS", 0.5)
     head = b"HTTP/1.1 200 OK\r\n" + (b"content-length: 60\r\n\r\n" if drips == "body" else b"")
     with talking(head, *[b"x"] * 60, pause=0.1) as url:
         row.base_url = url

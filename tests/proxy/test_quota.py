@@ -13,7 +13,7 @@ import pytest
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError
-from proxy.quota import Quota
+from proxy.serving.quota import Quota
 from tests.proxy.conversation import TOOLS, ask, chunk, error_of, reply, says
 from tests.proxy.raw import answer, connect, post
 from tests.proxy.scraping import scrape, value
@@ -51,7 +51,7 @@ def admitted(quota, exchange, most=10_000):
 def clock(monkeypatch):
     """The seconds that have passed, in a list of one."""
     seconds = [1000.0]
-    monkeypatch.setattr("proxy.rate.monotonic", lambda: seconds[0])
+    monkeypatch.setattr("proxy.serving.rate.monotonic", lambda: seconds[0])
     return seconds
 
 

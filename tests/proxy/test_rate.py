@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from proxy.rate import OwnRate, rate_at
-from proxy.shared_rate import SharedRate
+from proxy.serving.rate import OwnRate, rate_at
+from proxy.serving.redis_rate import SharedRate
 from tests.proxy.conversation import ask, says
 from tests.proxy.gateway import Gateway
 from tests.proxy.redis import Redis

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from formats import FailureKind, Identity, Limits, ReplyOptions, Toolbox, build_pipeline
-from proxy import retry
-from proxy.attempt import Begun
 from proxy.audit.exchange import Exchange
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Outcome
-from proxy.relay import Relay
+from proxy.serving import retry
+from proxy.serving.attempt import Begun
+from proxy.serving.relay import Relay
 from tests.proxy.conversation import chunk
 
 RESTART = GatewayError("restarting", kind=FailureKind.OVERLOADED, code=ErrorCode.DRAINING)

@@ -10,10 +10,10 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from formats import Identity, Limits, Toolbox, build_pipeline
-from proxy import retry
-from proxy.attempt import Begun
 from proxy.errors import ErrorCode
 from proxy.http.direct_writer import Shortcut
+from proxy.serving import retry
+from proxy.serving.attempt import Begun
 from proxy.upstreams.connection import Connection
 from tests.proxy.conversation import chunk
 from tests.proxy.test_relay import RESTART, make_relay

@@ -11,8 +11,8 @@ import pytest
 from proxy.configuration.live import Configuration
 from proxy.http.handler import GatewayHandler, GatewayRequest
 from proxy.http.request_limits import Bounds
-from proxy.runtime import runtime
-from proxy.views import answer_error, healthz, readyz
+from proxy.serving.runtime import runtime
+from proxy.serving.views import answer_error, healthz, readyz
 
 
 def scope(path="/v1/messages", **headers):

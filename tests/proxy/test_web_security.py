@@ -139,7 +139,7 @@ def test_a_defect_of_the_hot_path_is_json_without_its_cause(monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError(CANARY)
 
-    monkeypatch.setattr("proxy.admission.admit", broken)
+    monkeypatch.setattr("proxy.serving.admission.admit", broken)
 
     async def call(path):
         scope = {

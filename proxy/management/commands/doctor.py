@@ -19,8 +19,8 @@ from proxy.database.clock import clock
 from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
 from proxy.models.keys import digest_of, prefix_of
-from proxy.probe import CALL, LIST, QUESTION, Trouble, probe
 from proxy.security.visible_text import visible
+from proxy.serving.upstream_test import CALL, LIST, QUESTION, Trouble, probe
 
 _NO_KEY = (
     "note   client key: none is known here, though others are valid, so no tool call was tried. "

@@ -12,7 +12,7 @@ from formats import FailureKind
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError, at_capacity
-from proxy.rate import OwnRate, Rate
+from proxy.serving.rate import OwnRate, Rate
 
 _TRY_AGAIN = 1
 """Seconds: nobody knows when one of the key's answers will end."""

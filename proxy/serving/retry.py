@@ -11,12 +11,12 @@ from dataclasses import replace
 import msgspec
 
 from formats import Conversation, ReplyOptions, Target
-from proxy.attempt import Begun, attempt
 from proxy.audit.exchange import Exchange
 from proxy.configuration.routing import bare_name, fallback, resolve
 from proxy.configuration.snapshot import Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, UpstreamFailed
+from proxy.serving.attempt import Begun, attempt
 from proxy.upstreams.client import Carried, UpstreamClient
 
 _PAUSE = 0.2

@@ -21,7 +21,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from proxy.rate import OwnRate
+from proxy.serving.rate import OwnRate
 from proxy.telemetry import metrics
 
 _MINUTE = 60.0

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 import httpx
 
 from formats import Event
-from proxy.attempt import Begun
 from proxy.audit.exchange import Exchange
+from proxy.serving.attempt import Begun
 
 _PATIENCE = 0.5
 """Seconds from the end of the message."""

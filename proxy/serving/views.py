@@ -19,8 +19,6 @@ from formats import (
     ReplyOptions,
     estimate_tokens,
 )
-from proxy import catalogue
-from proxy.admission import admit, remember
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
@@ -28,9 +26,11 @@ from proxy.http.direct_writer import SHORTCUT
 from proxy.http.handler import GatewayRequest
 from proxy.http.request_limits import Bounds
 from proxy.http.response import Document, EventStream, Response
-from proxy.keys import check_model
-from proxy.relay import Relay
-from proxy.runtime import runtime
+from proxy.serving import model_list as catalogue
+from proxy.serving.admission import admit, remember
+from proxy.serving.authentication import check_model
+from proxy.serving.relay import Relay
+from proxy.serving.runtime import runtime
 from proxy.upstreams.client import NOTHING_CARRIED, Carried
 
 logger = logging.getLogger("athena.views")

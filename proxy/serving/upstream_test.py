@@ -24,9 +24,9 @@ from proxy.configuration.snapshot import RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream, port_of
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Reasoning, Service
-from proxy.relay import Relay
 from proxy.security.egress import Forbidden
 from proxy.security.redaction import Redactor
+from proxy.serving.relay import Relay
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.httpx_client import StockClient
 

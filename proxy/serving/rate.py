@@ -44,6 +44,6 @@ def rate_at(url: str) -> Rate:
     """In the Redis at the URL; in memory, if there is none."""
     if not url:
         return OwnRate()
-    from proxy.shared_rate import SharedRate  # its imports take a quarter of a second
+    from proxy.serving.redis_rate import SharedRate  # its imports take a quarter of a second
 
     return SharedRate(url)

@@ -21,14 +21,14 @@ from proxy.configuration.live import Configuration, configuration
 from proxy.configuration.snapshot import Snapshot
 from proxy.errors import ErrorCode, GatewayError
 from proxy.http.request_limits import Bounds
-from proxy.keys import revoked
 from proxy.process.drain import Drain
 from proxy.process.heartbeat import Heartbeat, State
 from proxy.process.loop_watchdog import Watchdog
 from proxy.process.supervisor import follow_parent
-from proxy.quota import Quota
-from proxy.rate import rate_at
-from proxy.relay import Relay
+from proxy.serving.authentication import revoked
+from proxy.serving.quota import Quota
+from proxy.serving.rate import rate_at
+from proxy.serving.relay import Relay
 from proxy.telemetry import metrics
 from proxy.telemetry.log_writer import sink
 from proxy.upstreams.client import UpstreamClient

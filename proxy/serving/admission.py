@@ -6,15 +6,15 @@ whoever has no key takes none.
 
 import time
 
-from proxy import demo
 from proxy.audit.capture import Capture
 from proxy.audit.transcripts.assembly import KEPT_HEADERS
 from proxy.configuration.loop_guard import VIA, check_sender
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.errors import GatewayError
 from proxy.http.handler import GatewayRequest
-from proxy.keys import authenticate
-from proxy.runtime import runtime
+from proxy.serving import demo
+from proxy.serving.authentication import authenticate
+from proxy.serving.runtime import runtime
 
 # Whose bodies are read, for a key.
 _CONVERSATIONS = frozenset(

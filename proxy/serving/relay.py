@@ -25,14 +25,14 @@ from formats import (
     ReplyOptions,
     UpstreamError,
 )
-from proxy.attempt import Begun
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key, Snapshot
-from proxy.deadlines import Alarm, Deadlines
-from proxy.epilogue import epilogue
 from proxy.errors import GatewayError
 from proxy.http.direct_writer import Shortcut
-from proxy.retry import begin
+from proxy.serving.attempt import Begun
+from proxy.serving.deadlines import Alarm, Deadlines
+from proxy.serving.epilogue import epilogue
+from proxy.serving.retry import begin
 from proxy.upstreams.client import (
     NOTHING_CARRIED,
     Carried,

@@ -14,8 +14,8 @@ from django.http import Http404, HttpResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from proxy.http.handler import GatewayRequest
+from proxy.serving.views import only
 from proxy.telemetry.metrics import exposition
-from proxy.views import only
 
 _FORWARDING = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip")
 """How the names of headers begin that a proxy adds."""
