@@ -44,11 +44,11 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
     from bench.exchanges import MODELS
     from proxy.audit.retention import old_rows
     from proxy.audit.traffic.overview import RANGES
-    from proxy.listing import filtered, page_of
     from proxy.models import Exchange, FailureGroup
     from proxy.pages.audit import shown_groups
     from proxy.pages.dashboard import board
     from proxy.pages.usage import recent_rows, sums
+    from proxy.support.exchange_list import filtered, page_of
 
     def listed(**query: Any) -> Case:
         text = {name: str(value) for name, value in query.items()}

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from formats import FORMATS
 from proxy.models import Comment, Exchange, FailureGroup, GroupState, Replay, Transcript
-from proxy.why import why
+from proxy.support.failure_text import why
 
 # The other one is the gateway's to say.
 SETTABLE = [(s.value, s.label) for s in GroupState if s is not GroupState.REGRESSED]

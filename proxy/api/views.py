@@ -32,9 +32,9 @@ from proxy.api.serializers import (
 )
 from proxy.audit.transcripts.codec import Unreadable
 from proxy.database.clock import clock
-from proxy.listing import FILTERS, BadFilter, filtered
 from proxy.models import Exchange, FailureGroup, GroupState, Transcript
-from proxy.replay import NotReplayable, replay
+from proxy.support.exchange_list import FILTERS, BadFilter, filtered
+from proxy.support.replay import NotReplayable, replay
 
 list_of = list  # classes below have a method of this name
 _PAGING = ("cursor", "page_size")

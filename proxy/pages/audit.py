@@ -11,7 +11,6 @@ from django.shortcuts import redirect
 from formats import FORMATS
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode
-from proxy.listing import ANY, FAILED, FILTERS, LEAKS, NONE, RANGES, BadFilter, filtered, page_of
 from proxy.models import (
     ClientKey,
     Exchange,
@@ -24,7 +23,18 @@ from proxy.models import (
 from proxy.pages.access import page, shown
 from proxy.pages.sparkline import sparkline
 from proxy.security.visible_text import visible
-from proxy.why import sentence_of, why
+from proxy.support.exchange_list import (
+    ANY,
+    FAILED,
+    FILTERS,
+    LEAKS,
+    NONE,
+    RANGES,
+    BadFilter,
+    filtered,
+    page_of,
+)
+from proxy.support.failure_text import sentence_of, why
 
 _MOST_GROUPS = 12
 _UNDONE = (GroupState.OPEN, GroupState.REGRESSED)

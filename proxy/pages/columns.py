@@ -4,7 +4,10 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.anatomy import (
+from proxy.audit.transcripts.codec import Said
+from proxy.models import Exchange
+from proxy.security.visible_text import Segment, Span, segments, visible
+from proxy.support.answer_parts import (
     Piece,
     Shown,
     assembled,
@@ -14,10 +17,7 @@ from proxy.anatomy import (
     pieces_of,
     shown_events,
 )
-from proxy.audit.transcripts.codec import Said
-from proxy.models import Exchange
-from proxy.replay import load_event, raw_answer, sent_answer
-from proxy.security.visible_text import Segment, Span, segments, visible
+from proxy.support.replay import load_event, raw_answer, sent_answer
 
 _WINDOW = 40_000
 _RAW_WINDOW = 30_000

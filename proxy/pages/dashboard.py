@@ -14,12 +14,12 @@ from django.http import HttpRequest, HttpResponse
 from proxy.audit.retention import oldest_kept
 from proxy.audit.traffic.overview import RANGES, Part, Step, Sums, overview, parts_of
 from proxy.database.clock import clock
-from proxy.listing import ANY, FAILED, exactly
 from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings, Outcome
 from proxy.pages.access import may, page
 from proxy.pages.chart import Point, bars, lines
 from proxy.pages.figures import Figure, about, counted, rows_url, share, short, told, took
 from proxy.pages.tiles import tiles_of, tiles_of_now
+from proxy.support.exchange_list import ANY, FAILED, exactly
 
 _DEFAULT = "24h"
 _FACETS = (

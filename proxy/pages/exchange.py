@@ -12,18 +12,18 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from formats import FORMATS
-from proxy.anatomy import decode_answer, pieces_of
 from proxy.audit.transcripts.codec import Said, Unreadable
 from proxy.configuration.snapshot import load
-from proxy.curl import curl_of
-from proxy.fixture import fixture_of
 from proxy.models import FAILURES, ConfigurationVersion, Exchange, Outcome, Replay, Transcript
 from proxy.pages.access import may, page, shown, user_of
 from proxy.pages.columns import client_pieces, columns_of, difference
-from proxy.remedy import helps, override_for
-from proxy.replay import NotReplayable, replay, today_format
 from proxy.security.visible_text import segments
-from proxy.why import why
+from proxy.support.answer_parts import decode_answer, pieces_of
+from proxy.support.curl import curl_of
+from proxy.support.failure_text import why
+from proxy.support.override_from_replay import helps, override_for
+from proxy.support.replay import NotReplayable, replay, today_format
+from proxy.support.test_vector import fixture_of
 
 _MOST_REPLAYS = 20
 _REQUEST_WINDOW = 60_000
@@ -53,7 +53,7 @@ class ReplayForm(forms.Form):
     )
 
     def options(self) -> dict[str, Any]:
-        """What `proxy.replay.replay` takes."""
+        """What `proxy.support.replay.replay` takes."""
         strict = self.cleaned_data["strict"]
         return {
             "format_name": self.cleaned_data["format"] or None,

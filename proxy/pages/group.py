@@ -10,13 +10,13 @@ from django.shortcuts import get_object_or_404, redirect
 
 from proxy.configuration.snapshot import load
 from proxy.database.clock import clock
-from proxy.listing import BadFilter, filtered, page_of
 from proxy.models import Exchange, FailureGroup, GroupState, Replay
 from proxy.pages.access import may, page, shown, user_of
 from proxy.pages.audit import shown_groups
 from proxy.pages.exchange import ReplayForm
-from proxy.replay import NotReplayable, replay
-from proxy.why import why
+from proxy.support.exchange_list import BadFilter, filtered, page_of
+from proxy.support.failure_text import why
+from proxy.support.replay import NotReplayable, replay
 
 _AT_ONCE = 100
 _STATES = (GroupState.OPEN, GroupState.RESOLVED, GroupState.IGNORED)

@@ -6,13 +6,13 @@ from django import forms
 from django.http import HttpRequest, HttpResponse
 
 from formats import FORMATS
-from proxy.anatomy import assembled, first_wrong, link, pieces_of, shown_events
 from proxy.configuration.routing import detected_format
 from proxy.configuration.snapshot import load
 from proxy.pages.access import page, shown
-from proxy.playground import CHARACTERS, PIECES, RANDOM, WHOLE, NotPlayable, Played, play
-from proxy.replay import markup_of
 from proxy.security.visible_text import segments
+from proxy.support.answer_parts import assembled, first_wrong, link, pieces_of, shown_events
+from proxy.support.playground import CHARACTERS, PIECES, RANDOM, WHOLE, NotPlayable, Played, play
+from proxy.support.replay import markup_of
 
 _LONGEST = 1_000_000
 _DETECT = ""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.audit.traffic.overview import Overview, Times
-from proxy.listing import ANY, FAILED
 from proxy.models import GatewayProcess, Outcome
 from proxy.pages.figures import DASH, Figure, counted, rows_url, share, told, took
+from proxy.support.exchange_list import ANY, FAILED
 
 _PROCESSES = "#processes"
 

@@ -8,10 +8,10 @@ from django.db.models.functions import TruncDate
 from django.http import HttpRequest, HttpResponse
 
 from proxy.database.clock import clock
-from proxy.listing import within
 from proxy.models import FAILURES, ClientKey, Exchange
 from proxy.pages.access import page, shown, user_of
-from proxy.why import why
+from proxy.support.exchange_list import within
+from proxy.support.failure_text import why
 
 _DAYS = 7
 _MOST_ROWS = 20

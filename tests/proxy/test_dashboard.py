@@ -14,7 +14,6 @@ from django.utils import timezone
 
 from proxy.audit.bulk_insert import write
 from proxy.audit.traffic.overview import RANGES, Sums, overview, parts_of
-from proxy.listing import filtered
 from proxy.models import (
     FAILURES,
     ConfigurationVersion,
@@ -27,6 +26,7 @@ from proxy.pages.chart import HEIGHT, Point, bars, lines, round_top
 from proxy.pages.dashboard import board
 from proxy.pages.figures import about, counted, percent, short
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
+from proxy.support.exchange_list import filtered
 from tests.proxy.stored import configure
 from tests.proxy.test_pages import HOSTILE
 from tests.proxy.test_traffic import entry

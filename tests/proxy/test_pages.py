@@ -16,7 +16,6 @@ from formats.native.watch import _SIGNS
 from proxy.audit.bulk_insert import write
 from proxy.audit.journal.recovery import crashed
 from proxy.audit.transcripts.codec import repack
-from proxy.listing import LEAKS
 from proxy.models import (
     ClientKey,
     Comment,
@@ -31,6 +30,7 @@ from proxy.models import (
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.security.content_security import POLICY
 from proxy.security.redaction import storable
+from proxy.support.exchange_list import LEAKS
 from tests.formats.test_native_vectors import expected, seen
 from tests.formats.wire import decode, stream, text_from, toolbox
 from tests.proxy.stored import (

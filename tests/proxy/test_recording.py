@@ -10,7 +10,7 @@ import pytest
 
 from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Usage
 from proxy.audit.transcripts.replay_input import read_again
-from proxy.replay import load_event
+from proxy.support.replay import load_event
 from tests.database import dump
 from tests.formats import chat
 from tests.formats.test_custom_tools import NESTED, PATCH, structured

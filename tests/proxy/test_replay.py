@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from proxy.models import FormatOverride, FormatSettings, Outcome, Replay, Transcript
-from proxy.replay import NotReplayable, load_event, raw_answer, replay
+from proxy.support.replay import NotReplayable, load_event, raw_answer, replay
 from tests.formats.wire import stream
 from tests.proxy.stored import KIMI, configure, exchange_row, leaked_kimi, stored_exchange
 

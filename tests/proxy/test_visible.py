@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from formats import TextDelta, ToolCallDelta, ToolCallFailed, ToolCallStart
 from formats.events import CallFault
-from proxy.anatomy import assembled, decode_answer, first_wrong, link, pieces_of
 from proxy.audit.transcripts.codec import Said
-from proxy.curl import curl_of
 from proxy.models import Exchange
 from proxy.security.visible_text import Segment, Span, segments, visible
+from proxy.support.answer_parts import assembled, decode_answer, first_wrong, link, pieces_of
+from proxy.support.curl import curl_of
 from tests.formats.wire import stream
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import ErrorCode
 from proxy.models import Exchange, Outcome
-from proxy.why import SENTENCES, sentence_of, why
+from proxy.support.failure_text import SENTENCES, sentence_of, why
 
 
 def row(**fields):

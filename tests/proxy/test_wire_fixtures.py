@@ -11,7 +11,7 @@ import pytest
 
 from formats import Identity, Limits, Tool, Toolbox, build_pipeline, merge_deltas
 from proxy.audit.transcripts.replay_input import read_again
-from proxy.replay import load_event
+from proxy.support.replay import load_event
 from tests.formats.wire import byte_cuts
 
 FILES = sorted((Path(__file__).parent.parent / "fixtures" / "wire").glob("*.json"))

@@ -16,9 +16,9 @@ from django.utils.dateparse import parse_datetime
 from formats import FORMATS
 from proxy.audit.transcripts.codec import Said, repack
 from proxy.configuration.snapshot import NotBootstrapped, load
-from proxy.fixture import fixture_of, is_vector, wire_of
 from proxy.models import Exchange, FailureGroup, Replay, Transcript
-from proxy.replay import NotReplayable, replay
+from proxy.support.replay import NotReplayable, replay
+from proxy.support.test_vector import fixture_of, is_vector, wire_of
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _FAILING = (Replay.Result.STILL_FAILING, Replay.Result.NEWLY_BROKEN)

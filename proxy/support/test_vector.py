@@ -23,10 +23,10 @@ from formats import (
     ToolCallFailed,
     ToolCallStart,
 )
-from proxy.anatomy import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
 from proxy.audit.transcripts.codec import Said
 from proxy.models import Exchange, Replay
-from proxy.replay import events_before, load_event, raw_answer
+from proxy.support.answer_parts import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
+from proxy.support.replay import events_before, load_event, raw_answer
 
 
 def fixture_of(
