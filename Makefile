@@ -49,8 +49,8 @@ test-postgres: $(VENV)/testing
 	test -n "$$DATABASE_URL" || command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || \
 		test "$$(id -u)" != 0 || \
 		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y postgresql; }
-	$(BIN)/python -m tests.on_postgres $(SUITE) $(TESTERS) || \
-		{ test $$? = 1 && $(BIN)/python -m tests.on_postgres $(ALONE); }
+	$(BIN)/python -m tests.support.on_postgres $(SUITE) $(TESTERS) || \
+		{ test $$? = 1 && $(BIN)/python -m tests.support.on_postgres $(ALONE); }
 
 # The real Claude Code, from npm, through the gateway. Says so and succeeds where it cannot be had.
 e2e: $(VENV)/testing

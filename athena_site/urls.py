@@ -1,4 +1,7 @@
-"""Every URL on one screen. The slim handler serves those of `proxy.serving.views` and `proxy.serving.metrics_view`."""
+"""Every URL on one screen.
+
+The slim handler serves those of `proxy.serving.views` and `proxy.serving.metrics_view`.
+"""
 
 from django.contrib import admin
 from django.urls import include, path

@@ -20,7 +20,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from tests.postgres import PostgresMissing, PostgresServer
+from tests.support.postgres_server import PostgresMissing, PostgresServer
 
 ROUNDS = 5
 Case = Callable[[], object]

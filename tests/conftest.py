@@ -10,7 +10,9 @@ import pytest
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
-from tests.database import IS_POSTGRES, fill, shared_by_workers
+from tests.support.database import IS_POSTGRES, fill, shared_by_workers
+
+pytest_plugins = ["tests.support.fixtures"]
 
 # Machines have other things to do: no example has a deadline.
 settings.register_profile("athena", deadline=None)
@@ -20,13 +22,13 @@ settings.load_profile("athena")
 _LONG = [
     Path(__file__).parent / name
     for name in (
-        "proxy/test_outage.py",
-        "proxy/test_drain.py",
-        "proxy/test_nodes.py",
-        "test_soak.py",
-        "proxy/test_access.py",
-        "proxy/test_canaries.py",
-        "proxy/test_salvage.py",
+        "system/test_database_outage.py",
+        "system/test_drain.py",
+        "system/test_two_nodes.py",
+        "system/test_soak.py",
+        "proxy/security/test_access.py",
+        "proxy/security/test_no_secret_leaks.py",
+        "proxy/audit/test_journal_recovery.py",
         "bench/test_work.py",
     )
 ]

@@ -1,6 +1,7 @@
-"""Which rule wins for a model's name: every value that steers it, and where it comes from.
+"""Explains which rule wins for a model name: every value that applies, and where it comes from.
 
-`proxy.configuration.routing` decides; this says why, in words for an operator, with the rows that they can edit.
+`proxy.configuration.routing` decides; this module gives the reason in an operator's words and links
+the rows that can be edited.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 Only `serve` and `migrate` change them, before any worker runs; a worker never does. A version adds
 to the tables and takes nothing away that the version before it uses, so that the two can run side
-by side: `tests/proxy/test_schema.py` keeps migrations to that.
+by side: `tests/proxy/database/test_schema.py` keeps migrations to that.
 """
 
 from collections.abc import Iterator

@@ -63,7 +63,7 @@ class TrafficSum(models.Model):
 
 
 class TrafficTime(models.Model):
-    """How many exchanges took about so long; `proxy.audit.traffic.histogram` has how long a bucket is."""
+    """Exchanges per duration bucket; `proxy.audit.traffic.histogram` defines the buckets."""
 
     span = models.CharField(max_length=4, choices=Span)
     measure = models.CharField(max_length=10, choices=Measure)

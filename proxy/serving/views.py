@@ -26,7 +26,7 @@ from proxy.http.direct_writer import SHORTCUT
 from proxy.http.handler import GatewayRequest
 from proxy.http.request_limits import Bounds
 from proxy.http.response import Document, EventStream, Response
-from proxy.serving import model_list as catalogue
+from proxy.serving import model_list
 from proxy.serving.admission import admit, remember
 from proxy.serving.authentication import check_model
 from proxy.serving.relay import Relay
@@ -88,7 +88,7 @@ async def models(request: GatewayRequest) -> HttpResponse:
     snapshot, key = admit(request)
     query = request.query
     limit = query.get("limit", "")
-    page = catalogue.listing(
+    page = model_list.listing(
         snapshot,
         key,
         request.exchange.dialect,
@@ -101,7 +101,7 @@ async def models(request: GatewayRequest) -> HttpResponse:
 
 async def model(request: GatewayRequest, name: str) -> HttpResponse:
     snapshot, key = admit(request)
-    return _json(catalogue.entry(snapshot, key, request.exchange.dialect, name))
+    return _json(model_list.entry(snapshot, key, request.exchange.dialect, name))
 
 
 async def healthz(request: GatewayRequest) -> HttpResponse:

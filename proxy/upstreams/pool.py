@@ -2,8 +2,8 @@
 
 Certificates are verified, connections are bounded and kept alive, and one that died while it was
 idle is replaced without anybody noticing. A name is resolved and checked once for each connection
-(`proxy.security.egress`), and TLS verifies the name. Proxies are left to httpx's own transport, which
-`ATHENA_TRANSPORT=httpx` chooses; it costs several times as much for every chunk.
+(`proxy.security.egress`), and TLS verifies the name. Proxies are left to httpx's own transport,
+which `ATHENA_TRANSPORT=httpx` chooses; it costs several times as much for every chunk.
 """
 
 import asyncio

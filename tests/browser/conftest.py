@@ -16,8 +16,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
-from tests.proxy.gateway import Gateway
-from tests.proxy.upstream import ScriptedUpstream
+from tests.support.gateway import Gateway
+from tests.support.scripted_upstream import ScriptedUpstream
 
 PASSWORD = "a staff member's password"
 PEOPLE = {"sam": SUPPORT, "olga": OPERATORS, "dev": DEVELOPERS}

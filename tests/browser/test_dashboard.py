@@ -3,8 +3,8 @@
 import pytest
 
 from tests.browser.test_support_story import BROKEN, MODEL, PIECES, XSS, question, wait_for_rows
-from tests.formats.wire import stream
-from tests.proxy.conversation import reply
+from tests.support.chat import reply
+from tests.support.wire import stream
 
 KIMI = "moonshotai/kimi-k2"
 

@@ -10,9 +10,9 @@ import time
 import httpx
 import pytest
 
-from tests.formats.wire import stream
-from tests.proxy.conversation import ask, reply
-from tests.proxy.upstream import whole
+from tests.support.chat import ask, reply
+from tests.support.scripted_upstream import whole
+from tests.support.wire import stream
 
 AWAY = "http://127.0.0.9:9/stolen"
 PAYLOADS = [

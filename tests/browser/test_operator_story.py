@@ -7,9 +7,9 @@ import anthropic
 import pytest
 
 from tests.browser.test_support_story import PIECES, wait_for_rows
-from tests.formats.wire import stream
-from tests.proxy.conversation import TOOLS, reply
-from tests.proxy.upstream import ScriptedUpstream, whole
+from tests.support.chat import TOOLS, reply
+from tests.support.scripted_upstream import ScriptedUpstream, whole
+from tests.support.wire import stream
 
 MODEL = "house/tide-watcher"
 CANARY = "sk-or-v1-canary-of-the-operator"

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from tests.formats.wire import chunk, stream
-from tests.proxy.conversation import TOOLS, ask, read, reply
-from tests.proxy.gateway import KEY
+from tests.support.chat import TOOLS, ask, read, reply
+from tests.support.gateway import KEY
+from tests.support.wire import chunk, stream
 
 MODEL = "acme/harbor-1"
 BROKEN = "moonshotai/kimi-broken"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.proxy.gateway import KEY
+from tests.support.gateway import KEY
 
 _RUN_SECONDS = 90
 _SHOWN = 4000

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.claude import Claude
 from tests.e2e.install import maybe_binary
 from tests.e2e.upstream import ScriptedUpstream
-from tests.proxy.gateway import Gateway
+from tests.support.gateway import Gateway
 
 _SHOWN = 6000
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from formats import Notice, NoticeCode, Pipeline, ReplyOptions, build_pipeline
-from tests.formats.chat import Answer, payloads, read
 from tests.formats.test_oracle import ASKED, openai_client
-from tests.formats.wire import IDENTITY, byte_cuts, decode, relay
+from tests.support.openai_reader import Answer, payloads, read
+from tests.support.wire import IDENTITY, byte_cuts, decode, relay
 
 OPTIONS = ReplyOptions(created=1_750_000_000)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from formats import LimitExceeded, Limits
 from formats.arguments import Arguments, Status
-from tests.formats.strategies import arguments
-from tests.formats.wire import cuts
+from tests.support.strategies import arguments
+from tests.support.wire import cuts
 
 
 def read(parts, limits=None):

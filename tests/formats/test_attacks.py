@@ -18,9 +18,9 @@ from formats import (
     merge_deltas,
 )
 from formats.conversation import Reasoning, Text, ToolCall
-from tests.formats.test_anthropic_decoder import EMPTY, block, event, message, part, text, tool
-from tests.formats.test_openai_decoder import calls, entry
-from tests.formats.wire import byte_cuts, chunk, cuts, data, decode, relay, reply_from, stream
+from tests.formats.anthropic.test_decoder import EMPTY, block, event, message, part, text, tool
+from tests.formats.openai.test_decoder import calls, entry
+from tests.support.wire import byte_cuts, chunk, cuts, data, decode, relay, reply_from, stream
 
 TOOLS = Toolbox(
     [

@@ -29,7 +29,7 @@ from formats.complexity import Complexity
 from formats.conversation import Text
 from formats.native.transform import NativeTransform
 from formats.toolbox import Toolbox
-from tests.formats.wire import chunk, decode, stream
+from tests.support.wire import chunk, decode, stream
 
 NATIVE = [name for name, native in FORMATS.items() if native]
 KIMI_CALL = (

@@ -27,9 +27,9 @@ from formats import (
     next_state,
 )
 from formats.conversation import Tool
-from tests.formats.strategies import arguments, messages, names, pieces, prose
-from tests.formats.test_native_vectors import IN_TEXT
-from tests.formats.wire import CREATED, IDENTITY, OPTIONS, byte_cuts, decode, stream, text_from
+from tests.formats.native.test_vectors import IN_TEXT
+from tests.support.strategies import arguments, messages, names, pieces, prose
+from tests.support.wire import CREATED, IDENTITY, OPTIONS, byte_cuts, decode, stream, text_from
 
 NATIVE = [name for name, native in FORMATS.items() if native]
 

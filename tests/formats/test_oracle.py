@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from formats import DIALECTS, Event, MessageFailed, StopReason, collect
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
-from tests.formats.strategies import messages
-from tests.formats.wire import OPTIONS, relay, stream
+from tests.support.strategies import messages
+from tests.support.wire import OPTIONS, relay, stream
 
 HEADERS = {"content-type": "text/event-stream"}
 ASKED: Any = [{"role": "user", "content": "x"}]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from formats import LimitExceeded, Limits, UpstreamError
 from formats.sse import EventDecoder, WholeEvents, encode_event
-from tests.formats.wire import byte_cuts
+from tests.support.wire import byte_cuts
 
 CASES = {
     "one event": (b"data: a\n\n", [(b"", b"a")]),

@@ -20,12 +20,12 @@ from formats import (
     collect,
 )
 from formats.conversation import ToolCall
-from tests.formats.test_kimi_log import BODY as KIMI_LOG
+from tests.formats.native.test_kimi_log import BODY as KIMI_LOG
 from tests.formats.test_laws import written
-from tests.formats.views import view
-from tests.formats.wire import IDENTITY, OPTIONS, decode, stream
-from tests.proxy.speech import Call, document
-from tests.proxy.speech import stream as spoken
+from tests.support.client_views import view
+from tests.support.upstream_answers import Call, document
+from tests.support.upstream_answers import stream as spoken
+from tests.support.wire import IDENTITY, OPTIONS, decode, stream
 
 ARGUMENTS = {"harbor": "Tromsø — 🌊", "days": [1, {"deep": None}], "note": 'a "quoted" \\ word'}
 CALLS = [Call("get_tide", ARGUMENTS, "call_1"), Call("get_tide", {"harbor": "Bodø"}, "call_2")]

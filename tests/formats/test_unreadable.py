@@ -7,8 +7,8 @@ import pytest
 from formats import DIALECTS, AnswerFault, Limits, MessageFailed, TextDelta, ToolCallStart, collect
 from formats.conversation import ToolCall
 from proxy.errors import ErrorCode
-from tests.formats.views import view
-from tests.formats.wire import byte_cuts, chunk, data, decode, relay, stream
+from tests.support.client_views import view
+from tests.support.wire import byte_cuts, chunk, data, decode, relay, stream
 
 GOOD = chunk({"content": "so far "}) + chunk({"content": "so good"})
 

@@ -10,7 +10,7 @@ from tests.fuzz import hypotheses
 from tests.fuzz.corpus import seeds
 from tests.fuzz.found import save
 from tests.fuzz.targets import TARGETS
-from tests.proxy.gateway import ROOT
+from tests.support.gateway import ROOT
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "180"))
 FOLDER = Path(os.environ.get("FUZZ_FOUND", ROOT / ".fuzz"))

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.proxy.gateway import ROOT, Gateway
+from tests.support.gateway import ROOT, Gateway
 
 _CHECKS = (
     "not_a_server_error,response_schema_conformance,content_type_conformance,unsupported_method"

@@ -21,8 +21,8 @@ from formats import (
     ToolCallStart,
     Usage,
 )
-from tests.formats.wire import OPTIONS, text_from
 from tests.fuzz.targets import TARGETS
+from tests.support.wire import OPTIONS, text_from
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 FOUND = FIXTURES / "fuzz"

@@ -33,7 +33,7 @@ from formats import (
     next_state,
 )
 from formats.sse import EventDecoder
-from tests.formats.wire import IDENTITY, text_from
+from tests.support.wire import IDENTITY, text_from
 
 TOOLS = Toolbox(
     Tool(name, None, b'{"type":"object","properties":{"a":{"type":"integer"},"b":{}}}')

@@ -5,8 +5,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.postgres import PostgresMissing, PostgresServer
 from tests.soak.run import Report, Soak
+from tests.support.postgres_server import PostgresMissing, PostgresServer
 
 
 def soak(database: str) -> Report:

@@ -7,8 +7,8 @@ import socket
 from collections import Counter
 from random import Random
 
-from tests.proxy.conversation import TOOLS, ask
-from tests.proxy.gateway import KEY
+from tests.support.chat import TOOLS, ask
+from tests.support.gateway import KEY
 
 KINDS = [
     *["reads"] * 10, *["leaves"] * 4, "leaves before the answer", *["reads slowly"] * 2,

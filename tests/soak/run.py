@@ -10,13 +10,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.database import read_rows
-from tests.proxy.conversation import ask
-from tests.proxy.gateway import Gateway, free_port
-from tests.proxy.scraping import scrape, value
 from tests.soak.clients import Clients
 from tests.soak.measure import Size, family, size, slope
 from tests.soak.upstream import FaultyUpstream
+from tests.support.chat import ask
+from tests.support.database import read_rows
+from tests.support.gateway import Gateway, free_port
+from tests.support.metrics import scrape, value
 
 _GROWTH, _ALLOWANCE = 0.10, 12.0
 """Resident memory may grow by so much, and so many MiB, from the warm process to the end: the

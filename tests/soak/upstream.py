@@ -3,8 +3,7 @@
 import asyncio
 from random import Random
 
-from tests.formats.wire import chunk
-from tests.proxy.upstream import (
+from tests.support.scripted_upstream import (
     Close,
     Pause,
     Recorded,
@@ -15,6 +14,7 @@ from tests.proxy.upstream import (
     reply,
     whole,
 )
+from tests.support.wire import chunk
 
 _KIMI = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0"

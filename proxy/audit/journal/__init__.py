@@ -1,1 +1,1 @@
-"""The journal: exchanges on disk before they reach the database, and their recovery after a crash."""
+"""The journal: exchanges on disk until the database has them, and recovery after a crash."""

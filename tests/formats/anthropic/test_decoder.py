@@ -1,0 +1,201 @@
+"""Anthropic upstreams: real streams, and what relays make of them."""
+
+import json
+
+import pytest
+
+from formats import (
+    FailureKind,
+    MessageEnd,
+    MessageFailed,
+    Notice,
+    NoticeCode,
+    ReasoningDelta,
+    ReasoningRedacted,
+    ReasoningSignature,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+    merge_deltas,
+)
+from formats.anthropic.decoder import AnthropicDecoder
+from formats.conversation import Text, ToolCall
+from tests.support.wire import decode, reply_from
+
+
+def event(kind, **fields):
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def block(index, start, *deltas, stop=True):
+    body = event("content_block_start", index=index, content_block=start)
+    body += b"".join(event("content_block_delta", index=index, delta=delta) for delta in deltas)
+    return body + (event("content_block_stop", index=index) if stop else b"")
+
+
+def text(value):
+    return {"type": "text_delta", "text": value}
+
+
+def part(value):
+    return {"type": "input_json_delta", "partial_json": value}
+
+
+def tool(name="f", call_id="toolu_1", **fields):
+    return {"type": "tool_use", "id": call_id, "name": name, "input": {}, **fields}
+
+
+def message(*blocks, stop="end_turn", usage=None):
+    counts = {"input_tokens": 9, "output_tokens": 1, "cache_read_input_tokens": 4}
+    start = {"id": "msg_9", "model": "m", "content": [], "usage": counts}
+    end = {"stop_reason": stop, "stop_sequence": None}
+    return (
+        event("message_start", message=start)
+        + event("ping")
+        + b"".join(blocks)
+        + event("message_delta", delta=end, usage=usage or {"output_tokens": 7})
+        + event("message_stop")
+    )
+
+
+def events_of(body):
+    return merge_deltas(decode(body, upstream="anthropic"))[1:-1]
+
+
+EMPTY = {"type": "text", "text": ""}
+
+
+def test_text_thinking_and_calls():
+    thinking = {"type": "thinking", "thinking": "", "signature": ""}
+    body = message(
+        block(0, thinking, {"type": "thinking_delta", "thinking": "Hm."},
+              {"type": "signature_delta", "signature": "s"}),
+        block(1, {"type": "redacted_thinking", "data": "d"}),
+        block(2, EMPTY, text("Hi "), text("there")),
+        block(3, tool(), part('{"a":'), part(" 1}")),
+        block(4, tool("g", "toolu_2")),
+        stop="tool_use",
+    )  # fmt: skip
+    assert events_of(body) == [
+        ReasoningDelta("Hm."),
+        ReasoningSignature("s"),
+        ReasoningRedacted("d"),
+        TextDelta("Hi there"),
+        ToolCallStart("toolu_1", "f"),
+        ToolCallDelta('{"a": 1}'),
+        ToolCallEnd(),
+        ToolCallStart("toolu_2", "g"),
+        ToolCallDelta("{}"),
+        ToolCallEnd(),
+    ]
+
+
+def test_usage_of_the_end_completes_that_of_the_start():
+    end = decode(message(block(0, EMPTY, text("x"))), upstream="anthropic")[-1]
+    assert end == MessageEnd(StopReason.END_TURN, usage=Usage(input=9, output=7, cache_read=4))
+
+
+def test_thinking_whose_text_was_withheld_keeps_its_signature():
+    thinking = {"type": "thinking", "thinking": "", "signature": ""}
+    body = message(
+        block(0, thinking, {"type": "signature_delta", "signature": "s"}),
+        block(1, EMPTY, text("x")),
+    )
+    assert events_of(body)[0] == ReasoningSignature("s")
+
+
+def test_arguments_that_came_only_with_the_block_are_used():
+    assert events_of(message(block(0, tool(input={"a": 1}))))[1] == ToolCallDelta('{"a": 1}')
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        block(0, tool(), part('{"a":')),
+        block(0, tool(), part('{"a":'), stop=False),
+        block(0, tool(), part('{"a":1}{')),
+        block(0, tool(), part("[1]")),
+    ],
+    ids=["cut", "left open", "two values", "no object"],
+)
+def test_a_broken_call_is_not_delivered(broken):
+    reply = reply_from(message(broken, block(1, EMPTY, text("x"))), upstream="anthropic")
+    assert reply.parts == [Text("x")]
+    assert reply.failure
+    assert reply.failure.kind is FailureKind.TRANSFORMATION
+
+
+def test_a_cut_call_with_max_tokens_ends_in_max_tokens():
+    body = message(block(0, tool(), part('{"a":')), stop="max_tokens")
+    reply = reply_from(body, upstream="anthropic")
+    assert (reply.failure, reply.stop_reason, reply.parts) == (None, StopReason.MAX_TOKENS, [])
+
+
+def test_unknown_events_deltas_and_blocks_are_noticed_and_never_fatal():
+    body = message(
+        event("surprise"),
+        block(0, {"type": "server_tool_use", "id": "x", "name": "web_search"}, part('{"q":1}')),
+        block(1, EMPTY, text("x"), {"type": "citations_delta"}),
+    )
+    assert [e for e in events_of(body) if isinstance(e, Notice)] == [
+        Notice(NoticeCode.UNKNOWN_EVENT, "surprise"),
+        Notice(NoticeCode.CONTENT_UNSUPPORTED, "server_tool_use"),
+        Notice(NoticeCode.UNKNOWN_EVENT, "citations_delta"),
+    ]
+
+
+def test_an_error_event_fails_the_message():
+    body = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
+    assert decode(body, upstream="anthropic") == [
+        MessageFailed(FailureKind.OVERLOADED, "Overloaded")
+    ]
+
+
+@pytest.mark.parametrize("end", [b"", event("content_block_stop", index=0)])
+def test_an_answer_that_ends_without_a_stop_reason_failed(end):
+    body = message(block(0, EMPTY, text("x"))).partition(b"event: message_delta")[0] + end
+    assert isinstance(decode(body, upstream="anthropic")[-1], MessageFailed)
+
+
+def test_an_answer_without_message_stop_is_complete():
+    body = message(block(0, EMPTY, text("x"))).partition(b"event: message_stop")[0]
+    assert isinstance(decode(body, upstream="anthropic")[-1], MessageEnd)
+
+
+def test_a_usage_only_delta_does_not_clear_the_stop_reason():
+    late = event("message_delta", delta={"stop_reason": None}, usage={"output_tokens": 8})
+    body = message(block(0, EMPTY, text("x")), stop="max_tokens").replace(
+        b"event: message_stop", late + b"event: message_stop"
+    )
+    end = decode(body, upstream="anthropic")[-1]
+    assert isinstance(end, MessageEnd)
+    assert (end.stop_reason, end.usage.output) == (StopReason.MAX_TOKENS, 8)
+
+
+def test_a_whole_message_is_read_as_a_stream_would_be():
+    body = {
+        "id": "msg_9",
+        "type": "message",
+        "model": "m",
+        "content": [EMPTY | {"text": "Hi"}, tool(input={"a": 1.5})],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 1, "output_tokens": 2},
+    }
+    events = AnthropicDecoder().read_whole(json.dumps(body).encode())
+    assert events[1:-1] == [
+        TextDelta("Hi"),
+        ToolCallStart("toolu_1", "f"),
+        ToolCallDelta('{"a": 1.5}'),
+        ToolCallEnd(),
+    ]
+
+
+def test_calls_of_native_text_are_rescued_behind_this_dialect_too():
+    native = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+    body = message(block(0, EMPTY, *(text(char) for char in native)))
+    reply = reply_from(body, upstream="anthropic", format_name="qwen")
+    assert reply.parts == [ToolCall("call_tok_1", "f", b'{"a": 1}')]
+    assert reply.stop_reason is StopReason.TOOL_USE

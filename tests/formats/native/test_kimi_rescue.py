@@ -1,0 +1,160 @@
+"""Kimi's tokens for an OpenAI client: twelve cases that a rescue must get right."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from formats import ReplyOptions
+from tests.formats.test_oracle import ASKED, openai_client
+from tests.support.openai_reader import Answer, payloads, read
+from tests.support.wire import chunk, cuts, data, relay, stream, toolbox
+
+BASH = toolbox(
+    [
+        {"function": {"name": "bash", "parameters": {
+            "type": "object", "properties": {"command": {"type": "string"}}}}},
+        {"function": {"name": "read", "parameters": {
+            "type": "object", "properties": {"path": {"type": "string"}}}}},
+    ]
+)  # fmt: skip
+CHANNELS = ["content", "reasoning", "reasoning_content"]
+
+
+def call(header: str, arguments: str) -> str:
+    return f"<|tool_call_begin|>{header}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+
+
+def section(*calls: str) -> str:
+    return f"<|tool_calls_section_begin|>{''.join(calls)}<|tool_calls_section_end|>"
+
+
+def rescue(*deltas: dict[str, Any], **options: Any) -> bytes:
+    return relay(stream(*deltas), client="openai", format_name="kimi", toolbox=BASH, **options)
+
+
+def rescued(*deltas: dict[str, Any]) -> Answer:
+    return read(rescue(*deltas), theirs={"reasoning"})
+
+
+def said(answer: Answer, channel: str) -> str:
+    return answer.text if channel == "content" else answer.reasoning
+
+
+LS = call("functions.bash:15", '{"command":"ls"}')
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_text_without_tokens_passes_unchanged(channel):
+    deltas = [{channel: "Good "}, {channel: "morning <|"}]
+    assert rescue(*deltas) == stream(*deltas)
+    answer = rescued(*deltas)
+    assert said(answer, channel) == "Good morning <|"
+    assert (answer.calls, answer.finish) == ([], "stop")
+
+
+def test_done_comes_once_and_last():
+    assert rescue({"content": "Hi"}).count(b"[DONE]") == 1
+    assert rescue({"content": "Hi"}).endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_call_in_one_chunk(channel):
+    answer = rescued({channel: section(LS)})
+    [made] = answer.calls
+    assert (made["type"], made["name"], made["text"]) == ("function", "bash", '{"command":"ls"}')
+    assert (said(answer, channel), answer.finish) == ("", "tool_calls")
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_call_split_across_chunks_wherever_they_are_cut(channel):
+    for pieces in cuts(section(LS)):
+        answer = rescued(*({channel: piece} for piece in pieces))
+        assert [made["text"] for made in answer.calls] == ['{"command":"ls"}']
+        assert said(answer, channel) == ""
+
+
+def test_several_calls_are_counted_from_zero():
+    second = call("functions.read:16", '{"path":"a.py"}')
+    answer = rescued({"reasoning": section(LS, second)})
+    assert [made["name"] for made in answer.calls] == ["bash", "read"]
+    assert len({made["id"] for made in answer.calls}) == 2
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_text_before_a_section_keeps_its_channel(channel):
+    answer = rescued({channel: f"Let me look. {section(LS)}"})
+    assert said(answer, channel).strip() == "Let me look."
+    assert len(answer.calls) == 1
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_text_behind_a_section_keeps_its_channel(channel):
+    answer = rescued({channel: f"{section(LS)} That is all."})
+    assert said(answer, channel).strip() == "That is all."
+    assert len(answer.calls) == 1
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", " {} "])
+def test_empty_arguments_are_an_empty_object(arguments):
+    [made] = rescued({"reasoning": section(call("functions.bash:0", arguments))}).calls
+    assert json.loads(made["text"]) == {}
+
+
+def test_an_id_in_the_place_of_the_name_leaves_the_name_to_the_arguments():
+    [made] = rescued({"reasoning": section(call("call_abc123", '{"command":"ls"}'))}).calls
+    assert made["name"] == "bash"
+    assert re.fullmatch(r"call_[A-Za-z0-9_-]+", made["id"])
+
+
+def test_ids_have_the_form_of_openais():
+    [made] = rescued({"content": section(LS)}).calls
+    assert re.fullmatch(r"call_[A-Za-z0-9_-]+", made["id"])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_chunk_of_usage_alone_is_passed_on_when_it_was_asked_for(asked):
+    usage = data({"id": "chatcmpl-1", "model": "m", "choices": [],
+                  "usage": {"prompt_tokens": 7, "completion_tokens": 3}})  # fmt: skip
+    body = chunk({"content": section(LS)}) + chunk({}, "stop") + usage + b"data: [DONE]\n\n"
+    options = ReplyOptions(include_usage=asked)
+    answer = read(relay(body, client="openai", format_name="kimi", options=options))
+    counts = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    assert answer.usage == (counts if asked else None)
+
+
+def test_a_chunk_that_is_not_json_fails_the_answer_and_is_never_taken_for_one():
+    body = chunk({"content": "Hi"}) + b"data: {nope\n\n" + chunk({}, "stop") + b"data: [DONE]\n\n"
+    out = relay(body, client="openai", format_name="kimi")
+    assert b"Hi" in out
+    assert b"[DONE]" not in out
+    last = json.loads(out.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
+    assert last.keys() == {"error"}
+    assert last["error"]["type"] == "format_transformation_error"
+
+
+@pytest.mark.parametrize("cut", range(1, len("<|tool_calls_section_begin|>")))
+def test_a_token_split_at_the_edge_of_a_chunk(cut):
+    text = f"So: {section(LS)}"
+    answer = rescued({"content": text[: 4 + cut]}, {"content": text[4 + cut :]})
+    assert (answer.text.strip(), len(answer.calls)) == ("So:", 1)
+
+
+def test_id_model_and_time_are_the_upstreams_in_every_chunk():
+    head = {"id": "gen-1", "model": "moonshotai/kimi-k2.5", "created": 1772239251}
+    body = chunk({"content": section(LS)}, **head) + chunk({}, "stop", **head) + b"data: [DONE]\n\n"
+    out = relay(body, client="openai", format_name="kimi", options=ReplyOptions(created=5))
+    for payload in payloads(out):
+        assert {name: payload[name] for name in head} == head
+
+
+def test_the_official_package_rebuilds_text_and_calls():
+    client = openai_client(rescue({"content": f"Let me look. {section(LS, LS)}"}))
+    with client.chat.completions.stream(model="m", messages=ASKED) as answer:
+        choice = answer.get_final_completion().choices[0]
+    assert choice.message.content.strip() == "Let me look."
+    assert [made.function.arguments for made in choice.message.tool_calls] == [
+        '{"command":"ls"}', '{"command":"ls"}',
+    ]  # fmt: skip
+    assert choice.finish_reason == "tool_calls"

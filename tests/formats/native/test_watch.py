@@ -1,0 +1,47 @@
+"""Markup in an answer of a standard model is noticed, at any split, and nothing else is."""
+
+import pytest
+
+from formats import Notice, NoticeCode
+from tests.support.wire import cuts, decode, reply_from, stream
+
+SEEN = {
+    "kimi": "Let me look. <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0",
+    "deepseek": "x<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f",
+    "qwen": 'I will.\n<tool_call>\n{"name": "f"}\n</tool_call>',
+    "glm": "<tool_call>f<arg_key>a</arg_key>",
+    "minimax": '<minimax:tool_call><invoke name="f">',
+    "mistral": '[TOOL_CALLS][{"name": "f"}]',
+}
+NOT_SEEN = [
+    "An array is a[0] < b[1], and <b>bold</b> is HTML.",
+    "Qwen writes `<tool_call>{` around its calls, Kimi `<|tool_call_begin|>`.",
+    "The tag <tool_call> alone is a word.",
+    "<" * 5000,
+    "[" * 5000,
+]
+
+
+@pytest.mark.parametrize("family", SEEN)
+def test_markup_is_noticed_at_any_split_and_passes_unchanged(family):
+    for pieces in cuts(SEEN[family]):
+        reply = reply_from(stream(*({"content": piece} for piece in pieces)))
+        assert reply.notices == [Notice(NoticeCode.NATIVE_MARKUP_SEEN, family)]
+        assert reply.parts[0].text == SEEN[family]
+
+
+@pytest.mark.parametrize("text", NOT_SEEN)
+def test_what_is_no_call_is_not_noticed(text):
+    for pieces in cuts(text, 3):
+        assert reply_from(stream(*({"content": piece} for piece in pieces))).notices == []
+
+
+def test_a_model_that_is_taken_for_another_is_noticed_too():
+    events = decode(stream({"content": SEEN["qwen"]}), format_name="kimi")
+    assert Notice(NoticeCode.NATIVE_MARKUP_SEEN, "qwen") in events
+
+
+def test_what_a_format_leaves_of_its_own_markup_is_no_leak():
+    text = "Kimi opens with <|tool_calls_section_begin|> and says no more."
+    events = decode(stream({"content": text}), format_name="kimi")
+    assert NoticeCode.NATIVE_MARKUP_SEEN not in [e.code for e in events if isinstance(e, Notice)]

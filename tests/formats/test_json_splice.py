@@ -1,0 +1,197 @@
+"""Requests of an upstream's own dialect: every byte that no route sets is the client's."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formats import DIALECTS, NoticeCode, Target
+from formats.json_splice import spliced
+from tests.support.strategies import prose, values
+
+GENUINE = "s" * 200
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+ANTHROPIC = rb"""
+{ "model" : "cl\u0061ude" ,"max_tokens" :100,"temperature":1.0E0,
+  "messages":[ {"role":"user","content":"h\u0069 \/ 1.50","model":"claude"}
+  , {"content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"} , "new":1.0E3}],"role":"assistant"} ],
+  "metadata":{"user_id":null}, "stream":true, "unknown_field":[ 1.00 , {} ],"system":[{"type":"text","text":"x-anthropic-billing-header: a"}]
+}
+"""
+OPENAI = rb"""{ "stream_options" : {"include_usage":true,"odd":1},
+ "model":"m", "messages":[ {"role":"user" ,"content":"h\u0069","unknown":0.10} ] , "seed":1.0,"stream":true}"""
+
+
+def render(dialect, body, target=None, *, stream=True):
+    conversation = DIALECTS[dialect].parse(body)
+    return DIALECTS[dialect].render(conversation, target or Target(), stream=stream)
+
+
+@given(
+    fields=st.dictionaries(prose, values, max_size=6),
+    changes=st.dictionaries(prose, values, min_size=1, max_size=3),
+    indent=st.sampled_from([None, 1]),
+    escaped=st.booleans(),
+)
+def test_a_splice_changes_the_values_named_and_no_other_byte(fields, changes, indent, escaped):
+    fields = {"first": 1, **fields}
+    text = json.dumps(fields, indent=indent, ensure_ascii=escaped).encode()
+    made = spliced(text, _fields.decode(text), changes)
+    assert made is not None
+    assert json.loads(made) == fields | changes
+    assert spliced(text, _fields.decode(text), {}) == text
+    if changes.keys().isdisjoint(fields):
+        assert made.startswith(text.removesuffix(b"}"))
+    back = spliced(made, _fields.decode(made), {n: v for n, v in fields.items() if n in changes})
+    assert back is not None
+    assert json.loads(back) == changes | fields
+
+
+def test_a_text_with_a_name_that_parsing_took_out_is_not_spliced():
+    text = b'{"model":"a","stop_sequences":null}'
+    assert spliced(text, {"model": msgspec.Raw(b'"a"')}, {"model": "b"}) is None
+
+
+def test_a_name_that_stands_there_twice_is_not_spliced():
+    text = b'{"model":"a","model":"a"}'
+    assert spliced(text, _fields.decode(text), {"model": "b"}) is None
+    assert (
+        json.loads(
+            render(
+                "anthropic",
+                text[:-1] + b',"messages":[{"role":"user","content":"x"}]}',
+                Target(model="b"),
+            ).body
+        )["model"]
+        == "b"
+    )
+
+
+@pytest.mark.parametrize(("dialect", "body"), [("anthropic", ANTHROPIC), ("openai", OPENAI)])
+def test_a_request_goes_on_byte_for_byte(dialect, body):
+    assert render(dialect, body).body == body
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body", "spelled"),
+    [("anthropic", ANTHROPIC, rb'"cl\u0061ude"'), ("openai", OPENAI, b'"m"')],
+)
+def test_only_the_model_differs_where_the_route_names_another(dialect, body, spelled):
+    made = render(dialect, body, Target(model="other")).body
+    assert made == body.replace(spelled, b'"other"', 1)
+
+
+def test_values_that_the_route_sets_are_spliced_too():
+    target = Target(max_tokens=7, fields={"provider": {"only": ["x"]}})
+    made = render("anthropic", ANTHROPIC, target)
+    expected = ANTHROPIC.replace(b"100", b"7").rstrip().removesuffix(b"}")
+    assert made.body == expected + b',"provider":{"only":["x"]}}\n'
+    assert [notice.code for notice in made.notices] == [NoticeCode.LIMIT_CLAMPED]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_one_call_at_a_time_is_asked_for_in_the_dialects_own_way(dialect):
+    tool = (
+        {"name": "f", "input_schema": {}}
+        if dialect == "anthropic"
+        else {"type": "function", "function": {"name": "f"}}
+    )
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "x"}],
+        "tools": [tool],
+        "stream": True,
+    }
+    conversation = DIALECTS[dialect].parse(json.dumps(body).encode())
+    choice = msgspec.structs.replace(conversation.tool_choice, parallel=False)
+    conversation = msgspec.structs.replace(conversation, tool_choice=choice)
+    made = json.loads(DIALECTS[dialect].render(conversation, Target()).body)
+    if dialect == "anthropic":
+        assert made["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    else:
+        assert made["parallel_tool_calls"] is False
+
+
+def test_usage_is_asked_for_although_the_client_did_not():
+    body = OPENAI.replace(b'"stream_options" : {"include_usage":true,"odd":1},', b"")
+    made = render("openai", body).body
+    assert made == body.removesuffix(b"}") + b',"stream_options":{"include_usage":true}}'
+
+
+def test_a_request_for_a_whole_answer_stays_one():
+    body = b'{"model":"m","messages":[{"role":"user","content":"x"}]}'
+    for dialect in DIALECTS:
+        assert render(dialect, body, stream=False).body == body
+        assert json.loads(render(dialect, body, stream=True).body)["stream"] is True
+
+
+def test_p5_only_minted_thinking_is_taken_out_and_the_rest_keeps_its_bytes():
+    kept = b'{"signature":"%b" , "type":"thinking","thinking":"H\\u006d."}' % GENUINE.encode()
+    minted = b'{"type":"thinking","thinking":"made up","signature":""}'
+    other = b'{"text":"a \\u0062","type":"text" ,"odd":1.50}'
+    body = b'{"odd" : 1.0, "messages":[{"role":"user" ,"content":"x"},{"role":"assistant","content":[%b,%b,%b]}],"model":"m","stream" :true}'
+    made = render("anthropic", body % (kept, minted, other))
+    assert made.body == body.replace(b"[%b,%b,%b]", b"[%b,%b]") % (kept, other)
+    assert [notice.code for notice in made.notices] == [NoticeCode.REASONING_DROPPED]
+    assert (
+        render("anthropic", body.replace(b"[%b,%b,%b]", b"[%b, %b]") % (kept, other)).notices == ()
+    )
+
+
+def test_p5_a_target_that_takes_no_thinking_gets_none():
+    blocks = [
+        {"type": "thinking", "thinking": "t", "signature": GENUINE},
+        {"type": "redacted_thinking", "data": "d"},
+        {"type": "text", "text": "x"},
+    ]
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}],
+    }
+    made = render("anthropic", json.dumps(body).encode(), Target(takes_thinking=False))
+    assert json.loads(made.body)["messages"][1]["content"] == blocks[2:]
+    chat = DIALECTS["openai"].parse(
+        DIALECTS["openai"]
+        .render(
+            DIALECTS["anthropic"].parse(json.dumps(body).encode()),
+            Target(reasoning_field="reasoning"),
+        )
+        .body
+    )
+    for target, count in ((Target(), 3), (Target(takes_thinking=False), 1)):
+        made = DIALECTS["anthropic"].render(chat, target)
+        assert len(json.loads(made.body)["messages"][1]["content"]) == count
+
+
+def test_reasoning_of_an_openai_client_stays_where_the_upstream_put_it():
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning": "hm"},
+        {"role": "tool", "tool_call_id": "a", "content": "ok"},
+    ]
+    body = json.dumps(
+        {
+            "model": "m",
+            "messages": history,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+    ).encode()
+    keeps = Target(reasoning_field="reasoning", keeps_reasoning=True)
+    assert render("openai", body, keeps).body == body
+    assert render("openai", body, keeps).notices == ()
+    assert render("openai", body, Target(reasoning_field="reasoning_content")).body != body
+
+
+def test_a_history_that_an_upstream_would_refuse_is_written_anew():
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{"}}
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}],
+    }
+    made = json.loads(render("openai", json.dumps(body).encode()).body)
+    assert [message["role"] for message in made["messages"]] == ["user", "assistant", "tool"]

@@ -1,0 +1,454 @@
+"""The laws of relaying: an upstream's own bytes where nothing differs, and the same message where
+something does."""
+
+import json
+import tracemalloc
+from random import Random
+
+import anthropic
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formats import (
+    DIALECTS,
+    FORMATS,
+    Identity,
+    Limits,
+    MessageEnd,
+    MessageStart,
+    ReasoningDelta,
+    ReasoningSignature,
+    ReplyOptions,
+    State,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    UpstreamError,
+    Usage,
+    build_pipeline,
+    next_state,
+)
+from formats.delivery import Delivery
+from formats.native.transform import NativeTransform
+from formats.native.watch import MarkupWatch
+from formats.pipeline import Pipeline
+from formats.registry import spelled_format
+from tests.formats.test_laws import NATIVE, TOOLS, encoded, garbage, whole, written
+from tests.formats.test_oracle import ASKED, openai_client, streamed_by_anthropic
+from tests.support.client_views import view
+from tests.support.strategies import messages, pieces
+from tests.support.wire import byte_cuts, chunk, data, stream, text_from
+
+IDENTITY = Identity(token="tok", message_id="own", model="own")
+ODD = {
+    "anthropic": b': a comment\r\n\r\nevent: odd\nid: 7\ndata: {"type":"odd",\ndata: "a":1.50}\n\n',
+    "openai": b': OPENROUTER PROCESSING\n\n: \n\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk", "created":1700000000,"model":"m","choices":[], "odd":1.0}\n\n',
+}
+WRITTEN = [written(name, "ping", {"a": 1, "b": ["<", "é"]}) for name in NATIVE]
+USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
+
+
+def pipeline(dialect, format_name="standard", **options):
+    return build_pipeline(
+        client=dialect,
+        upstream=dialect,
+        format_name=format_name,
+        identity=IDENTITY,
+        toolbox=TOOLS,
+        **options,
+    )
+
+
+def relayed(dialect, parts, format_name="standard", **options):
+    made = pipeline(dialect, format_name, **options)
+    return b"".join([made.feed(part) for part in parts]) + made.close()
+
+
+def anew(dialect, format_name):
+    """A pipeline that has its bytes from the encoder alone."""
+    native = spelled_format(format_name)
+    return Pipeline(
+        DIALECTS[dialect].decoder(Limits()),
+        NativeTransform(native, TOOLS) if native else MarkupWatch(),
+        Delivery(Identity(token="tok"), TOOLS),
+        DIALECTS[dialect].encoder(ReplyOptions()),
+    )
+
+
+def written_anew(dialect, body, format_name):
+    made = anew(dialect, format_name)
+    return made.feed(body) + made.close()
+
+
+def seen(body, dialect):
+    found = view(body, dialect)
+    found.names, found.usage = [], None
+    return found
+
+
+def cuts(body):
+    """The body whole, event by event, and cut at random places."""
+    whole, _, *cut = byte_cuts(body, 2)
+    return [whole, *cut, [part + b"\n\n" for part in body.split(b"\n\n")]]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("format_name", FORMATS)
+@given(events=messages(), crlf=st.booleans(), seed=st.integers(0, 99))
+@settings(max_examples=12)
+def test_what_needs_no_rescue_goes_on_byte_for_byte_at_any_cut(
+    dialect, format_name, events, crlf, seed
+):
+    body = encoded(events, dialect)
+    first, mark, rest = body.partition(b"\n\n")
+    body = ODD[dialect] * (seed % 2) + first + mark + ODD[dialect] + rest
+    if crlf:
+        body = body.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    for parts in byte_cuts(body, 3):
+        assert relayed(dialect, parts, format_name) == body
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("format_name", FORMATS)
+@given(
+    texts=st.lists(garbage | whole | st.sampled_from(WRITTEN), min_size=1, max_size=3),
+    channel=st.sampled_from(["content", "reasoning"]),
+    seed=st.integers(0, 9999),
+)
+@settings(max_examples=30)
+def test_the_client_understands_the_same_as_if_all_were_written_anew(
+    dialect, format_name, texts, channel, seed
+):
+    random = Random(seed)
+    text = "".join(texts)
+    cut = pieces(text, [random.randrange(1000) for _ in range(random.randrange(9))])
+    body = text_from(dialect, cut, channel)
+    expected = seen(written_anew(dialect, body, format_name), dialect)
+    for parts in cuts(body):
+        assert seen(relayed(dialect, parts, format_name), dialect) == expected
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("format_name", FORMATS)
+@given(
+    events=messages(), texts=st.lists(garbage | whole | st.sampled_from(WRITTEN)), data=st.data()
+)
+@settings(max_examples=25)
+def test_so_it_does_beside_structured_calls_and_signed_thinking(
+    dialect, format_name, events, texts, data
+):
+    for text in texts:
+        places = [at for at in range(1, len(events)) if _is_between_calls(events, at)]
+        kind = data.draw(st.sampled_from([TextDelta, ReasoningDelta]))
+        at = data.draw(st.sampled_from(places))
+        events = [*events[:at], *([kind(text)] if text else []), *events[at:]]
+    body = encoded(events, dialect)
+    expected = seen(written_anew(dialect, body, format_name), dialect)
+    for parts in cuts(body):
+        assert seen(relayed(dialect, parts, format_name), dialect) == expected
+
+
+def _is_between_calls(events, at):
+    state = State.START
+    for event in events[:at]:
+        state = next_state(state, event)
+    return state is State.OPEN and not isinstance(events[at], ReasoningSignature)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("format_name", NATIVE)
+@given(texts=st.lists(garbage | whole | st.sampled_from(WRITTEN), min_size=1, max_size=3))
+@settings(max_examples=6)
+def test_the_official_sdk_rebuilds_the_same_message(dialect, format_name, texts):
+    body = text_from(dialect, texts, "content")
+    expected = rebuilt(written_anew(dialect, body, format_name), dialect)
+    for parts in cuts(body):
+        assert rebuilt(relayed(dialect, parts, format_name), dialect) == expected
+
+
+def rebuilt(body, dialect):
+    """What the dialect's own SDK makes of it; the name of the error if it is one."""
+    try:
+        if dialect == "anthropic":
+            return streamed_by_anthropic(body).model_dump(exclude={"usage"})
+        with openai_client(body).chat.completions.stream(model="m", messages=ASKED) as answer:
+            choice = answer.get_final_completion().choices[0]
+    except (anthropic.APIStatusError, openai.APIError) as error:
+        return type(error).__name__
+    return choice.finish_reason, choice.message.content, choice.message.tool_calls
+
+
+def reads(dialect, *texts, channel="content"):
+    """A stream of which every event is a read, and the text of each."""
+    body = text_from(dialect, texts, channel)
+    return [part + b"\n\n" for part in body.split(b"\n\n")[:-1]]
+
+
+KIMI = [
+    "Looking",
+    " <b>now",
+    ". <|tool_calls",
+    "_section_begin|><|tool_call_begin|>functions.ping:0<|tool_call_argument_begin|>",
+    '{"a":',
+    " 1}",
+    "<|tool_call_end|><|tool_calls_section_end|>",
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_from_the_event_that_differs_on_the_answer_is_written_anew(dialect):
+    parts = reads(dialect, *KIMI)
+    made = pipeline(dialect, "kimi")
+    sent = [made.feed(part) for part in parts] + [made.close()]
+    lead = 2 if dialect == "openai" else 4
+    assert b"".join(sent[:lead]) == b"".join(parts[:lead])
+    assert b"".join(sent[lead:]) != b"".join(parts[lead:])
+    found = seen(b"".join(sent), dialect)
+    assert (found.text, found.calls) == (
+        "Looking <b>now. ",
+        [{"name": "ping", "arguments": {"a": 1}}],
+    )
+    assert len(b"".join(sent).split(b"Looking")) == 2
+    bulk = relayed(dialect, [b"".join(parts)], "kimi")
+    assert bulk.startswith(b"".join(parts[:lead]))
+    assert seen(bulk, dialect) == found
+
+
+def test_what_is_written_anew_has_the_names_of_what_went_before():
+    names = {"id": "gen-7", "model": "vendor/m", "created": 1234567890}
+    parts = [chunk({"content": text}, **names) for text in KIMI] + [chunk({}, "stop", **names)]
+    body = relayed("openai", [*parts, b"data: [DONE]\n\n"], "kimi")
+    for payload in body.decode().split("data: ")[1:-1]:
+        found = json.loads(payload)
+        assert {name: found[name] for name in names} == names
+    with openai_client(body).chat.completions.stream(model="m", messages=ASKED) as answer:
+        completion = answer.get_final_completion()
+    assert (completion.id, completion.model) == ("gen-7", "vendor/m")
+    assert completion.choices[0].finish_reason == "tool_calls"
+    assert completion.choices[0].message.content == "Looking <b>now. "
+
+
+def test_blocks_are_counted_on_behind_those_that_only_anthropic_knows():
+    events = [
+        {"type": "message_start", "message": {"id": "msg_7", "content": [], "usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+        *({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": text}} for text in KIMI),
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
+        {"type": "message_stop"},
+    ]  # fmt: skip
+    parts = [b"event: %b\n" % event["type"].encode() + data(event) for event in events]
+    message = streamed_by_anthropic(relayed("anthropic", parts, "kimi"))
+    assert [block.type for block in message.content] == ["server_tool_use", "text", "tool_use"]
+    assert (message.content[1].text, message.content[2].input) == ("Looking <b>now. ", {"a": 1})
+    assert (message.id, message.stop_reason) == ("msg_7", "tool_use")
+
+
+def test_the_usage_chunk_is_left_out_for_a_client_that_did_not_ask():
+    usage = data({"id": "chatcmpl-1", "choices": [], "usage": USAGE})
+    parts = [chunk({"content": "Hi"}, usage=None), chunk({}, "stop"), usage, b"data: [DONE]\n\n"]
+    asked, not_asked = ReplyOptions(), ReplyOptions(include_usage=False)
+    for cut in byte_cuts(b"".join(parts), 4):
+        assert relayed("openai", cut, options=asked) == b"".join(parts)
+        without = relayed("openai", cut, options=not_asked)
+        assert without == b"".join(part for part in parts if part is not usage)
+    beside = chunk({"content": "Hi"}, usage=USAGE) + chunk({}, "stop", usage=USAGE) + parts[-1]
+    assert relayed("openai", [beside], options=not_asked) == beside
+
+
+ERRORS = {
+    "anthropic": b'event: error\ndata: {"type":"error", "error":{"type":"overloaded_error","message":"Full"}}\n\n',
+    "openai": b'data: {"error": {"code":502 ,"message":"Full"},"choices":[]}\n\n',
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_error_that_the_upstream_reports_goes_on_as_it_is(dialect):
+    begun = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
+    for cut in byte_cuts(b"".join(begun) + ERRORS[dialect], 3):
+        assert relayed(dialect, cut) == b"".join(begun) + ERRORS[dialect]
+
+
+HALF_CALLS = {
+    "anthropic": b'event: content_block_start\ndata: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"ping","input":{}}}\n\n'
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\\"a\\":1"}}\n\n'
+    b'event: content_block_stop\ndata: {"type":"content_block_stop","index":1}\n\n'
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":1}}\n\n'
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    "openai": b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"t","type":"function","function":{"name":"ping","arguments":"{\\"a\\":1"}}]},"finish_reason":"tool_calls"}]}\n\n'
+    b"data: [DONE]\n\n",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_nothing_that_says_something_goes_on_behind_the_end(dialect):
+    good = b"".join(reads(dialect, "Hello"))
+    before_last, last = b"".join(reads(dialect, "Hello")[:-1]), reads(dialect, "Hello")[-1]
+    junk = HALF_CALLS[dialect] + b"garbage \xff\n\n" + ERRORS[dialect]
+    bodies = [good + junk]
+    if dialect == "openai":  # whose message ends with its usage, too
+        bodies.append(before_last + data({"choices": [], "usage": USAGE}) + junk + last)
+    for body in bodies:
+        for parts in [*byte_cuts(body, 5), [good, body[len(good) :]], cuts(body)[-1]]:
+            sent = relayed(dialect, parts)
+            found = view(sent, dialect)
+            assert (found.text, found.calls, found.error) == ("Hello", [], None)
+            assert found.stop == view(good, dialect).stop
+            if dialect == "openai":
+                assert sent.rstrip().endswith(b"data: [DONE]")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_comments_and_a_second_end_go_on_behind_the_end(dialect):
+    good, behind = b"".join(reads(dialect, "Hello")), b": bye\r\n\r\n"
+    if dialect == "openai":
+        behind += b"data: [DONE]\n\n: that was all"
+    assert relayed(dialect, [good, behind]) == good + behind
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_behind_an_error_nothing_goes_on_either(dialect):
+    begun = b"".join(reads(dialect, "Hello")[: 1 if dialect == "openai" else 3])
+    stop = b'event: message_stop\ndata: {"type":"message_stop"}\n\n' * (dialect == "anthropic")
+    for parts in byte_cuts(begun + ERRORS[dialect] + HALF_CALLS[dialect], 5):
+        sent = relayed(dialect, parts)
+        assert sent.removesuffix(b"data: [DONE]\n\n") == begun + ERRORS[dialect] + stop
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_error_is_told_wherever_it_stands_and_whatever_comes_with_it(dialect):
+    call = ToolCallStart("t", "ping"), ToolCallDelta('{"a":'), ToolCallDelta("1}"), ToolCallEnd()
+    said = [MessageStart("m", "m"), TextDelta("Hello"), *call, MessageEnd(StopReason.TOOL_USE)]
+    events = [part + b"\n\n" for part in encoded(said, dialect).split(b"\n\n")[:-1]]
+    for end in range(1, len(events) - 2):
+        for start in range(end):
+            read = b"".join(events[start:end]) + ERRORS[dialect] + HALF_CALLS[dialect]
+            sent = relayed(dialect, [*events[:start], read])
+            assert sent.count(b"Full") == 1, (start, end)
+            assert b"ping" not in sent.partition(b"Full")[2]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_of_an_error_in_its_own_words_the_caller_conceals_what_it_must(dialect):
+    begun = b"".join(reads(dialect, "My key: SECRET")[: 1 if dialect == "openai" else 3])
+    failed = ERRORS[dialect].replace(b"}", b',"raw":"SECRET"}', 1)
+    concealed = failed.replace(b"SECRET", b"?")
+    for parts in byte_cuts(begun + failed, 3):
+        sent = relayed(dialect, parts, conceal=lambda data: data.replace(b"SECRET", b"?"))
+        assert sent == begun + concealed  # what the model says is not touched
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("ending", [b"", b"event: x\ndata: {nonsense}\n\n", b"data: {"])
+def test_an_answer_that_breaks_off_is_never_shown_as_complete(dialect, ending):
+    begun = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
+    sent = relayed(dialect, [*begun, ending])
+    assert sent.startswith(b"".join(begun))
+    found = view(sent, dialect)
+    assert (found.text, found.stop, found.calls) == ("Hello", None, [])
+    assert found.error
+
+
+def test_a_failure_from_outside_ends_the_open_block_in_the_clients_dialect():
+    made = pipeline("anthropic")
+    begun = b"".join(made.feed(part) for part in reads("anthropic", "Hello", "you")[:4])
+    end = made.encode(made.fail(UpstreamError("the connection was lost")))
+    names = view(begun + end, "anthropic").names
+    assert names[-3:] == ["content_block_stop", "error", "message_stop"]
+
+
+def test_a_finish_that_is_wrong_is_not_sent_before_it_is_put_right():
+    call = {
+        "index": 0,
+        "id": "a",
+        "type": "function",
+        "function": {"name": "ping", "arguments": "{}"},
+    }
+    parts = [chunk({"tool_calls": [call]}), chunk({}, "stop"), b"data: [DONE]\n\n"]
+    made = pipeline("openai")
+    assert made.feed(parts[0]) == parts[0]
+    assert made.feed(parts[1]) == b""
+    end = made.feed(parts[2])
+    assert b'"tool_calls"' in end
+    assert b'"stop"' not in end
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [{"tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
+        [{"tool_calls": [{"index": 3, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
+        [{"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": {}}}]}],
+        [{"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]}],
+        [{"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": text}}]} for text in ("{", "}")],
+        [{"content": [{"type": "text", "text": "Hi"}]}],
+    ],
+)  # fmt: skip
+def test_framing_that_strict_clients_do_not_read_is_written_anew(deltas):
+    body = stream(*deltas, finish="tool_calls" if "tool_calls" in deltas[0] else "stop")
+    with openai_client(relayed("openai", [body])).chat.completions.stream(
+        model="m", messages=ASKED
+    ) as answer:
+        message = answer.get_final_completion().choices[0].message
+    assert message.content == "Hi" or [c.function.arguments for c in message.tool_calls] == ["{}"]
+    assert view(relayed("openai", [body]), "openai").error is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"event: content_block_delta\n", b""),
+        (b'"index":0', b'"index":1'),
+        (b'"text":""', b'"text":"Oh. "'),
+    ],
+)
+def test_so_is_an_anthropic_stream_that_claude_code_does_not_read(change):
+    body = text_from("anthropic", ["Hello"], "content").replace(*change)
+    sent = relayed("anthropic", [body])
+    assert sent != body
+    found = view(sent, "anthropic")
+    assert found.text.endswith("Hello")
+    assert found.stop == "end_turn"
+
+
+def test_a_call_cut_by_the_token_limit_goes_on_as_it_is():
+    events = [
+        MessageStart("msg_1", "m", Usage(input=1)),
+        ToolCallStart("toolu_1", "f"),
+        ToolCallDelta('{"a":'),
+        ToolCallEnd(),
+        MessageEnd(StopReason.MAX_TOKENS, usage=Usage(input=1, output=1)),
+    ]
+    body = encoded(events, "anthropic")
+    assert relayed("anthropic", [part + b"\n\n" for part in body.split(b"\n\n")[:-1]]) == body
+    broken = body.replace(b"max_tokens", b"tool_use")
+    sent = relayed("anthropic", [part + b"\n\n" for part in broken.split(b"\n\n")[:-1]])
+    found = view(sent, "anthropic")
+    assert (found.calls, found.stop) == ([], None)
+    assert found.error == "format_transformation_error"
+    assert found.names.count("content_block_stop") == 0
+    assert view(relayed("anthropic", [broken]), "anthropic").names.count("content_block_stop") == 0
+
+
+def test_little_more_is_held_however_long_it_is_open_what_the_text_means():
+    text = '<tool_call>\n{"name": "ping", "arguments": {"b": "' + "x" * 4000
+    parts = reads("openai", *text, channel="reasoning")[:-2]
+    assert sum(map(len, parts)) > 600_000
+    kept = pipeline("openai", "qwen")
+    assert _held(kept, parts) < _held(anew("openai", "qwen"), parts) + 50_000
+    assert not kept.is_verbatim
+
+
+def _held(made, parts):
+    tracemalloc.start()
+    for part in parts:
+        made.feed(part)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return held

@@ -1,0 +1,158 @@
+"""Whatever is sent to the API of the configuration, the answer is never an error of ours."""
+
+import json
+
+import pytest
+from django.core.cache import cache
+from django.db import OperationalError, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rest_framework.throttling import SimpleRateThrottle
+
+from formats import FORMATS
+from proxy.api.configuration_in import (
+    FormatIn,
+    KeyIn,
+    OverrideIn,
+    RouteIn,
+    SettingsIn,
+    UpstreamIn,
+)
+from proxy.configuration.snapshot import load
+from proxy.models import ClientKey, ConfigurationVersion, FormatOverride, ModelRoute, Upstream
+from proxy.roles import OPERATORS
+from tests.proxy.api.test_api import client_of, person
+from tests.support.stored_exchanges import configure
+
+pytestmark = pytest.mark.django_db
+
+ENDPOINTS = [
+    ("POST", "/api/upstreams/", UpstreamIn),
+    ("POST", "/api/routes/", RouteIn),
+    ("POST", "/api/overrides/", OverrideIn),
+    ("POST", "/api/keys/", KeyIn),
+    ("PATCH", "/api/upstreams/{upstream}/", UpstreamIn),
+    ("PATCH", "/api/routes/{route}/", RouteIn),
+    ("PATCH", "/api/overrides/{override}/", OverrideIn),
+    ("PATCH", "/api/keys/{key}/", KeyIn),
+    ("PATCH", "/api/formats/kimi/", FormatIn),
+    ("PATCH", "/api/settings/", SettingsIn),
+    ("POST", "/api/keys/{key}/revoke/", None),
+    ("POST", "/api/keys/{key}/rotate/", None),
+    ("POST", "/api/upstreams/{upstream}/history/1/revert/", None),
+    ("DELETE", "/api/upstreams/{upstream}/", None),
+]
+
+GOOD = ["demo", "default", "kimi", "openai", "https://a.example/v1", "root", "SOME_KEY", "[stored]"]
+texts = st.text(max_size=12) | st.sampled_from([*GOOD, "nan", "-inf", "1e999", "2030-01-01", "\0"])
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(min_value=0, max_value=5000)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
+)
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(texts | st.sampled_from(["X-Token", "SECTION_BEGIN"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.fixture
+def places(settings, tmp_path, monkeypatch):
+    settings.DATA_DIR = tmp_path
+    configure()
+    cache.clear()
+    monkeypatch.setattr(SimpleRateThrottle, "allow_request", lambda *given: True)
+    demo = Upstream.objects.get()
+    return {
+        "upstream": Upstream.objects.create(
+            name="spare", base_url="http://127.0.0.1:9/v1", headers={"X-Token": "x"}
+        ).pk,
+        "route": ModelRoute.objects.create(pattern="spare-*", upstream=demo).pk,
+        "override": FormatOverride.objects.create(pattern="spare-*", format="kimi").pk,
+        "key": ClientKey.objects.first().pk,
+    }
+
+
+@pytest.mark.parametrize(("method", "url", "takes"), ENDPOINTS, ids=lambda part: str(part)[:50])
+def test_no_body_is_an_error_of_ours(places, method, url, takes):
+    operator = client_of(person(OPERATORS))
+    fields = sorted(takes.Meta.fields) if takes else ["overlap_hours"]
+    bodies = st.dictionaries(st.sampled_from(fields) | texts, values, max_size=5) | values
+    if takes in (UpstreamIn, RouteIn, OverrideIn) and method == "POST":
+        # With what must be there, so that the rest is looked at.
+        whole = {"name": "a", "base_url": "http://a"} if takes is UpstreamIn else {"pattern": "a"}
+        whole |= {"upstream": "demo"} if takes is RouteIn else {}
+        whole |= {"format": "kimi"} if takes is OverrideIn else {}
+        optional = [name for name in fields if name not in whole]
+        some = st.dictionaries(st.sampled_from(optional), values, max_size=3)
+        bodies |= some.map(lambda more: whole | more)
+    tags = st.none() | st.sampled_from(['"1"', "*", 'W/"1"', "x", '"', ""])
+
+    @settings(
+        max_examples=30 if takes else 10,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(body=bodies, tag=tags)
+    def check(body, tag):
+        headers = {} if tag is None else {"if-match": tag}
+        with transaction.atomic():
+            response = operator.generic(
+                method, url.format(**places), json.dumps(body), "application/json", headers=headers
+            )
+            assert response.status_code < 500, response.content
+            if response.status_code >= 400:
+                assert response.json()["detail"]
+            elif response.status_code < 300 and method != "DELETE":
+                understood()
+            transaction.set_rollback(True)
+
+    check()
+
+
+def understood():
+    """Whatever was taken is understood by those who read it."""
+    snapshot = load()
+    assert (
+        len(snapshot.routes)
+        == ModelRoute.objects.filter(active=True, upstream__active=True).count()
+    )
+    assert not any("cannot be understood" in route.upstream.trouble for route in snapshot.routes)
+    assert len(snapshot.keys) == ClientKey.objects.filter(revoked_at=None).count()
+    assert snapshot.formats.keys() == FORMATS.keys()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'"x"', b"NaN", b"[" * 9999]
+)
+def test_what_is_no_object_is_refused_in_a_sentence(places, body):
+    operator = client_of(person(OPERATORS))
+    for method, url, takes in ENDPOINTS:
+        if takes is None or (body == b"" and method == "PATCH"):
+            continue
+        response = operator.generic(method, url.format(**places), body, "application/json")
+        assert response.status_code == 400, (url, body, response.content)
+        assert response.json()["detail"]
+
+
+def test_a_database_that_is_away_is_said_to_be_in_json(monkeypatch):
+    configure()
+
+    def away(cls):
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(ConfigurationVersion, "lock", classmethod(away))
+    given = {"pattern": "house/*", "format": "kimi"}
+    operator = client_of(person(OPERATORS))
+    answer = operator.post("/api/overrides/", given, content_type="application/json")
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"detail": "The database is away: try again."},
+    )

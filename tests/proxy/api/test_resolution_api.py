@@ -1,0 +1,130 @@
+"""What the API says of the configuration as a whole, and how soon it is so."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from django.core.cache import cache
+
+from proxy.models import ConfigurationVersion, FormatOverride, GatewaySettings, ModelRoute, Upstream
+from proxy.roles import OPERATORS
+from tests.proxy.api.test_api import client_of, person, send
+from tests.proxy.configuration.test_live import TEXT
+from tests.support.chat import TOOLS, ask, read, reply, stream
+from tests.support.gateway import Gateway
+from tests.support.stored_exchanges import configure
+
+
+@pytest.fixture
+def operator(db, settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    configure()
+    cache.clear()  # it counts requests
+    yield client_of(person(OPERATORS, username="olga"))
+    cache.clear()
+
+
+def test_a_name_is_resolved_as_a_request_would_be(operator):
+    demo = Upstream.objects.get()
+    other = ModelRoute.objects.create(pattern="spare", upstream=demo, upstream_model="qwen/spare")
+    ModelRoute.objects.create(
+        pattern="house-*",
+        upstream=demo,
+        upstream_model="moonshotai/kimi-k2",
+        fallback=other,
+        max_tokens=4096,
+        context_window=100_000,
+        priority=1,
+    )
+    found = operator.get("/api/resolve/?model=House-1").json()
+    assert (found["pattern"], found["upstream"], found["upstream_model"]) == (
+        "house-*",
+        "demo",
+        "moonshotai/kimi-k2",
+    )
+    assert (found["format"], found["format_reason"], found["max_tokens"]) == (
+        "kimi",
+        "detection",
+        4096,
+    )
+    assert (found["fallback"]["upstream_model"], found["fallback"]["format"]) == (
+        "qwen/spare",
+        "qwen",
+    )
+    FormatOverride.objects.create(pattern="moonshotai/*", format="deepseek")
+    found = operator.get("/api/resolve/?model=house-1").json()
+    assert (found["format"], found["format_reason"]) == ("deepseek", "override")
+    assert found["version"] == ConfigurationVersion.objects.get().number
+
+
+def test_a_name_without_a_route_is_not_found(operator):
+    GatewaySettings.objects.update(default_route=None)
+    response = operator.get("/api/resolve/?model=nobody")
+    assert (response.status_code, "'nobody'" in response.json()["detail"]) == (404, True)
+    for query in ("", "model=", f"model={'x' * 201}", "model=a&colour=red"):
+        assert operator.get(f"/api/resolve/?{query}").status_code == 400, query
+
+
+def test_the_version_says_who_changed_the_configuration_last(operator):
+    before = operator.get("/api/configuration/").json()
+    assert before["changed_by"] is None
+    send(operator, "PATCH", "/api/settings/", {"ping_after": 3})
+    after = operator.get("/api/configuration/").json()
+    assert (after["version"], after["changed_by"]) == (before["version"] + 1, "olga")
+    assert after["changed_at"] > before["changed_at"]
+
+
+def api_of(gateway: Gateway, name: str) -> httpx.Client:
+    """A client of the API, for an operator of that name."""
+    made = gateway.manage(
+        "shell",
+        "--no-imports",
+        "-c",
+        "from django.contrib.auth.models import Group, User\n"
+        f"user = User.objects.create_user({name!r}, is_staff=True)\n"
+        "user.groups.add(Group.objects.get(name='operators'))",
+    )
+    assert made.returncode == 0, made.stderr
+    token = gateway.manage("token", "create", name).stdout.strip()
+    return httpx.Client(
+        base_url=f"{gateway.url}/api",
+        headers={"authorization": f"Bearer {token}"},
+        trust_env=False,
+        timeout=30,
+    )
+
+
+def test_an_override_made_with_a_token_is_live_within_two_seconds(gateway: Gateway, upstream):
+    upstream.script("api-house/model", reply(stream({"content": TEXT})))
+    body = ask("api-house/model", tools=TOOLS, stream=True)
+    with gateway.client() as client, api_of(gateway, "token-olga") as api:
+        assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text
+        response = api.post("/overrides/", json={"pattern": "api-house/*", "format": "kimi"})
+        made_at, row = time.monotonic(), response.json()
+        assert response.status_code == 201, response.text
+        while not (seen := read(client.post("/v1/messages", json=body))).calls:
+            assert time.monotonic() - made_at < 2, "the override is not live"
+        assert seen.calls[0]["arguments"] == {"harbor": "Moss"}
+        (record,) = api.get(f"/overrides/{row['id']}/history/").json()["results"]
+        assert (record["changed_by"], record["version"]) == ("token-olga", row["version"])
+        assert api.get("/resolve/", params={"model": "api-house/x"}).json()["format"] == "kimi"
+        assert api.delete(f"/overrides/{row['id']}/").status_code == 204
+
+
+def test_of_changes_at_once_to_one_version_one_is_made(upstream, tmp_path):
+    gateway = Gateway(
+        tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url, ATHENA_WORKERS="2"
+    ).start()
+    try:
+        with api_of(gateway, "olga") as api, ThreadPoolExecutor(8) as pool:
+            for _ in range(5):
+                tag = api.get("/settings/").headers["etag"]
+
+                def change(number, tag=tag):
+                    body, headers = {"ping_after": number + 1}, {"if-match": tag}
+                    return api.patch("/settings/", json=body, headers=headers).status_code
+
+                assert sorted(pool.map(change, range(8))) == [200, *[412] * 7]
+    finally:
+        gateway.stop()

@@ -1,0 +1,281 @@
+"""What a dead process had in its journal becomes rows, once."""
+
+import os
+import signal
+import sqlite3
+import threading
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from django.db import OperationalError
+
+from proxy import models
+from proxy.audit.bulk_insert import write
+from proxy.audit.journal.entries import Begun, Dropped, encode
+from proxy.audit.journal.journal import Journal, hold
+from proxy.audit.recorder import Audit
+from tests.proxy.audit.test_recorder import entry, one_connection  # noqa: F401
+from tests.proxy.serving.test_streaming import wait_for
+from tests.support.chat import ask, chunk, reply, says, stream
+from tests.support.database import of_sqlite
+from tests.support.gateway import KEY, Gateway
+from tests.support.scripted_upstream import Pause
+
+
+def dead(root, *lines):
+    """A journal whose process is gone."""
+    folder = root / f"dead{len(list(root.iterdir()))}"
+    folder.mkdir()
+    (folder / "00000001.jsonl").write_bytes(b"".join(map(encode, lines)))
+    return folder
+
+
+@pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
+def audit(tmp_path, one_connection, monkeypatch, request):  # noqa: F811
+    if not request.param:
+        monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", 0)
+    audit = Audit(Journal(tmp_path, most_bytes=2**30))
+    audit.start()
+    yield audit
+    audit.journal.close()
+
+
+def begun(name, **fields):
+    return Begun(
+        {
+            "request_id": name,
+            "created_at": datetime.now(UTC) - timedelta(seconds=9),
+            "key_id": None,
+            "dialect": "anthropic",
+            "model": "moonshotai/kimi-k2",
+            "is_streaming": True,
+            "gateway_ms": 0.0,
+            "configuration_version": 7,
+            **fields,
+        }
+    )
+
+
+def outcomes():
+    return dict(models.Exchange.objects.values_list("request_id", "outcome"))
+
+
+def test_what_had_ended_is_stored_and_what_had_not_is_marked(audit, tmp_path):
+    folder = dead(
+        tmp_path, begun("req_1"), begun("open"), entry(1), begun("full"), Dropped("full"), entry(2)
+    )
+    audit._write_all()
+    failed = "upstream_error"
+    assert outcomes() == {"req_1": failed, "req_2": failed, "open": "crashed"}
+    assert not folder.exists()
+    row = models.Exchange.objects.get(request_id="open")
+    assert (row.status, row.error_code, row.configuration_version) == (0, "worker_lost", 7)
+    assert (row.model, row.is_streaming, row.input_tokens) == ("moonshotai/kimi-k2", True, None)
+    assert 8000 < row.duration_ms < 60_000
+    assert row.group.family == "moonshotai/kimi"
+    assert row.group.count == 1
+
+
+def test_what_the_database_has_already_is_not_stored_twice(audit, tmp_path):
+    write([entry(1), entry(2)])
+    dead(tmp_path, begun("req_1"), entry(1), begun("req_2"), entry(3))
+    audit._write_all()
+    assert outcomes().keys() == {"req_1", "req_2", "req_3"}
+    assert models.FailureGroup.objects.get().count == 3
+    assert sum(models.TrafficSum.objects.filter(span="day", facet="all").values_list("requests", flat=True)) == 3  # fmt: skip
+    assert audit.dropped == 0
+
+
+def test_a_commit_whose_answer_was_lost_is_not_repeated(audit, monkeypatch):
+    def store_and_fail(batch):
+        write(batch)
+        raise OperationalError("the connection is lost")
+
+    for number in range(3):
+        audit.keep(entry(number))
+    with monkeypatch.context() as broken:
+        broken.setattr("proxy.audit.recorder.write", store_and_fail)
+        audit._write_all()
+    assert (audit.waiting, audit.is_behind) == (3, True)
+    audit._write_all()
+    assert (audit.waiting, audit.dropped, audit.is_behind) == (0, 0, False)
+    assert models.FailureGroup.objects.get().count == 3
+
+
+def test_while_the_database_is_away_the_dead_ones_journal_stays(audit, tmp_path, monkeypatch):
+    folder = dead(tmp_path, entry(1), begun("open"))
+
+    def refuse(batch):
+        raise OperationalError("gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("proxy.audit.recorder.write", refuse)
+        audit._write_all()
+    assert folder.exists()
+    audit._write_all()
+    assert len(outcomes()) == 2
+    assert not folder.exists()
+
+
+def test_the_journals_of_the_living_are_left_alone(audit, tmp_path):
+    folder = dead(tmp_path, entry(1))
+    (tmp_path / "a file of somebody's").write_text("x")
+    lock = hold(folder)
+    audit._write_all()
+    assert folder.exists()
+    assert audit.journal.others > 100
+    os.close(lock)
+    audit._looked_at = -1000
+    audit._write_all()
+    assert outcomes().keys() == {"req_1"}
+
+
+def test_lines_that_nobody_can_read_cost_themselves_alone(audit, tmp_path):
+    folder = dead(tmp_path, entry(1))
+    with (folder / "00000001.jsonl").open("ab") as file:
+        file.write(b"\0\0\0\n{}\n" + encode(entry(2)) + encode(entry(3))[:50])
+    audit._write_all()
+    assert outcomes().keys() == {"req_1", "req_2"}
+
+
+def test_a_journal_that_somebody_deleted_is_begun_anew(audit):
+    made = entry(1)
+    for path in (audit.journal.root / audit.journal.name).iterdir():
+        path.unlink()
+    audit.keep(made)
+    audit._write_all()
+    assert audit._is_gone
+    audit._begin_anew()
+    assert (audit.waiting, audit.dropped) == (0, 1)
+    audit.start()
+    audit.keep(made)
+    audit._write_all()
+    assert outcomes().keys() == {"req_1"}
+
+
+@pytest.fixture
+def killed(upstream, tmp_path):
+    """A gateway that a test may kill; nobody stops it twice."""
+    gateways = []
+
+    def make(**environment):
+        gateway = Gateway(
+            tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url, **environment
+        )
+        gateways.append(gateway)
+        return gateway.start()
+
+    yield make
+    for gateway in gateways:
+        if gateway.process.poll() is None:
+            gateway.stop()
+
+
+class Streams:
+    """Open streams, each in a thread; what ended how is known by its request id."""
+
+    def __init__(self, gateway, model, number):
+        self.ids, self.ends = [], {}
+        self._threads = [
+            threading.Thread(target=self._read, args=(gateway, model), daemon=True)
+            for _ in range(number)
+        ]
+        for thread in self._threads:
+            thread.start()
+        wait_for(lambda: len(self.ids) == number, 30)
+
+    def _read(self, gateway, model):
+        with (
+            httpx.Client(timeout=60, trust_env=False) as client,
+            client.stream(
+                "POST",
+                f"{gateway.url}/v1/messages",
+                json=ask(model, stream=True),
+                headers={"x-api-key": KEY},
+            ) as response,
+        ):
+            self.ids.append(name := response.headers["request-id"])
+            try:
+                self.ends[name] = "message_stop" in response.read().decode()
+            except httpx.HTTPError:
+                self.ends[name] = False
+
+    def join(self):
+        for thread in self._threads:
+            thread.join(60)
+        return self.ends
+
+
+@of_sqlite
+def test_a_killed_gateway_loses_nothing_that_had_ended_and_marks_what_had_not(killed, upstream):
+    gateway = killed()
+    upstream.script("test/quick", says("Hi"))
+    upstream.script("test/slow", reply(chunk({"content": "and then"}), Pause(60)))
+    path = gateway.data_dir / "athena.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # so that nothing reaches the database
+        with gateway.client() as client:
+            ended = [
+                client.post("/v1/messages", json=ask("test/quick")).headers["request-id"]
+                for _ in range(5)
+            ]
+        streams = Streams(gateway, "test/slow", 3)
+        gateway.stop(signal.SIGKILL)
+        assert set(streams.join().values()) == {False}
+        other.execute("ROLLBACK")
+    assert gateway.rows("SELECT * FROM proxy_exchange") == []
+    gateway.start()
+    wait_for(lambda: len(gateway.rows("SELECT id FROM proxy_exchange")) == 8, 20)
+    rows = gateway.rows("SELECT request_id, outcome FROM proxy_exchange")
+    expected = dict.fromkeys(ended, "ok") | dict.fromkeys(streams.ids, "crashed")
+    assert {row["request_id"]: row["outcome"] for row in rows} == expected
+    sums = gateway.rows(
+        "SELECT sum(requests) AS n, sum(failures) AS f FROM proxy_trafficsum"
+        " WHERE span = 'day' AND facet = 'all'"
+    )
+    assert sums == [{"n": 8, "f": 3}]
+    wait_for(lambda: "3 had not" in gateway.log)
+
+
+def workers_of(gateway):
+    """The processes that serve: those that listen on a journal of their own."""
+    children = Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children")
+    return [
+        int(pid)
+        for pid in children.read_text().split()
+        if any(
+            "/journal/" in os.readlink(link)
+            for link in Path(f"/proc/{pid}/fd").iterdir()
+            if link.is_symlink()
+        )
+    ]
+
+
+def test_of_a_killed_worker_the_siblings_find_the_rows(killed, upstream):
+    gateway = killed(ATHENA_WORKERS="2")
+    slow = [chunk({"content": "a"}), Pause(6), stream({"content": "b"})]
+    upstream.script("test/slow", reply(*slow))
+    wait_for(lambda: len(workers_of(gateway)) == 2, 30)
+    before = workers_of(gateway)
+    streams = Streams(gateway, "test/slow", 8)
+    os.kill(before[0], signal.SIGKILL)
+    upstream.script("test/quick", says("Hi"))
+    answered = []
+    for _ in range(10):
+        response = httpx.post(
+            f"{gateway.url}/v1/messages", json=ask("test/quick"), headers={"x-api-key": KEY}
+        )
+        answered.append((response.status_code, response.headers.get("request-id")))
+    assert {status for status, _ in answered} == {200}, "its sibling serves"
+    ends = streams.join()
+    expected = {name: "ok" if is_whole else "crashed" for name, is_whole in ends.items()}
+    expected |= {name: "ok" for _, name in answered}
+    wait_for(lambda: len(gateway.rows("SELECT id FROM proxy_exchange")) == 18, 30)
+    rows = gateway.rows("SELECT request_id, outcome FROM proxy_exchange")
+    assert {row["request_id"]: row["outcome"] for row in rows} == expected
+    assert len(rows) == len(expected), "each once"
+    wait_for(lambda: len(workers_of(gateway)) == 2, 30)
+    assert set(workers_of(gateway)) != set(before), "there is a new one"

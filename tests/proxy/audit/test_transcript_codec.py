@@ -1,0 +1,159 @@
+"""What an exchange said: packed, opened, and told apart from what is neither."""
+
+import json
+import os
+
+import msgspec
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import asdict
+
+from proxy.audit.journal.entries import Entry, decode, encode
+from proxy.audit.journal.journal import Journal
+from proxy.audit.recorder import Audit
+from proxy.audit.transcripts.codec import Said, Unreadable, repack, unpack
+from proxy.models import Transcript
+from proxy.roles import SUPPORT
+from tests.proxy.api.test_api import client_of, person
+from tests.proxy.pages.test_audit_pages import get, login, text_of
+from tests.support.stored_exchanges import configure, exchange_row, stored_exchange
+from tests.support.wire import stream
+
+SAID = Said(
+    headers={"user-agent": "claude-cli/2.0"},
+    request='{"model": "ø"}',
+    tools=[
+        {"name": "look", "schema": {"type": "object", "maximum": 10**30, "x": [1, -2.5e3, None]}},
+        {"name": "patch", "schema": {}, "is_custom": True},
+    ],
+    reading={"client": "anthropic", "taken_ids": ["a"], "aliases": {"a": "b"}, "max_calls": None},
+    raw=b"\xff\x00data: {}\n\n",
+    arrivals=[[0, 12.5], [7, 13.0]],
+    events=[["TextDelta", {"text": "ø"}], ["MessageEnd", {"usage": {"input": 10**25}}]],
+    sent=b"",
+    left_out={"raw": [5, 99]},
+    redactions=3,
+)
+
+
+def former(said):
+    """A transcript as the version before wrote it: its columns in a journal's line."""
+    return json.loads(msgspec.json.encode(asdict(said)))
+
+
+@pytest.fixture
+def support(db):
+    configure()
+    web = Client()
+    login(web, SUPPORT)
+    return web
+
+
+def damaged():
+    row = stored_exchange(stream({"content": "Hello"}))
+    Transcript.objects.update(packed=bytes(row.transcript.packed)[:-3])
+    return row
+
+
+def test_what_is_opened_is_what_was_packed():
+    again = unpack(repack(SAID))
+    assert again == SAID
+    assert json.dumps(asdict(again), default=repr) == json.dumps(asdict(SAID), default=repr)
+    assert unpack(repack(Said())) == Said()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"abc",
+        bytes(100),
+        os.urandom(200),
+        repack(SAID)[:-1],
+        repack(SAID) + b"x",
+        b"\xff\xff\xff\x7f" + repack(SAID)[4:],
+        b"\xff\xff\xff\xff" + repack(SAID)[4:],
+    ],
+)
+def test_what_was_not_packed_is_refused(data):
+    with pytest.raises(Unreadable):
+        unpack(data)
+
+
+@given(st.data())
+def test_damage_is_refused_or_is_somewhere_in_what_was_said(data):
+    packed = bytearray(repack(SAID))
+    packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        unpack(bytes(packed))
+    except Unreadable:
+        return
+
+
+def test_a_row_of_the_version_before_says_the_same(db):
+    row = exchange_row()
+    Transcript.objects.create(exchange=row, **asdict(SAID))
+    assert Transcript.objects.get().said == SAID
+
+
+def test_a_line_of_the_version_before_is_stored_as_any_other(db, tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
+    row = {
+        "request_id": "req_1",
+        "created_at": "2026-11-16T12:00:00+00:00",
+        "dialect": "anthropic",
+        "model": "m",
+        "status": 200,
+        "outcome": "ok",
+        "duration_ms": 1.0,
+        "gateway_ms": 1.0,
+        "configuration_version": 1,
+    }
+    line = {"type": "ended", "exchange": row, "transcript": former(SAID), "fingerprint": None}
+    (tmp_path / "dead").mkdir()
+    (tmp_path / "dead" / "00000001.jsonl").write_bytes(json.dumps(line).encode() + b"\n")
+    audit = Audit(Journal(tmp_path, most_bytes=2**20))
+    audit.start()
+    audit._write_all()
+    audit.journal.close()
+    assert audit.dropped == 0
+    stored = Transcript.objects.get()
+    assert stored.packed is not None
+    assert (stored.said, bytes(stored.raw), stored.request) == (SAID, b"", "")
+
+
+def test_the_version_before_reads_the_row_in_a_line():
+    class Before(msgspec.Struct, tag="ended"):
+        exchange: dict
+        transcript: dict | None
+        fingerprint: str | None
+
+    row = {"request_id": "req_1", "created_at": "2026-11-16T12:00:00+00:00"}
+    line = encode(Entry(row, None, "mark", repack(SAID)))
+    assert msgspec.json.decode(line, type=Before) == Before(row, None, "mark")
+    assert unpack(decode(line).packed) == SAID
+
+
+def test_the_page_of_what_cannot_be_read_says_so(support):
+    row = damaged()
+    page = text_of(get(support, row.get_absolute_url()))
+    assert "A transcript was kept and cannot be read: its bytes are not what was packed." in page
+    assert support.get(reverse("audit:fixture", args=[row.request_id])).status_code == 404
+    again = support.post(reverse("audit:replay", args=[row.request_id]), follow=True)
+    assert "It cannot be replayed: its transcript cannot be read" in text_of(again)
+
+
+def test_the_api_says_what_cannot_be_read(db):
+    configure()
+    row = damaged()
+    response = client_of(person(SUPPORT)).get(f"/api/transcripts/{row.request_id}/")
+    assert (response.status_code, response.json()["detail"]) == (
+        409,
+        "It cannot be read: its bytes are not what was packed.",
+    )
+    with pytest.raises(CommandError, match="a fixture is made of one"):
+        call_command("replay", "--request-id", row.request_id, "--save-fixture", "x")

@@ -1,0 +1,221 @@
+"""Two operators at the same moment: nobody's change is lost, made twice, or an error.
+
+What somebody else does while an edit waits for the configuration's lock is done here by the lock
+itself, so that the moment is always the worst one, on every database.
+"""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.exceptions import ValidationError
+from django.db.transaction import TransactionManagementError
+from django.test import Client
+from django.utils import timezone
+
+from proxy.configuration.preview import effects_of
+from proxy.models import (
+    ClientKey,
+    ConfigurationVersion,
+    FormatOverride,
+    ModelRoute,
+    Upstream,
+)
+from tests.proxy.admin.test_admin import UPSTREAM
+from tests.proxy.pages.test_configuration_pages import OVERRIDE, browser, seen, text, version
+from tests.support.stored_exchanges import configure
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _configured(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    configure()
+
+
+@pytest.fixture
+def olga():
+    return browser("olga")
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Whatever is done while the first lock is waited for."""
+    lock = ConfigurationVersion.lock
+
+    def plan(act):
+        def waiting(cls):
+            monkeypatch.setattr(ConfigurationVersion, "lock", lock)
+            act()
+            lock()
+
+        monkeypatch.setattr(ConfigurationVersion, "lock", classmethod(waiting))
+
+    return plan
+
+
+def a_key(label="ada"):
+    key = ClientKey(label=label)
+    key.adopt(f"sk-athena-{label}-at-once")
+    key.save()
+    return key
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_lock_is_for_a_transaction():
+    with pytest.raises(TransactionManagementError):
+        ConfigurationVersion.lock()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_that_there_is_has_a_preview_on_every_database():
+    client = Client()
+    User.objects.update(is_staff=True, is_active=True)
+    client.force_login(User.objects.get(username="root"))
+    row = FormatOverride.objects.create(pattern="house/*", format="standard")
+    url = f"/admin/proxy/formatoverride/{row.pk}/change/"
+    page, before = text(client.get(url)), version()
+    assert "demo: house/* as kimi" in text(
+        client.post(url, {**OVERRIDE, "seen": seen(page), "_preview": "1"})
+    )
+    row.refresh_from_db()
+    assert (row.format, version()) == ("standard", before)
+
+
+@pytest.mark.parametrize("table", ["clientkey", "formatsettings"])
+def test_a_form_without_a_preview_has_none(olga, table):
+    url = f"/admin/proxy/{table}/add/"
+    given = {"label": "ada", "allowed_models": "", "making": "one"}
+    assert olga.post(url, {**given, "_preview": "1"}).status_code == 404
+    if table == "clientkey":
+        assert "sk-athena-" in text(olga.post(url, given))
+        assert ClientKey.objects.filter(label="ada").count() == 1
+
+
+def test_a_preview_does_not_show_what_somebody_else_changes(meanwhile):
+    ModelRoute.objects.create(pattern="house/mine", upstream=Upstream.objects.get(name="demo"))
+    made = []
+
+    def override():
+        made.append(FormatOverride.objects.create(pattern="house/*", format="kimi"))
+
+    meanwhile(override)
+    assert effects_of(lambda: None, timezone.now()) == []
+    assert made
+
+
+def test_switching_rows_keeps_what_somebody_else_changes(olga, meanwhile):
+    row = Upstream.objects.create(name="mine", base_url="http://old")
+    meanwhile(lambda: Upstream.objects.filter(pk=row.pk).update(base_url="http://new"))
+    chosen = {"action": "disable", "_selected_action": [row.pk], "confirmed": "yes"}
+    olga.post("/admin/proxy/upstream/", chosen)
+    row.refresh_from_db()
+    assert (row.base_url, row.active) == ("http://new", False)
+
+
+def test_deleting_selected_rows_holds_the_lock(olga, meanwhile):
+    row = FormatOverride.objects.create(pattern="house/*", format="kimi")
+    locked = []
+    meanwhile(lambda: locked.append(FormatOverride.objects.filter(pk=row.pk).exists()))
+    chosen = {"action": "delete_selected", "_selected_action": [row.pk], "post": "yes"}
+    olga.post("/admin/proxy/formatoverride/", chosen)
+    assert locked == [True]
+    assert not FormatOverride.objects.filter(pk=row.pk).exists()
+
+
+def test_a_key_is_rotated_once(meanwhile):
+    key = a_key()
+
+    def rotate():
+        return ClientKey.objects.get(pk=key.pk).rotate(timedelta(hours=1), timezone.now())
+
+    meanwhile(rotate)
+    with pytest.raises(ValidationError, match="already replaced"):
+        key.rotate(timedelta(hours=1), timezone.now())
+
+
+def test_a_key_that_is_revoked_at_this_moment_is_not_rotated(meanwhile):
+    key = a_key()
+    meanwhile(lambda: ClientKey.objects.get(pk=key.pk).revoke(timezone.now()))
+    with pytest.raises(ValidationError, match="revoked"):
+        key.rotate(timedelta(hours=1), timezone.now())
+    assert not ClientKey.objects.filter(replaces=key).exists()
+
+
+def test_revoking_at_once_is_one_change_and_records_what_the_row_is(olga, meanwhile):
+    key = a_key()
+
+    def rename_and_revoke():
+        other = ClientKey.objects.get(pk=key.pk)
+        other.label = "renamed"
+        other.save()
+        other.revoke(timezone.now())
+
+    meanwhile(rename_and_revoke)
+    olga.post(f"/admin/proxy/clientkey/{key.pk}/revoke/")
+    assert [record.label for record in key.history.all()] == ["renamed", "renamed", "ada"]
+
+
+def test_a_form_that_is_sent_twice_at_once_makes_one_key(olga, meanwhile):
+    url, given = "/admin/proxy/clientkey/add/", {"label": "twice", "making": "one"}
+    other = Client()
+    other.cookies = olga.cookies
+    answers = []
+    meanwhile(lambda: answers.append(other.post(url, given)))
+    answers.append(olga.post(url, given))
+    assert [answer.status_code for answer in answers] == [200, 302]
+    assert ClientKey.objects.filter(label="twice").count() == 1
+
+
+def test_who_may_only_see_keys_cannot_revoke_them():
+    user = User.objects.create(username="vera", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_clientkey"))
+    client, key = Client(), a_key()
+    client.force_login(user)
+    client.post("/admin/proxy/clientkey/", {"action": "revoke", "_selected_action": [key.pk]})
+    key.refresh_from_db()
+    assert key.revoked_at is None
+
+
+@pytest.mark.parametrize("number", ["abc", "-1", "9" * 30, "²"])
+def test_a_record_of_no_row_is_not_found(olga, number):
+    assert olga.post(f"/admin/proxy/upstream/{number}/history/1/revert/").status_code == 404
+
+
+def test_two_upstreams_of_one_name_at_once_are_no_error(olga, meanwhile):
+    meanwhile(lambda: Upstream.objects.create(name="mine", base_url="http://old"))
+    answer = olga.post("/admin/proxy/upstream/add/", UPSTREAM)
+    assert answer.status_code == 200
+    assert "already exists" in answer.content.decode()
+
+
+def test_a_form_that_is_out_of_date_comes_back_as_it_was_sent_and_saves_the_second_time(olga):
+    row = Upstream.objects.create(name="mine", base_url="http://old")
+    url = f"/admin/proxy/upstream/{row.pk}/change/"
+    given = {**UPSTREAM, "seen": seen(text(olga.get(url))), "headers": '{"X-Team": "harbour"}'}
+    row.base_url = "http://meanwhile"
+    row.save()
+    page = text(olga.post(url, given))
+    assert "while you were editing it" in page
+    assert 'name="base_url" value="https://openrouter.ai/api/v1"' in page
+    assert "{&quot;X-Team&quot;: &quot;harbour&quot;}</textarea>" in page
+    assert olga.post(url, {**given, "seen": seen(page)}).status_code == 302
+    row.refresh_from_db()
+    assert (row.base_url, row.headers) == (UPSTREAM["base_url"], {"X-Team": "harbour"})
+
+
+@pytest.mark.parametrize("forged", ["-5", "9" * 40, "abc"])
+def test_a_version_that_never_was_is_out_of_date(olga, forged):
+    row = Upstream.objects.create(name="mine", base_url="http://old")
+    answer = olga.post(f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM, "seen": forged})
+    assert "errornote" in text(answer)
+    row.refresh_from_db()
+    assert row.base_url == "http://old"
+
+
+def test_no_row_is_saved_as_another(olga):
+    row = Upstream.objects.create(name="mine", base_url="http://old")
+    url, given = f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM, "name": "other"}
+    assert olga.post(url, {**given, "_saveasnew": "1"}).status_code == 404
+    assert not Upstream.objects.filter(name="other").exists()

@@ -1,0 +1,866 @@
+"""The configuration as a document: out and in again, all or nothing, and never a secret."""
+
+import json
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from django.contrib.auth.models import User
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from formats import FORMATS
+from proxy.configuration.document.export import _Dumper, current, export, present_version, render
+from proxy.configuration.document.importing import Moved, rehearse, take
+from proxy.configuration.document.problems import Refused
+from proxy.configuration.document.schema import TABLES
+from proxy.configuration.document.yaml_nodes import compose
+from proxy.configuration.preview import tentatively
+from proxy.models import (
+    CONFIGURATION,
+    ClientKey,
+    FormatOverride,
+    FormatSettings,
+    GatewaySettings,
+    ModelRoute,
+    Upstream,
+)
+from proxy.models.keys import digest_of, prefix_of
+from tests.support.stored_exchanges import configure
+
+pytestmark = pytest.mark.django_db
+
+NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
+CANARY = "sk-canary-that-nobody-may-see"
+CLIENT = "sk-athena-canary-of-a-client-that-is-as-long-as-others"
+
+
+@pytest.fixture(autouse=True)
+def _configured(settings, tmp_path, monkeypatch):
+    settings.DATA_DIR = tmp_path
+    monkeypatch.delenv("HOUSE_KEY", raising=False)
+    monkeypatch.setenv("OPENROUTER_API_KEY", CANARY)
+    configure()
+
+
+def client_key(label, secret=CLIENT, **fields):
+    row = ClientKey(label=label, **fields)
+    row.adopt(secret)
+    row.save()
+    return row
+
+
+@pytest.fixture
+def rich():
+    """Something in every field."""
+    house = Upstream(
+        name="house",
+        base_url="https://house.example/v1",
+        headers={"x-team": "harbor", "X-House-Token": CANARY},
+        connect_timeout=2.5,
+        idle_timeout=60,
+    )
+    house.store_key(CANARY)
+    house.save()
+    router = Upstream.objects.create(
+        name="router",
+        service="openrouter",
+        base_url="https://openrouter.ai/api/v1",
+        key_variable="OPENROUTER_API_KEY",
+        provider_preferences={"order": ["a", "b"], "max_price": {"prompt": 0.5}, "zdr": True},
+        active=False,
+    )
+    spare = ModelRoute.objects.create(pattern="spare", upstream=house, sample_calls=0)
+    ModelRoute.objects.create(
+        pattern="*",
+        upstream=router,
+        upstream_model="vendor/model",
+        listed_as="any",
+        priority=-5,
+        max_tokens=8192,
+        context_window=200_000,
+        reasoning="none",
+        parallel_calls=False,
+        sample_calls=0.25,
+        fallback=spare,
+        active=False,
+    )
+    FormatOverride.objects.create(
+        pattern="house/*", format="kimi", priority=1, note="Ω: it is “kimi” # really", active=False
+    )
+    FormatSettings.objects.filter(format="kimi").update(
+        buffer_limit=4096,
+        strict=True,
+        markers={"SECTION_BEGIN": ["<|calls|>"]},
+        context_warning=5000,
+    )
+    gateway = GatewaySettings.objects.get()
+    gateway.default_route, gateway.ping_after, gateway.sample_others = spare, 2.5, 0.125
+    gateway.save()
+    client_key(
+        "ada's laptop",
+        owner=User.objects.get(username="root"),
+        allowed_models=["claude-*", "*"],
+        requests_per_minute=60,
+        max_streams=4,
+        capture_content=False,
+        expires_at=datetime(2027, 1, 31, 12, 30, 15, 250_000, tzinfo=UTC),
+        revoked_at=NOW,
+    )
+
+
+def text():
+    return export()[0]
+
+
+def loaded():
+    return yaml.safe_load(text())
+
+
+def dump(document):
+    return yaml.safe_dump(document, allow_unicode=True)
+
+
+def take_now(document, **options):
+    document = document if isinstance(document, str) else dump(document)
+    return take(document, now=NOW, **{"reason": "test", **options})
+
+
+def problems(document):
+    """What an import is refused for, without the places; nothing may have changed."""
+    before, number = text(), present_version()
+    with pytest.raises(Refused) as caught:
+        take_now(document)
+    assert (text(), present_version()) == (before, number)
+    return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
+
+
+def changes(report):
+    return [
+        (
+            change.section,
+            change.name,
+            change.kind,
+            [(f.name, f.before, f.after) for f in change.fields],
+        )
+        for change in report.changes
+    ]
+
+
+def test_the_document_says_everything_and_no_secret(rich):
+    document = loaded()
+    assert document["athena"] == 1
+    assert document["gateway"] == {
+        "default_route": "spare",
+        "ping_after": 2.5,
+        "sample_others": 0.125,
+    }
+    assert document["upstreams"][1:] == [
+        {
+            "name": "house",
+            "base_url": "https://house.example/v1",
+            "key": "stored",
+            "headers": {"X-House-Token": "stored", "x-team": "harbor"},
+            "connect_timeout": 2.5,
+            "idle_timeout": 60,
+        },
+        {
+            "name": "router",
+            "service": "openrouter",
+            "base_url": "https://openrouter.ai/api/v1",
+            "key": "$OPENROUTER_API_KEY",
+            "provider_preferences": {
+                "max_price": {"prompt": 0.5},
+                "order": ["a", "b"],
+                "zdr": True,
+            },
+            "active": False,
+        },
+    ]
+    assert document["routes"][0] == {
+        "pattern": "*",
+        "upstream": "router",
+        "upstream_model": "vendor/model",
+        "listed_as": "any",
+        "priority": -5,
+        "max_tokens": 8192,
+        "context_window": 200_000,
+        "reasoning": "none",
+        "parallel_calls": False,
+        "sample_calls": 0.25,
+        "fallback": "spare",
+        "active": False,
+    }
+    assert document["routes"][-1] == {"pattern": "spare", "upstream": "house", "sample_calls": 0}
+    assert [row["format"] for row in document["formats"]] == sorted(FORMATS)
+    assert document["keys"][0] == {
+        "label": "ada's laptop",
+        "prefix": prefix_of(CLIENT),
+        "owner": "root",
+        "allowed_models": ["claude-*", "*"],
+        "requests_per_minute": 60,
+        "max_streams": 4,
+        "capture_content": False,
+        "expires_at": "2027-01-31T12:30:15.250000Z",
+        "revoked": True,
+    }
+    assert CANARY not in text()
+    assert CLIENT not in text()
+    assert digest_of(CLIENT) not in text()
+    assert Upstream.objects.get(name="house").sealed_key not in text()
+
+
+def test_every_column_is_in_the_document_or_left_out_on_purpose():
+    left_out = {
+        "id",
+        "created_at",
+        "digest",
+        "from_environment",
+        "key_variable",
+        "last_used_at",
+        "replaces",
+        "revoked_at",
+        "sealed_key",
+    }
+    assert {table.model for table in TABLES} == set(CONFIGURATION)
+    for table in TABLES:
+        columns = {field.name for field in table.model._meta.fields}
+        assert columns - {field.name for field in table.fields} <= left_out, table.section
+
+
+def test_the_same_configuration_gives_the_same_bytes(rich):
+    before = text()
+    row = Upstream.objects.get(name="router")
+    row.provider_preferences = dict(reversed(row.provider_preferences.items()))
+    row.save()
+    route = ModelRoute.objects.get(pattern="*")
+    route.delete()
+    route.pk = None
+    route.save()
+    assert text() == before
+
+
+def test_importing_an_export_changes_nothing(rich):
+    before = text()
+    records = {model: model.history.count() for model in CONFIGURATION}
+    report = take_now(before)
+    assert (report.changes, report.effects) == ([], [])
+    assert report.version == present_version()
+    assert {model: model.history.count() for model in CONFIGURATION} == records
+    assert text() == before
+
+
+def spoil():
+    """Change everything that an import can bring back."""
+    GatewaySettings.objects.update(default_route=None, ping_after=1, sample_others=1, drain_time=3)
+    ModelRoute.objects.update(fallback=None)
+    ModelRoute.objects.all().delete()
+    other = Upstream.objects.create(name="other", base_url="https://other.example")
+    ModelRoute.objects.create(pattern="other", upstream=other)
+    ModelRoute.objects.create(pattern="spare", upstream=other, priority=7)
+    Upstream.objects.filter(name="router").delete()
+    Upstream.objects.update(dialect="anthropic", base_url="https://else.example")
+    FormatOverride.objects.all().delete()
+    FormatOverride.objects.create(pattern="another", format="qwen")
+    FormatSettings.objects.update(buffer_limit=2048, strict=True, markers={}, context_warning=None)
+    ClientKey.objects.update(
+        owner=None, allowed_models=["x"], capture_content=True, expires_at=None, max_streams=1
+    )
+
+
+def test_a_round_trip_brings_everything_back(rich):
+    before = text()
+    spoil()
+    report = take_now(before)
+    assert text() == before
+    assert Upstream.objects.get(name="house").read_key() == CANARY
+    assert Upstream.objects.get(name="house").headers["X-House-Token"] == CANARY
+    assert ("upstreams", "other") in {(c.section, c.name) for c in report.changes}
+    assert {record.history_change_reason for record in ModelRoute.history.all()[:5]} == {"test"}
+
+
+names = st.text("abcxyz*?[]-./:", min_size=1, max_size=8)
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**15), 10**15)
+    | words
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(words.filter(len), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@st.composite
+def configurations(draw):
+    slugs = draw(st.lists(st.sampled_from("abcde"), min_size=1, unique=True))
+    upstreams = [
+        {
+            "name": slug,
+            "service": "openrouter",
+            "base_url": "https://example.org/v1",
+            "provider_preferences": draw(
+                st.dictionaries(words.filter(len), json_values, max_size=2)
+            ),
+            "key_variable": draw(st.sampled_from(["", "HOUSE_KEY"])),
+            "headers": draw(
+                st.dictionaries(st.sampled_from(["x-a", "X-B"]), st.text("a: #'", max_size=5))
+            ),
+            "idle_timeout": draw(st.floats(0.1, 3600)),
+            "active": draw(st.booleans()),
+        }
+        for slug in slugs
+    ]
+    routes = []
+    for pattern in draw(st.lists(names, unique=True, max_size=5)):
+        routes.append(
+            {
+                "pattern": pattern,
+                "upstream": draw(st.sampled_from(slugs)),
+                "upstream_model": draw(words),
+                "priority": draw(st.integers(-1000, 1000)),
+                "sample_calls": draw(st.none() | st.floats(0, 1)),
+                "fallback": draw(st.none() | st.sampled_from([r["pattern"] for r in routes]))
+                if routes
+                else None,
+                "active": draw(st.booleans()),
+            }
+        )
+    overrides = [
+        {"pattern": pattern, "format": draw(st.sampled_from(sorted(FORMATS))), "note": draw(words)}
+        for pattern in draw(st.lists(names, unique=True, max_size=3))
+    ]
+    return upstreams, routes, overrides
+
+
+@given(configurations(), configurations())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_configuration_comes_back_from_any_other(one, other):
+    with tentatively():
+        _make(one)
+        wanted = text()
+        assert take_now(wanted).changes == []
+        _make(other)
+        take_now(wanted)
+        assert text() == wanted
+
+
+def _make(configuration):
+    GatewaySettings.objects.update(default_route=None)
+    ModelRoute.objects.update(fallback=None)
+    for model in (ModelRoute, Upstream, FormatOverride):
+        model.objects.all().delete()
+    upstreams, routes, overrides = configuration
+    for fields in upstreams:
+        Upstream.objects.create(**fields)
+    for fields in routes:
+        upstream = Upstream.objects.get(name=fields["upstream"])
+        fallback = ModelRoute.objects.filter(pattern=fields["fallback"]).first()
+        ModelRoute.objects.create(**{**fields, "upstream": upstream, "fallback": fallback})
+    for fields in overrides:
+        FormatOverride.objects.create(**fields)
+
+
+def test_a_change_is_told_field_by_field_and_by_its_effects():
+    document = loaded()
+    by_pattern = {row["pattern"]: row for row in document["routes"]}
+    by_pattern["claude-*opus*"]["upstream_model"] = "moonshotai/kimi-k2.5"
+    by_pattern["claude-*opus*"]["priority"] = 50
+    document["routes"].remove(by_pattern["claude-*haiku*"])
+    document["overrides"] = [{"pattern": "qwen/*", "format": "standard"}]
+    report = rehearse(dump(document), now=NOW)
+    assert changes(report) == [
+        (
+            "routes",
+            "claude-*opus*",
+            "changed",
+            [
+                ("upstream_model", "deepseek/deepseek-v3.2", "moonshotai/kimi-k2.5"),
+                ("priority", "100", "50"),
+            ],
+        ),
+        (
+            "routes",
+            "claude-*haiku*",
+            "removed",
+            [
+                ("upstream", "demo", ""),
+                ("upstream_model", "qwen/qwen3-coder", ""),
+                ("listed_as", "claude-haiku", ""),
+            ],
+        ),
+        ("overrides", "qwen/*", "added", [("format", "", "standard")]),
+    ]
+    told = {effect.model: f"{effect.before} → {effect.after}" for effect in report.effects}
+    assert told["claude-opus"] == (
+        "demo: deepseek/deepseek-v3.2 as deepseek → demo: moonshotai/kimi-k2.5 as kimi"
+    )
+    assert told["qwen/qwen3-coder"].endswith("as standard")
+    assert ModelRoute.objects.filter(pattern="claude-*haiku*").exists(), "a dry run changes nothing"
+    done = take_now(document, version=report.version)
+    assert (done.changes, done.effects) == (report.changes, report.effects)
+    assert rehearse(dump(document), now=NOW).changes == []
+
+
+def test_only_rows_that_differ_become_the_operators():
+    document = loaded()
+    document["routes"][0]["max_tokens"] = 4096
+    changed = document["routes"][0]["pattern"]
+    take_now(document)
+    for route in ModelRoute.objects.all():
+        assert route.from_environment == (route.pattern != changed), route
+    assert Upstream.objects.get(name="demo").from_environment
+
+
+def test_an_import_is_refused_if_the_configuration_moved_on():
+    report = rehearse(text(), now=NOW)
+    FormatOverride.objects.create(pattern="x", format="kimi")
+    with pytest.raises(Moved):
+        take_now({"athena": 1, "overrides": []}, version=report.version)
+    assert FormatOverride.objects.count() == 1
+
+
+def test_a_section_that_is_absent_is_left_alone_and_one_that_is_there_is_all(rich):
+    before = loaded()
+    take_now({"athena": 1})
+    assert loaded() == before
+    take_now({"athena": 1, "overrides": [], "formats": [], "gateway": {"default_route": "spare"}})
+    after = loaded()
+    assert after["overrides"] == []
+    assert after["formats"] == [{"format": name} for name in sorted(FORMATS)]
+    assert after["gateway"] == {"default_route": "spare"}
+    assert {name: after[name] for name in ("upstreams", "routes", "keys")} == {
+        name: before[name] for name in ("upstreams", "routes", "keys")
+    }
+
+
+def test_what_is_wrong_elsewhere_does_not_stop_a_section():
+    ModelRoute.objects.update(active=False)
+    Upstream.objects.update(provider_preferences=7)
+    take_now({"athena": 1, "overrides": [{"pattern": "x", "format": "kimi"}]})
+    assert FormatOverride.objects.exists()
+
+
+def test_a_route_moves_to_another_upstream_while_the_old_one_goes():
+    document = loaded()
+    document["upstreams"] = [{"name": "fresh", "base_url": "https://fresh.example/v1"}]
+    for row in document["routes"]:
+        row["upstream"] = "fresh"
+    take_now(document)
+    assert [row.name for row in Upstream.objects.all()] == ["fresh"]
+    assert {route.upstream.name for route in ModelRoute.objects.all()} == {"fresh"}
+
+
+def test_routes_exchange_their_places(rich):
+    document = loaded()
+    one, other = document["routes"][1:3]
+    one["pattern"], other["pattern"] = other["pattern"], one["pattern"]
+    take_now(document)
+    assert rehearse(dump(document), now=NOW).changes == []
+
+
+def test_fallbacks_may_be_turned_around_and_lead_to_rows_that_come_later(rich):
+    document = loaded()
+    rows = {row["pattern"]: row for row in document["routes"]}
+    del rows["*"]["fallback"]
+    rows["spare"]["fallback"] = "*"
+    rows["*"]["fallback"] = "later"
+    document["routes"].append({"pattern": "later", "upstream": "house", "priority": 900})
+    take_now(document)
+    assert ModelRoute.objects.get(pattern="spare").fallback.fallback.pattern == "later"
+
+
+def test_routes_that_protect_each_other_go_together(rich):
+    for first, second in (("*", "spare"), ("default", "*")):
+        row = ModelRoute.objects.get(pattern=first)
+        row.fallback = ModelRoute.objects.get(pattern=second)
+        row.save()
+    take_now({"athena": 1, "gateway": {}, "routes": []})
+    assert not ModelRoute.objects.exists()
+    record = ModelRoute.history.get(pattern="default", history_type="-")
+    assert record.fallback_id is not None, "the history knows what it was"
+
+
+def test_a_circle_is_refused(rich):
+    document = loaded()
+    document["routes"] = [
+        {"pattern": "a", "upstream": "demo", "fallback": "b"},
+        {"pattern": "b", "upstream": "demo", "fallback": "a"},
+        {"pattern": "spare", "upstream": "demo", "fallback": "spare"},
+    ]
+    assert problems(document) == [
+        f"routes[{number}].fallback: it leads into a circle of fallbacks" for number in range(3)
+    ]
+
+
+def test_everything_that_is_wrong_is_told_at_once():
+    wrong = """\
+athena: 1
+gateway:
+  default_route: nowhere
+  ping_after: 1000
+  drain_time: soon
+upstreams:
+- name: demo
+  base_url: ftp://nowhere
+  key: sk-or-v1-a-key-itself
+- name: two words
+  base_url: https://example.org
+  headers: {authorization: x}
+- base_url: https://example.org
+routes:
+- pattern: a
+  upstream: gone
+  max_tokens: 0
+- pattern: b
+  upstream: demo
+  patern: x
+- pattern: b
+  upstream: demo
+- pattern: c
+  upstream: demo
+  fallback: gone
+  reasoning: 'no'
+- seven
+overrides:
+- pattern: a
+  format: klingon
+  priority: 1.5
+formats:
+- format: standard
+  markers: {SECTION_BEGIN: [x]}
+keys: none
+models: []
+"""
+    with pytest.raises(Refused) as caught:
+        take_now(wrong)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "line 3, column 3: gateway.default_route: there is no route 'nowhere'",
+        "line 4, column 3: gateway.ping_after: 1000: Ensure this value is less than or equal to 600.",
+        "line 5, column 3: gateway.drain_time: it must be a number, not 'soon'",
+        "line 8, column 3: upstreams[0].base_url: 'ftp://nowhere' is not a base URL: it needs http:// "
+        "or https:// and a host, and may have a port and a path, but no user, query or fragment",
+        "line 9, column 3: upstreams[0].key: it must be `stored`, or `$NAME`, the name of an "
+        "environment variable; a key itself has no place here",
+        "line 10, column 3: upstreams[1].name: 'two words': Enter a valid “slug” consisting of "
+        "letters, numbers, underscores or hyphens.",
+        "line 12, column 3: upstreams[1].headers: 'authorization' may carry a secret, which has no "
+        "place here: write `stored`, and enter it in the admin",
+        "line 13, column 3: upstreams[2].name: it is missing",
+        "line 16, column 3: routes[0].upstream: there is no upstream 'gone'",
+        "line 17, column 3: routes[0].max_tokens: 0: Ensure this value is greater than or equal to 1.",
+        "line 20, column 3: routes[1].patern: there is no such field",
+        "line 21, column 3: routes[2].pattern: 'b' is there twice",
+        "line 25, column 3: routes[3].fallback: there is no route 'gone'",
+        "line 26, column 3: routes[3].reasoning: Value 'no' is not a valid choice.",
+        "line 27, column 3: routes[4]: it must be a mapping",
+        "line 30, column 3: overrides[0].format: Value 'klingon' is not a valid choice.",
+        "line 31, column 3: overrides[0].priority: it must be a whole number, not 1.5",
+        "line 34, column 3: formats[0].markers: the format standard has no markers",
+        "line 35, column 1: keys: it must be a list; `[]` for none",
+        "line 36, column 1: models: there is no such section",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("", "it is empty"),
+        ("# nothing", "it is empty"),
+        ("[]", "a document is a mapping"),
+        ("upstreams: []", "`athena: 1` is missing"),
+        ("athena: 2", "of the shape 1 only"),
+        ("athena: true", "of the shape 1 only"),
+        ("athena: [", "it is not YAML"),
+        ("athena: 1\n\tx: 1", "it is not YAML"),
+        ("athena: 1\nx: \x07", "it is not YAML"),
+        ("athena: 1\n---\nathena: 1", "a second document"),
+        ("athena: 1\nroutes: &a []", "anchors and aliases"),
+        ("athena: 1\nroutes: *a", "anchors and aliases"),
+        ("athena: 1\nroutes: !!python/object/apply:os.system [x]", "tags are not allowed"),
+        ("athena: !!int 1", "tags are not allowed"),
+        ("athena: 1\nathena: 1", "it is there twice"),
+        ("athena: 1\nroutes: []\nroutes: []", "it is there twice"),
+        ("athena: 1\nroutes: " + "[" * 30 + "]" * 30, "more than 20 deep"),
+        ("athena: 1\nroutes: " + "[" * 500_000, "more than 20 deep"),
+        ("athena: 1\nroutes: [" + "1," * 60_000 + "]", "more than 50,000 values"),
+        ("athena: 1 #" + "x" * 2**20, "is the most"),
+        ("athena: 1\ngateway: {1: 2}", "put it into quotes"),
+        ("athena: 1\ngateway: {[]: 2}", "put it into quotes"),
+        ("athena: 1\n<<: {routes: []}", "there is no such section"),
+        ("athena: 1\ngateway: {ping_after: .nan}", "it must be a number, not '.nan'"),
+        ("athena: 1\ngateway: {ping_after: 1.0e+999}", "it must be a number"),
+        ("athena: 1\ngateway: {ping_after: true}", "it must be a number, not true"),
+        ("athena: 1\ngateway: {exchange_days: " + "9" * 5000 + "}", "at most 18 digits"),
+        ("athena: 1\ngateway: {exchange_days: 999999999999999999}", "more than any number"),
+        ("athena: 1\ngateway: {capture_content: yes}", "it must be true or false, not 'yes'"),
+        ("athena: 1\ngateway: {ping_after: }", "it must be a number, not empty"),
+        ('athena: 1\noverrides: [{pattern: a, format: kimi, note: "\\0"}]', "cannot be stored"),
+        ('athena: 1\noverrides: [{pattern: a, format: kimi, note: "\\ud800"}]', "it "),
+        ("athena: 1\noverrides: [{pattern: a, format: kimi, note: 7}]", "put it into quotes"),
+        ("athena: 1\noverrides:", "`[]` for none"),
+        ("athena: 1\nupstreams: []", "leads to it"),
+        ("athena: 1\nroutes: []", "the default route 'default' is not there"),
+        ("athena: 1\nroutes: [{pattern: default, upstream: demo, active: false}]", "is not active"),
+        (
+            "athena: 1\ngateway: {default_route: a}\n"
+            "routes: [{pattern: a, upstream: demo, active: false}]",
+            "gateway.default_route: 'a' is not active",
+        ),
+        (
+            "athena: 1\nupstreams: [{name: a, base_url: 'https://a', headers: []}]",
+            "a mapping, not a list",
+        ),
+        (
+            "athena: 1\nupstreams: [{name: a, base_url: 'https://a', key: [stored]}]",
+            "has no place here",
+        ),
+        (
+            "athena: 1\nupstreams: [{name: a, base_url: 'https://a', provider_preferences: {a: 1}}]",
+            "Only OpenRouter",
+        ),
+    ],
+)
+def test_nonsense_is_refused(document, message):
+    assert any(message in problem for problem in problems(document)), problems(document)
+
+
+def test_a_text_that_no_database_takes_is_refused():
+    assert problems("athena: 1\n# \udc80") == [": it is not UTF-8"]
+
+
+plain_yaml = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["demo", "default", "stored", "$HOME", "kimi", "2026-11-17", "first"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def sections():
+    """Documents of the right shape down to a depth, and of any shape below it."""
+    parts = {}
+    for table in TABLES:
+        fields = {field.name: plain_yaml for field in table.fields}
+        rows = st.fixed_dictionaries({}, optional=fields) | plain_yaml
+        parts[table.section] = (
+            rows if not table.identity else st.lists(rows, max_size=3)
+        ) | plain_yaml
+    return st.fixed_dictionaries({"athena": st.just(1)}, optional=parts)
+
+
+@given(sections() | plain_yaml)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_the_document_is_it_is_taken_or_refused(document):
+    with tentatively():
+        try:
+            take_now(dump(document))
+        except Refused:
+            pass
+        else:
+            assert take_now(text()).changes == []
+
+
+@given(st.text(max_size=200) | st.text("athen: 1[]{}&*!|>-'\"\n#%@", max_size=60))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_is_nodes_or_refused(written):
+    with suppress(Refused):
+        compose(written)
+
+
+@given(json_values)
+def test_what_is_written_is_read_as_it_was(value):
+    node, problems = compose(yaml.dump({"x": value}, Dumper=_Dumper, allow_unicode=True))
+    assert problems == []
+    assert json.dumps(node.plain(), sort_keys=True) == json.dumps({"x": value}, sort_keys=True)
+
+
+@pytest.mark.parametrize("number", [1.5e18, 10**17 + 1, -0.0, 2.0, 1e-9, 1e300, 1.7e308, 7, True])
+def test_a_number_stays_the_same_however_the_database_writes_it(number):
+    row = Upstream(name="n", service="openrouter", base_url="https://n.example")
+    row.provider_preferences = {"x": number}
+    row.save()
+    before, number = text(), present_version()
+    take_now(before)
+    assert (text(), present_version()) == (before, number)
+
+
+def house(**fields):
+    return {
+        "athena": 1,
+        "upstreams": [
+            {"name": "demo", "base_url": "http://127.0.0.1:8000/demo/v1", "key": "stored"},
+            {"name": "house", "base_url": "https://house.example/v1", **fields},
+        ],
+    }
+
+
+def test_a_stored_key_is_kept_and_a_missing_one_is_asked_for(rich):
+    row = Upstream.objects.get(name="house")
+    ModelRoute.objects.exclude(upstream=row).update(upstream=row)
+    take_now(house(key="stored"))
+    row.refresh_from_db()
+    assert row.read_key() == CANARY
+    report = take_now(house(key="$HOUSE_KEY"))
+    row.refresh_from_db()
+    assert (row.sealed_key, row.key_variable) == ("", "HOUSE_KEY")
+    assert report.remarks == [
+        "The upstream 'house': its stored key is deleted.",
+        "The upstream 'house': the environment variable HOUSE_KEY is not set here.",
+    ]
+    report = take_now(house(key="stored", headers={"x-new-token": "stored"}))
+    row.refresh_from_db()
+    assert (row.key_variable, row.headers) == ("", {})
+    assert report.remarks == [
+        "The upstream 'house' has no stored key here: enter it.",
+        "The upstream 'house' has no stored value of the header 'x-new-token': enter it.",
+    ]
+
+
+def test_a_key_that_is_left_out_is_no_key(rich, monkeypatch):
+    ModelRoute.objects.update(upstream=Upstream.objects.get(name="house"))
+    report = take_now(house())
+    assert not Upstream.objects.get(name="house").sealed_key
+    assert ("key", "stored", "null") in [c for row in changes(report) for c in row[3]]
+
+
+def keys(*rows):
+    return {"athena": 1, "keys": list(rows)}
+
+
+def test_a_known_key_is_updated_and_others_are_left_alone(rich):
+    client_key("another", CLIENT + "-2")
+    row = client_key("phone", CLIENT + "-3")
+    take_now(keys({"label": "phone", "prefix": row.prefix, "max_streams": 2, "owner": "root"}))
+    row.refresh_from_db()
+    assert (row.max_streams, row.owner.username) == (2, "root")
+    assert ClientKey.objects.filter(label="another").exists()
+    take_now(keys({"label": "phone", "prefix": row.prefix, "revoked": True}))
+    row.refresh_from_db()
+    assert (row.max_streams, row.revoked_at) == (None, NOW)
+
+
+def test_a_revoked_key_stays_revoked(rich):
+    report = take_now(keys({"label": "ada's laptop", "prefix": prefix_of(CLIENT)}))
+    assert ClientKey.objects.get(label="ada's laptop").revoked_at == NOW
+    assert report.remarks == ["The key 'ada's laptop' (sk-athena-canary…) stays revoked."]
+
+
+def test_an_unknown_key_is_made_of_a_variable_or_left_out(monkeypatch):
+    wanted = keys(
+        {"label": "ci", "key": "$HOUSE_KEY", "allowed_models": ["claude-*"]}, {"label": "x"}
+    )
+    assert take_now(wanted).remarks == [
+        "The key 'ci': the environment variable HOUSE_KEY is not set here.",
+        "The key 'ci' is left out: it is not known here.",
+        "The key 'x' is left out: it is not known here.",
+    ]
+    monkeypatch.setenv("HOUSE_KEY", CLIENT)
+    take_now(wanted)
+    row = ClientKey.objects.get(label="ci")
+    assert (row.digest, row.allowed_models) == (digest_of(CLIENT), ["claude-*"])
+    assert take_now(wanted).changes == []
+    assert problems(keys({"label": "other", "key": "$HOUSE_KEY"})) == [
+        "keys[0].label: 'other': the key of $HOUSE_KEY is here as 'ci'"
+    ]
+    assert problems(keys({"label": "ci", "key": "$HOUSE_KEY", "prefix": "sk"})) == [
+        "keys[0].prefix: 'sk': the key of $HOUSE_KEY begins otherwise"
+    ]
+    monkeypatch.setenv("HOUSE_KEY", "a b")
+    assert problems(keys({"label": "spaced", "key": "$HOUSE_KEY"})) == [
+        "keys[0].key: $HOUSE_KEY: a client key needs at least 8 ASCII characters and no space"
+    ]
+
+
+@pytest.mark.parametrize("name", ["ATHENA_SECRET_KEY", "ATHENA_ADMIN_PASSWORD", "DATABASE_URL"])
+def test_the_gateways_own_secrets_are_nobodys_keys(monkeypatch, name):
+    monkeypatch.setenv(name, "the-canary-of-the-gateway-itself")
+    document = f"""
+athena: 1
+upstreams:
+- name: demo
+  base_url: http://elsewhere.example/v1
+  key: ${name}
+keys:
+- label: mine
+  key: ${name}
+"""
+    said = problems(document)
+    assert [line.partition(":")[0] for line in said] == ["upstreams[0].key", "keys[0].key"]
+    assert all("for the gateway alone" in line for line in said)
+    assert "the-canary" not in " ".join(said)
+
+
+def test_keys_that_look_alike_are_left_alone(rich):
+    for number in (1, 2):
+        client_key("twin", f"{CLIENT}-{number}", max_streams=number)
+    before = text()
+    report = take_now(before)
+    assert report.changes == []
+    assert (
+        report.remarks
+        == ["The key 'twin' ('sk-athena-canary') is left out: there are several here."] * 2
+    )
+    row = {"label": "ada's laptop", "prefix": prefix_of(CLIENT)}
+    assert problems(keys(row, dict(row))) == ["keys[1].label: 'ada's laptop' is there twice"]
+    assert problems(keys(row | {"owner": "nobody"})) == ["keys[0].owner: there is no user 'nobody'"]
+
+
+def test_a_document_goes_into_an_empty_database(rich):
+    wanted = text()
+    GatewaySettings.objects.all().delete()
+    ModelRoute.objects.update(fallback=None)
+    for model in (ModelRoute, *CONFIGURATION):
+        model.objects.all().delete()
+    assert "gateway" not in loaded()
+    report = take_now(wanted)
+    after, before = loaded(), yaml.safe_load(wanted)
+    assert {**after, "upstreams": 0, "keys": 0} == {**before, "upstreams": 0, "keys": 0}
+    assert "The upstream 'house' has no stored key here: enter it." in report.remarks
+    assert (
+        "The key 'ada's laptop' ('sk-athena-canary') is left out: it is not known here."
+        in report.remarks
+    )
+
+
+def test_a_row_that_came_past_the_admin_does_not_stop_an_export():
+    Upstream.objects.update(headers=["x"], provider_preferences=7)
+    FormatSettings.objects.create(format="gone")
+    assert "gone" not in text()
+    assert any("provider_preferences" in problem for problem in problems(text()))
+
+
+def test_a_document_has_no_anchors():
+    shared = {"a": [1]}
+    document = current()
+    for row in document["upstreams"]:
+        row["provider_preferences"] = {"x": shared, "y": shared}
+    assert compose(render(document))[1] == []
+
+
+def test_the_guide_has_every_field_and_an_example_that_works(monkeypatch):
+    guide = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+    for table in TABLES:
+        listed = re.search(rf"^\| `{table.section}` \| (.*) \|$", guide, re.MULTILINE)
+        assert re.findall(r"`(\w+)`", listed[1]) == [field.name for field in table.fields]
+    User.objects.create(username="ada")
+    client_key("ada's laptop", "sk-athena-4fQz1b-and-so-on-until-it-is-long-enough")
+    monkeypatch.setenv("CI_GATEWAY_KEY", CLIENT)
+    monkeypatch.setenv("HOUSE_API_KEY", CANARY)
+    example = re.search(r"^```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)[1]
+    assert take_now(example).remarks == [
+        "The upstream 'openrouter' has no stored key here: enter it."
+    ]
+    assert rehearse(example, now=NOW).changes == []

@@ -1,0 +1,225 @@
+"""An edit is live in every worker within two seconds, and no request notices."""
+
+import threading
+import time
+
+import httpx
+import pytest
+
+from tests.proxy.serving.test_streaming import wait_for
+from tests.support.chat import TOOLS, ask, read, reply, says, stream
+from tests.support.gateway import KEY, Gateway
+from tests.support.scripted_upstream import whole
+
+TEXT = '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harbor":"Moss"}<|tool_call_end|><|tool_calls_section_end|>'
+
+
+def test_an_override_makes_an_unknown_model_understood_without_a_restart(gateway, client, upstream):
+    name = "house/unheard-of"
+    upstream.script(name, reply(stream({"content": TEXT})))
+    body = ask(name, tools=TOOLS, stream=True)
+    assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text
+    gateway.edit("FormatOverride.objects.create(pattern='house/*', format='kimi')")
+    assert read(client.post("/v1/messages", json=body)).calls[0]["arguments"] == {"harbor": "Moss"}
+
+
+def test_a_request_keeps_its_snapshot_to_the_end(gateway, client, upstream):
+    from tests.support.chat import chunk
+    from tests.support.scripted_upstream import Pause
+
+    name = "steady/model"
+    upstream.script(
+        name, reply(chunk({"content": TEXT[:40]}), Pause(2), stream({"content": TEXT[40:]}))
+    )
+    seen = []
+    worker = threading.Thread(
+        target=lambda: seen.append(
+            read(client.post("/v1/messages", json=ask(name, tools=TOOLS, stream=True)))
+        )
+    )
+    worker.start()
+    gateway.edit("FormatOverride.objects.create(pattern='steady/*', format='kimi')")
+    worker.join()
+    assert "tool_calls_section" in seen[0].text
+
+
+def test_markers_and_strictness_of_a_format_are_the_operators(gateway, client, upstream):
+    name = "deepseek/spelled"
+    spelled = TEXT.replace("tool_calls_section", "house_calls")
+    upstream.script("moonshotai/kimi-spelled", reply(stream({"content": spelled})))
+    upstream.script(name, reply(stream({"content": "x"})))
+    gateway.edit(
+        "s = FormatSettings.objects.get(format='kimi')\n"
+        "s.markers = {'SECTION_BEGIN': ['<|house_calls_begin|>'], 'SECTION_END': ['<|house_calls_end|>']}\n"
+        "s.full_clean(); s.save()"
+    )
+    body = ask("moonshotai/kimi-spelled", tools=TOOLS, stream=True)
+    seen = read(client.post("/v1/messages", json=body))
+    assert (len(seen.calls), seen.text) == (1, "")
+    unclosed = TEXT.replace("<|tool_calls_section_end|>", "")
+    upstream.script("moonshotai/kimi-strict", reply(stream({"content": unclosed})))
+    body = ask("moonshotai/kimi-strict", tools=TOOLS)
+    assert client.post("/v1/messages", json=body).status_code == 200
+    gateway.edit("s = FormatSettings.objects.get(format='kimi'); s.strict = True; s.save()")
+    assert client.post("/v1/messages", json=body).status_code == 502
+    gateway.edit(
+        "s = FormatSettings.objects.get(format='kimi'); s.strict = False; s.markers = {}; s.save()"
+    )
+
+
+def test_a_large_request_is_noticed(gateway, client, upstream):
+    upstream.script("qwen/large", says("Hi"))
+    gateway.edit(
+        "s = FormatSettings.objects.get(format='qwen'); s.context_warning = 2000; s.save()"
+    )
+    client.post("/v1/messages", json=ask("qwen/large", "x" * 5000))
+    wait_for(lambda: "content_large" in gateway.log)  # the line is written after the last byte
+
+
+def test_the_use_of_a_key_is_remembered(gateway, client, upstream, model):
+    upstream.script(model, says("Hi"))
+    client.post("/v1/messages", json=ask(model))
+    deadline = time.monotonic() + 4
+    code = (
+        "from proxy.models import *; print(ClientKey.objects.get(label='environment').last_used_at)"
+    )
+    while "None" in (shown := gateway.manage("shell", "--no-imports", "-c", code).stdout):
+        assert time.monotonic() < deadline, shown
+
+
+@pytest.fixture
+def two_workers(upstream, tmp_path):
+    gateway = Gateway(
+        tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url, ATHENA_WORKERS="2"
+    ).start()
+    yield gateway
+    gateway.stop()
+
+
+def test_a_revoked_key_is_refused_by_every_worker_within_two_seconds(two_workers, upstream):
+    upstream.script("test/two", says("Hi"))
+    url, headers = f"{two_workers.url}/v1/messages", {"x-api-key": KEY}
+
+    def statuses(count):
+        # A new connection each, so that both workers are asked.
+        return {
+            httpx.post(url, json=ask("test/two"), headers=headers).status_code for _ in range(count)
+        }
+
+    assert statuses(8) == {200}
+    two_workers.manage(
+        "shell",
+        "--no-imports",
+        "-c",
+        "from proxy.models import *\nfrom django.utils import timezone\n"
+        "k = ClientKey.objects.get(); k.revoked_at = timezone.now(); k.save()",
+    )
+    time.sleep(2)
+    assert statuses(8) == {401}
+
+
+BROKEN_ROWS = """
+from django.db import connection
+user = Upstream.objects.get(name='openrouter')
+for name, field, value in (
+    ('list', 'headers', '["a"]'), ('number', 'headers', '{"a": 1}'), ('line', 'headers', '{"a": "b\\\\r\\\\nc: d"}'),
+    ('url', 'base_url', 'gopher://x'), ('port', 'base_url', 'http://x:y'),
+    ('host', 'base_url', 'http://' + 'a' * 70 + '.invalid'), ('dialect', 'dialect', 'klingon'),
+):
+    broken = Upstream.objects.create(name=name, base_url=user.base_url)
+    ModelRoute.objects.create(pattern='broken/' + name, upstream=broken)
+    with connection.cursor() as cursor:
+        cursor.execute(f'update proxy_upstream set {field} = %s where id = %s', [value, broken.pk])
+FormatOverride.objects.create(pattern='test/override', format='unheard')
+for name, models in (('null', 'null'), ('numbers', '[1]'), ('word', '"*"')):
+    key = ClientKey(label=name)
+    key.adopt('sk-athena-broken-key-' + name)
+    key.save()
+    with connection.cursor() as cursor:
+        cursor.execute('update proxy_clientkey set allowed_models = %s where id = %s', [models, key.pk])
+for name, markers in (('kimi', '["a"]'), ('qwen', '{"X": ["y"]}'), ('deepseek', '3')):
+    with connection.cursor() as cursor:
+        cursor.execute('update proxy_formatsettings set markers = %s where format = %s', [markers, name])
+one = ModelRoute.objects.create(pattern='test/one', upstream=user, upstream_model='test/down')
+two = ModelRoute.objects.create(pattern='test/two', upstream=user, upstream_model='test/down', fallback=one)
+ModelRoute.objects.filter(pk=one.pk).update(fallback=two)
+"""
+
+
+@pytest.fixture
+def own_gateway(upstream, tmp_path):
+    """One whose database a test may spoil."""
+    gateway = Gateway(
+        tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url
+    ).start()
+    yield gateway
+    gateway.stop()
+
+
+def test_rows_that_nobody_can_understand_do_not_stop_the_others(own_gateway, upstream):
+    models = ["test/fine", "test/override", "moonshotai/kimi-x", "qwen/qwen-x", "deepseek/x"]
+    for model in models:
+        upstream.script(model, says("Hi"))
+    own_gateway.edit(BROKEN_ROWS)
+    for _ in range(2):
+        with own_gateway.client() as client:
+            for model in models:
+                assert client.post("/v1/messages", json=ask(model)).status_code == 200
+            for name in ("list", "number", "line", "url", "port", "host", "dialect"):
+                # It is never the default route that answers instead.
+                response = client.post("/v1/messages", json=ask(f"broken/{name}"))
+                assert response.status_code == 502, name
+                assert response.headers["x-athena-error"].startswith("upstream_")
+        for name in ("null", "numbers", "word"):
+            headers = {"x-api-key": f"sk-athena-broken-key-{name}"}
+            response = httpx.post(
+                f"{own_gateway.url}/v1/messages", json=ask("test/fine"), headers=headers
+            )
+            assert response.status_code == 401, name
+        own_gateway.stop()
+        own_gateway.start()
+
+
+def test_a_circle_of_fallbacks_ends(own_gateway, upstream):
+    own_gateway.edit(BROKEN_ROWS)
+    script = upstream.script("test/down", whole({"error": {"message": "no"}}, status=500))
+    with own_gateway.client() as client:
+        assert client.post("/v1/messages", json=ask("test/one")).status_code == 500
+    assert len(script.requests) == 3
+
+
+@pytest.mark.parametrize(("key", "status"), [(" sk-or-padded \n", 200), ("sk-or-“quoted”", 502)])
+def test_a_key_that_no_header_can_carry_is_named(upstream, tmp_path, key, status):
+    gateway = Gateway(
+        tmp_path,
+        OPENROUTER_API_KEY="x" * 20,
+        OPENROUTER_BASE_URL=upstream.url,
+        HOUSE_KEY=key,
+    ).start()
+    script = upstream.script("test/key", says("Hi"))
+    try:
+        gateway.edit(
+            "Upstream.objects.filter(name='openrouter').update(sealed_key='', key_variable='HOUSE_KEY')\n"
+            "ConfigurationVersion.advance()"
+        )
+        with gateway.client() as client:
+            response = client.post("/v1/messages", json=ask("test/key"))
+    finally:
+        gateway.stop()
+    assert response.status_code == status
+    if status == 200:
+        assert script.last.headers["authorization"] == "Bearer sk-or-padded"
+    else:
+        assert response.headers["x-athena-error"] == "upstream_misconfigured"
+        assert "quoted" not in response.text + gateway.log
+
+
+def test_a_route_that_leads_back_to_the_gateway_is_told_so(gateway, client):
+    gateway.edit(
+        f"u = Upstream(name='itself', base_url='{gateway.url}/v1'); u.store_key({KEY!r}); u.save()\n"
+        "ModelRoute.objects.create(pattern='circle-*', upstream=u)"
+    )
+    response = client.post("/v1/messages", json=ask("circle-1"))
+    assert response.status_code == 502
+    assert "this gateway itself" in response.json()["error"]["message"]
+    assert len(gateway.rows("SELECT id FROM proxy_exchange WHERE model = 'circle-1'")) <= 2

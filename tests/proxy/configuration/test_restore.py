@@ -1,0 +1,264 @@
+"""Records: what a change was, and an old state brought back."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from proxy.configuration.history import (
+    before,
+    differences,
+    newest,
+    newest_of_all,
+    records,
+    revert,
+    reverted,
+    version_of,
+    with_version,
+)
+from proxy.models import (
+    ClientKey,
+    ConfigurationVersion,
+    FormatOverride,
+    FormatSettings,
+    GatewaySettings,
+    ModelRoute,
+    Upstream,
+)
+from tests.support.stored_exchanges import configure
+
+pytestmark = pytest.mark.django_db
+CANARY = "canary-of-the-changes-1234"
+
+
+@pytest.fixture(autouse=True)
+def _configured(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    configure()
+
+
+def upstream(**fields):
+    row = Upstream(name="mine", base_url="https://mine.example/v1", **fields)
+    row.store_key(CANARY)
+    row.save()
+    return row
+
+
+def changed(row, **fields):
+    for name, value in fields.items():
+        setattr(row, name, value)
+    row.save()
+    return newest(row)
+
+
+def said(record):
+    return {c.name: (c.old, c.new) for c in differences(before(record), record)}
+
+
+def test_a_row_is_at_the_version_that_last_changed_it():
+    first = FormatOverride.objects.create(pattern="a", format="kimi")
+    second = FormatOverride.objects.create(pattern="b", format="kimi")
+    changed(first, priority=7)
+    number = ConfigurationVersion.objects.get().number
+    assert (version_of(first), version_of(second)) == (number, number - 1)
+    assert newest_of_all() == newest(first)
+
+
+def test_the_versions_of_many_rows_are_read_with_them(django_assert_num_queries):
+    rows = [FormatOverride.objects.create(pattern=f"m{n}", format="kimi") for n in range(5)]
+    changed(rows[2], priority=7)
+    with django_assert_num_queries(1):
+        found = {row.pk: row.version for row in with_version(FormatOverride.objects.all())}
+    assert found == {row.pk: version_of(row) for row in rows}
+
+
+def test_a_row_without_a_record_is_at_version_zero():
+    row = FormatOverride.objects.create(pattern="a", format="kimi")
+    records(row).delete()
+    assert (version_of(row), newest(row)) == (0, None)
+    assert with_version(FormatOverride.objects.all()).get().version == 0
+
+
+def test_what_changed_is_said_in_words():
+    one, two = (
+        ModelRoute.objects.get(pattern="default"),
+        ModelRoute.objects.get(pattern="claude-*opus*"),
+    )
+    changed(one, fallback=two, active=False, max_tokens=100, listed_as="x")
+    assert said(newest(one)) == {
+        "fallback": ("–", "claude-*opus*"),
+        "active": ("yes", "no"),
+        "max_tokens": ("–", "100"),
+        "listed_as": ("–", "x"),
+    }
+    key = ClientKey.objects.first()
+    changed(
+        key,
+        owner=User.objects.get(username="root"),
+        allowed_models=["b", "a"],
+        expires_at=datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC),
+    )
+    assert said(newest(key)) == {
+        "owner": ("–", "root"),
+        "allowed_models": ("–", '["b","a"]'),
+        "expires_at": ("–", "2027-01-02T03:04:05Z"),
+    }
+    (change,) = differences(newest(one), changed(one, max_tokens=200))
+    assert (change.label, change.old, change.new) == ("max tokens", "100", "200")
+
+
+def test_a_row_that_is_gone_is_named_by_its_number():
+    other = upstream()
+    number, route = other.pk, ModelRoute.objects.get(pattern="default")
+    changed(route, upstream=other)
+    changed(route, upstream=Upstream.objects.get(name="demo"))
+    other.delete()
+    assert said(newest(route)) == {"upstream": (f"deleted #{number}", "demo")}
+
+
+def test_a_row_that_is_made_or_deleted_says_all_that_it_had():
+    row = FormatOverride.objects.create(pattern="house/*", format="kimi")
+    made = newest(row)
+    assert said(made) == {
+        "pattern": ("–", "house/*"),
+        "format": ("–", "kimi"),
+        "priority": ("–", "100"),
+        "active": ("–", "yes"),
+    }
+    row.delete()
+    gone = records(FormatOverride).first()
+    assert said(gone) == {name: (new, old) for name, (old, new) in said(made).items()}
+
+
+def test_a_record_has_no_secret_header():
+    row = upstream(headers={"X-House-Token": CANARY, "X-Title": "Athena"})
+    changed(row, headers={"X-House-Token": f"{CANARY}2", "X-Title": "Athena 2"})
+    for record in records(row):
+        assert CANARY not in str(vars(record))
+        assert CANARY not in str(differences(before(record), record))
+    assert said(newest(row))["headers"][1] == '{"X-House-Token":"[stored]","X-Title":"Athena 2"}'
+    row.refresh_from_db()
+    assert row.headers["X-House-Token"] == f"{CANARY}2"
+
+
+def test_an_old_state_comes_back_as_a_change_of_its_own():
+    row = FormatOverride.objects.create(pattern="house/*", format="kimi")
+    old = newest(row)
+    changed(row, format="qwen", note="a slip")
+    back = reverted(old)
+    assert FormatOverride.objects.get(pk=row.pk).format == "qwen"  # nothing is saved yet
+    back.save()
+    row.refresh_from_db()
+    assert (row.format, row.note) == ("kimi", "")
+    assert newest(row).history_change_reason == f"back to version {old.version}"
+    assert version_of(row) > old.version
+
+
+def test_a_deleted_row_comes_back_with_its_number():
+    row = FormatOverride.objects.create(pattern="house/*", format="kimi")
+    number = row.pk
+    row.delete()
+    revert(records(FormatOverride).first())
+    assert FormatOverride.objects.get(pattern="house/*").pk == number
+
+
+def test_the_use_of_a_key_is_not_forgotten_by_going_back(monkeypatch):
+    row = ClientKey.objects.first()
+    back = reverted(newest(row))
+    ClientKey.objects.update(last_used_at=timezone.now())  # by a request, meanwhile
+    monkeypatch.setattr("proxy.configuration.history.reverted", lambda record: back)
+    revert(newest(row))
+    row.refresh_from_db()
+    assert row.last_used_at is not None
+
+
+def test_a_long_history_is_read_in_a_few_queries(django_assert_max_num_queries):
+    route, others = (
+        ModelRoute.objects.get(pattern="default"),
+        [upstream(), Upstream.objects.get(name="demo")],
+    )
+    for number in range(10):
+        changed(route, upstream=others[number % 2])
+    with django_assert_max_num_queries(3):
+        found = list(records(route))
+        said = [differences(old, new) for new, old in pairwise(found)]
+    assert said[0][0].old == "mine"
+
+
+def test_secrets_stay_as_they_are():
+    row = upstream(headers={"X-House-Token": "old", "X-Title": "a"})
+    old = newest(row)
+    row.store_key("sk-another-key-altogether")
+    changed(row, headers={"x-house-token": "new", "X-Title": "b"}, name="renamed")
+    back = reverted(old)
+    assert (back.name, back.read_key()) == ("mine", "sk-another-key-altogether")
+    assert back.headers == {"X-House-Token": "new", "X-Title": "a"}
+
+
+def test_a_secret_that_is_gone_does_not_come_back():
+    row = upstream(headers={"X-House-Token": "old", "X-Title": "a"})
+    changed(row, headers={})
+    assert reverted(before(newest(row))).headers == {"X-Title": "a"}
+    row.delete()
+    back = reverted(records(Upstream).filter(name="mine").last())
+    back.save()
+    assert (back.headers, back.read_key()) == ({"X-Title": "a"}, "")
+
+
+def test_a_stored_key_is_not_dropped_for_a_variable_of_old():
+    row = Upstream.objects.create(name="mine", base_url="https://a.example/v1", key_variable="X")
+    old = newest(row)
+    row.store_key(CANARY)
+    row.save()
+    with pytest.raises(ValidationError, match="not both"):
+        reverted(old)
+
+
+def test_a_revoked_key_stays_revoked():
+    row = ClientKey(label="mine")
+    row.adopt("sk-athena-first-of-two")
+    row.save()
+    old = newest(row)
+    row.adopt("sk-athena-second-of-two")
+    changed(row, label="renamed", revoked_at=timezone.now())
+    back = reverted(old)
+    assert (back.label, back.digest, back.prefix) == ("mine", row.digest, row.prefix)
+    assert back.revoked_at is not None
+    row.delete()
+    with pytest.raises(ValidationError, match="secret was not kept"):
+        reverted(old)
+
+
+def test_a_row_that_comes_back_is_the_operators():
+    route = ModelRoute.objects.get(pattern="default")
+    assert route.from_environment
+    assert not reverted(newest(route)).from_environment
+
+
+def test_what_cannot_be_any_more_does_not_come_back():
+    other = upstream()
+    route = ModelRoute.objects.create(pattern="mine-*", upstream=other)
+    old = newest(route)
+    changed(route, upstream=Upstream.objects.get(name="demo"), pattern="yours-*")
+    ModelRoute.objects.create(pattern="mine-*", upstream=Upstream.objects.get(name="demo"))
+    with pytest.raises(ValidationError, match="already exists"):
+        reverted(old)
+    ModelRoute.objects.filter(pattern="mine-*").delete()
+    other.delete()
+    with pytest.raises(ValidationError, match="upstream instance with id"):
+        reverted(old)
+    settings = GatewaySettings.objects.get()
+    old = newest(settings)
+    type(old).objects.filter(pk=old.pk).update(ping_after=0)
+    old.refresh_from_db()
+    with pytest.raises(ValidationError):
+        reverted(old)
+
+
+def test_every_table_can_go_back():
+    for model in (Upstream, ModelRoute, FormatSettings, ClientKey, GatewaySettings):
+        for row in model.objects.all():
+            assert reverted(newest(row)).pk == row.pk

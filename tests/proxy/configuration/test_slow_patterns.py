@@ -1,0 +1,51 @@
+"""What an operator may enter that would harm: patterns and documents that take for ever."""
+
+import time
+from fnmatch import fnmatchcase
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from proxy.configuration.document.importing import rehearse
+from proxy.configuration.document.problems import Refused
+from proxy.validators import validate_pattern
+from tests.support.stored_exchanges import NOW
+
+BOMB = "athena: 1\nroutes:\n" + "".join(
+    f"  - &a{n} [{', '.join(f'*a{n - 1}' for _ in range(10)) if n else 'lol'}]\n" for n in range(10)
+)
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 100, "*" * 200, "?*" * 100, "[a-z]*" * 33])
+def test_no_pattern_takes_long_whatever_the_name(pattern):
+    """O1: a regular expression of this shape would take longer than the universe has."""
+    validate_pattern(pattern)
+    began = time.process_time()
+    fnmatchcase("a" * 5000 + "!", pattern + "b")
+    assert time.process_time() - began < 1
+
+
+def test_a_regular_expression_is_no_pattern():
+    with pytest.raises(ValidationError):
+        validate_pattern("(a+)+$")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "athena: 1\nroutes: " + "[" * 5000,
+        "athena: 1\nroutes: [" + "{}," * 60_000 + "]",
+        "athena: 1\n#" + "x" * 1_100_000,
+        "athena: 1\nroutes: !!python/object/apply:os.system ['true']",
+        "athena: 1\nathena: 1",
+        "athena: 1\nnobody: []",
+    ],
+    ids=["laughs", "depth", "nodes", "size", "object", "twice", "unknown"],
+)
+def test_a_hostile_document_is_refused_quickly(configured, text):
+    """O10."""
+    began = time.process_time()
+    with pytest.raises(Refused):
+        rehearse(text, now=NOW)
+    assert time.process_time() - began < 5

@@ -1,0 +1,53 @@
+"""The snapshot is of one moment, and is loaded again whenever the version is another."""
+
+import threading
+
+import pytest
+from django.db import connection
+
+from proxy.configuration.live import Configuration
+from proxy.configuration.snapshot import load
+from proxy.models import ConfigurationVersion, FormatOverride
+from tests.support.database import of_postgres
+from tests.support.stored_exchanges import configure
+
+
+@of_postgres
+@pytest.mark.django_db(transaction=True)
+def test_what_is_committed_while_a_snapshot_is_loaded_is_not_in_it():
+    configure()
+    version = ConfigurationVersion.objects.get().number
+
+    def change():
+        FormatOverride.objects.create(pattern="torn/*", format="kimi")
+        connection.close()
+
+    def meanwhile(execute, sql, params, many, context):
+        found = execute(sql, params, many, context)
+        if "configurationversion" in sql:
+            other = threading.Thread(target=change)
+            other.start()
+            other.join()
+        return found
+
+    with connection.execute_wrapper(meanwhile):
+        seen = load()
+    assert (seen.version, seen.overrides) == (version, ())
+    seen = load()
+    assert seen.version > version
+    assert [override.pattern for override in seen.overrides] == ["torn/*"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_version_that_went_back_is_loaded_too():
+    configure()
+    FormatOverride.objects.create(pattern="lost/*", format="kimi")
+    configuration = Configuration()
+    configuration._refresh()
+    assert configuration.current.overrides
+    # As a restored backup does it: rows and number are those of before.
+    FormatOverride.objects.all()._raw_delete("default")
+    ConfigurationVersion.objects.update(number=1)
+    configuration._refresh()
+    assert configuration.version == 1
+    assert configuration.current.overrides == ()

@@ -1,0 +1,243 @@
+"""Parts of an answer that are written where they are read, and what must wait for its task."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import httptools
+import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from formats import Identity, Limits, Toolbox, build_pipeline
+from proxy.errors import ErrorCode
+from proxy.http.direct_writer import Shortcut
+from proxy.serving import retry
+from proxy.serving.attempt import Begun
+from proxy.upstreams.connection import Connection
+from tests.proxy.serving.test_relay import RESTART, make_relay
+from tests.support.chat import chunk
+
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+END = chunk({}, finish="stop")
+
+
+class HandFed(Connection):
+    """A connection whose other side is the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = True
+        transport: Any = SimpleNamespace(is_closing=lambda: not self.is_open, abort=self.finish)
+        self.connection_made(transport)
+        self.head = asyncio.get_running_loop().create_future()
+        self._is_complete = False
+        self._parser = httptools.HttpResponseParser(self)
+        self.data_received(HEAD)
+
+    def say(self, *parts: bytes) -> None:
+        """In one read of the socket."""
+        self.data_received(b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts))
+
+    def finish(self) -> None:
+        self.is_open = False
+
+
+class Tray:
+    """A shortcut that keeps what it takes."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, part: bytes) -> None:
+        self.parts.append(part)
+
+
+def relaying(monkeypatch, script, *, ping_after=60, **deadlines):
+    """What the shortcut and the task got of a stream, and the exchange, after a script of the test's
+    has spoken for the upstream."""
+
+    async def attempt(*_args, **_options):
+        pipeline = build_pipeline(
+            client="anthropic",
+            upstream="openai",
+            format_name="standard",
+            identity=Identity(token="t", message_id="msg_t", model="m"),
+            toolbox=Toolbox(()),
+        )
+        limits = {"idle_timeout": 60, "progress_timeout": 60, "total_timeout": 60, **deadlines}
+        upstream = SimpleNamespace(name="u", headers=(), secrets=list, **limits)
+        route = SimpleNamespace(upstream=upstream, limits=Limits())
+        return Begun(route, pipeline, connection, pipeline.decode(chunk({"content": "one "})))
+
+    async def test():
+        nonlocal connection
+        connection, tray, parts = HandFed(), Tray(), []
+        relay = make_relay()
+        relay._snapshot.ping_after = ping_after
+        await relay.open(None, [])
+
+        async def send():
+            async for part in relay.stream(tray):
+                parts.append(part)
+
+        task = asyncio.create_task(send())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await script(SimpleNamespace(**locals()))
+        async with asyncio.timeout(5):
+            await task
+        return tray.parts, parts, relay._exchange, connection
+
+    connection = None
+    monkeypatch.setattr(retry, "attempt", attempt)
+    monkeypatch.setattr(retry, "resolve", lambda *_: None)
+    return asyncio.run(test())
+
+
+def test_a_read_is_written_before_any_task_runs(monkeypatch):
+    async def script(stage):
+        stage.connection.say(chunk({"content": "two "}), chunk({"content": "three"}))
+        assert len(stage.tray.parts) == 1
+        assert b"two three" in stage.tray.parts[0]
+        stage.connection.say(b"data: {")
+        assert len(stage.tray.parts) == 1
+        stage.connection.say(END)
+
+    written, parts, exchange, connection = relaying(monkeypatch, script)
+    assert [b"one" in part for part in parts] == [True]
+    assert b"error" in written[-1]  # what came in pieces was no JSON
+    assert exchange.bytes_out == sum(map(len, written + parts))
+    assert not connection.is_open
+
+
+def test_the_end_of_a_message_ends_the_stream(monkeypatch):
+    async def script(stage):
+        stage.connection.say(chunk({"content": "two"}), END, b"data: [DONE]\n\n")
+        stage.relay.cut(RESTART)  # too late
+
+    written, parts, exchange, connection = relaying(monkeypatch, script)
+    assert len(parts) == len(written) == 1
+    assert written[0].endswith(b'data: {"type":"message_stop"}\n\n')
+    assert exchange.error is None
+    assert exchange.stop_reason == "end_turn"
+    assert not connection.is_open
+
+
+def test_while_the_client_takes_nothing_parts_wait_for_their_task(monkeypatch):
+    async def script(stage):
+        stage.tray.is_open = False
+        stage.connection.say(chunk({"content": "two"}))
+        stage.connection.say(chunk({"content": " three"}))
+        await asyncio.sleep(0.01)
+        stage.tray.is_open = True
+        stage.connection.say(END, b"data: [DONE]\n\n")
+
+    written, parts, exchange, _ = relaying(monkeypatch, script)
+    assert len(parts) == 2
+    assert b"two three" in parts[1]
+    assert len(written) == 1
+    assert exchange.error is None
+
+
+def test_a_cut_and_a_lost_connection_are_told_by_the_task(monkeypatch):
+    async def cut(stage):
+        stage.relay.cut(RESTART)
+        stage.connection.say(chunk({"content": "unheard"}))
+
+    written, parts, exchange, connection = relaying(monkeypatch, cut)
+    assert not written
+    assert b"restarting" in parts[-1]
+    assert not connection.is_open
+
+    async def lose(stage):
+        stage.connection.say(chunk({"content": "two"}))
+        stage.connection.connection_lost(None)
+
+    written, parts, exchange, _ = relaying(monkeypatch, lose)
+    assert b"two" in written[0]
+    assert b"event: error" in parts[-1]
+    assert exchange.error.code == ErrorCode.UPSTREAM_TRUNCATED
+
+
+def test_silence_is_filled_and_a_deadline_ends_what_does_not_advance(monkeypatch):
+    async def drip(stage):
+        for _ in range(40):
+            await asyncio.sleep(0.02)
+            if stage.connection.is_open:
+                stage.connection.say(b": still there\n\n")
+
+    limits = {"ping_after": 0.05, "progress_timeout": 0.4}
+    written, parts, exchange, _ = relaying(monkeypatch, drip, **limits)
+    assert not written
+    assert b"event: ping" in parts[1]
+    assert exchange.error.code == ErrorCode.UPSTREAM_NO_PROGRESS
+
+
+def test_a_defect_where_it_is_read_is_told_and_logged_by_the_task(monkeypatch, caplog):
+    async def script(stage):
+        monkeypatch.setattr(stage.relay._begun.pipeline, "decode", lambda _: 1 // 0)
+        stage.connection.say(chunk({"content": "two"}))
+
+    written, parts, exchange, connection = relaying(monkeypatch, script)
+    assert not written
+    assert b"event: error" in parts[-1]
+    assert exchange.error.code == ErrorCode.INTERNAL_ERROR
+    assert "ZeroDivisionError" in caplog.text
+    assert not connection.is_open
+
+
+def test_a_client_that_leaves_is_written_nothing_more(monkeypatch):
+    async def script(stage):
+        stage.task.cancel()
+        stage.connection.say(chunk({"content": "two"}))
+        assert not stage.tray.parts
+
+    with pytest.raises(asyncio.CancelledError):
+        relaying(monkeypatch, script)
+
+
+def cycle_on(written):
+    transport = SimpleNamespace(write=written.append, is_closing=lambda: False, close=None)
+    return RequestResponseCycle(
+        scope={"method": "POST"},
+        transport=transport,
+        flow=FlowControl(transport),
+        logger=None,
+        access_logger=None,
+        access_log=False,
+        default_headers=[],
+        message_event=asyncio.Event(),
+        expect_100_continue=False,
+        keep_alive=True,
+        on_response=lambda: None,
+    )
+
+
+def test_a_shortcut_frames_as_the_server_does_and_closes_with_it():
+    async def test():
+        written = []
+        cycle = cycle_on(written)
+        shortcut = Shortcut(cycle)
+        assert not shortcut.is_open  # nothing has begun
+        await cycle.send({"type": "http.response.start", "status": 200, "headers": []})
+        part = b"x" * 300
+        await cycle.send({"type": "http.response.body", "body": part, "more_body": True})
+        assert shortcut.is_open
+        shortcut.write(part)
+        assert written[-1] == written[-2]
+        cycle.flow.pause_writing()
+        assert not shortcut.is_open
+        cycle.flow.resume_writing()
+        assert shortcut.is_open
+        cycle.disconnected = True
+        assert not shortcut.is_open
+
+        whole = cycle_on([])
+        headers = [(b"content-length", b"3")]
+        await whole.send({"type": "http.response.start", "status": 200, "headers": headers})
+        assert not Shortcut(whole).is_open
+
+    asyncio.run(test())

@@ -1,0 +1,75 @@
+"""Bodies for pages and the API: of a size, in a time, and nothing on the disk."""
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+from tempfile import gettempdir
+
+import pytest
+
+from proxy.http.page_body_limit import _MOST_AT_ONCE, MOST_BYTES, _Uploads
+from tests.support.raw_client import answer, connect, post
+
+PATHS = ["/admin/login/", "/api/keys/", "/static/x", "/nowhere"]
+
+
+def is_plain(seen):
+    return seen.headers["content-type"].startswith("text/plain")
+
+
+def on_disk(gateway):
+    """Files that the process has open though they have no name."""
+    found = []
+    for link in Path(f"/proc/{gateway.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(link))
+    return [name for name in found if name.startswith(gettempdir()) and "(deleted)" in name]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("framing", [f"content-length: {2**27}", "transfer-encoding: chunked"])
+def test_a_body_that_no_page_needs_is_413_and_not_written_to_the_disk(gateway, path, framing):
+    with connect(gateway.port, post(b"", framing, path=path)) as connection:
+        if "chunked" in framing:
+            connection.sendall(b"%x\r\n" % 2**27)
+            for _ in range(8):
+                connection.sendall(b" " * 2**20)
+        assert not on_disk(gateway)
+        seen = answer(connection, patience=10)
+    assert (seen.status, seen.code, seen.is_closed) == (413, "body_too_large", True)
+    if path.startswith("/api/"):
+        assert "larger than" in seen.json["detail"]
+    else:
+        assert is_plain(seen)
+
+
+def test_a_body_that_a_page_may_need_is_read_in_memory_and_answered(gateway):
+    body = b"username=" + b"x" * (MOST_BYTES - 9)
+    head = post(b"", f"content-length: {MOST_BYTES}", path="/nowhere")
+    with connect(gateway.port, head.replace(b"host: x", b"host: 127.0.0.1")) as page:
+        page.sendall(body[:-1])
+        assert not on_disk(gateway)
+        page.sendall(body[-1:])
+        assert answer(page, patience=0).status in (403, 404)
+
+
+def test_the_oldest_body_gives_way_to_the_next_when_there_are_too_many():
+    async def main():
+        uploads, late = _Uploads(), []
+
+        async def read(number):
+            patience = asyncio.timeout(60)
+            try:
+                async with patience:
+                    uploads.add(patience)
+                    await asyncio.sleep(1 if number < _MOST_AT_ONCE else 0.01)
+            except TimeoutError:
+                late.append(number)
+            finally:
+                uploads.discard(patience)
+
+        await asyncio.gather(*(read(number) for number in range(_MOST_AT_ONCE + 2)))
+        return late
+
+    assert asyncio.run(main()) == [0, 1]

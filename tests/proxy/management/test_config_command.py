@@ -1,0 +1,247 @@
+"""The configuration and the clients' keys, from the shell."""
+
+import io
+import json
+import sys
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from proxy.models import (
+    ClientKey,
+    FormatOverride,
+    FormatSettings,
+    GatewaySettings,
+    ModelRoute,
+    Upstream,
+)
+from proxy.models.keys import digest_of
+from tests.support.stored_exchanges import configure
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _configured(settings, tmp_path, monkeypatch):
+    settings.DATA_DIR = tmp_path
+    monkeypatch.delenv("HOUSE_KEY", raising=False)
+    configure()
+
+
+def run(*arguments):
+    """What a command prints, what it complains of, and whether it failed."""
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        call_command(*map(str, arguments), stdout=out, stderr=err)
+    except CommandError as error:
+        return out.getvalue(), err.getvalue(), str(error)
+    return out.getvalue(), err.getvalue(), ""
+
+
+@pytest.fixture
+def document(tmp_path):
+    path = tmp_path / "athena.yaml"
+    assert run("config", "export", "--output", path) == ("", "", "")
+    return path
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_export_writes_to_the_terminal_or_a_file(document):
+    assert run("config", "export") == (document.read_text(), "", "")
+    _, _, failed = run("config", "export", "--output", document / "nowhere")
+    assert "cannot be written" in failed
+
+
+def test_what_was_exported_changes_nothing(document):
+    assert run("config", "import", document) == ("Nothing was changed.\n", "", "")
+    assert run("config", "check", document) == ("Nothing would change.\n", "", "")
+
+
+def test_import_prints_the_difference_and_a_dry_run_changes_nothing(document):
+    edit(document, "deepseek/deepseek-v3.2", "moonshotai/kimi-k2.5")
+    edit(document, "overrides: []", "overrides: [{pattern: house/*, format: kimi}]")
+    told = (
+        "~ routes claude-*opus*\n"
+        "    upstream_model: deepseek/deepseek-v3.2 → moonshotai/kimi-k2.5\n"
+        "+ overrides house/*\n"
+        "    format: kimi\n"
+        "Models that {} routed or read differently:\n"
+        "    claude-opus: demo: deepseek/deepseek-v3.2 as deepseek → "
+        "demo: moonshotai/kimi-k2.5 as kimi\n"
+    )
+    for arguments in (("import", document, "--dry-run"), ("check", document)):
+        printed, _, failed = run("config", *arguments)
+        assert printed == told.format("would be") + "2 rows would change; nothing was changed.\n"
+        assert not failed
+    assert not FormatOverride.objects.exists()
+    printed, _, failed = run("config", "import", document)
+    assert printed.startswith(told.format("are") + "2 rows changed. The configuration is version ")
+    record = FormatOverride.history.get()
+    assert (record.history_change_reason, record.history_user) == ("config import", None)
+
+
+def test_a_document_comes_from_the_standard_input(monkeypatch):
+    monkeypatch.setattr(
+        sys,
+        "stdin",
+        io.TextIOWrapper(io.BytesIO(b"athena: 1\noverrides: [{pattern: x, format: kimi}]")),
+    )
+    assert not run("config", "import", "-")[2]
+    assert FormatOverride.objects.get().pattern == "x"
+
+
+def test_what_is_wrong_is_told_with_its_place_and_changes_nothing(document):
+    edit(document, "upstream_model: qwen/qwen3-coder", "upstream_modell: \x1b[31m")
+    edit(document, "\x1b", '"\\e"')  # what is not printable is written so
+    edit(document, '"\\e"[31m', '"\\e[31m"')
+    edit(document, "default_route: default", "default_route: gone")
+    before = run("config", "export")
+    for arguments in (("import", document), ("import", document, "--dry-run"), ("check", document)):
+        printed, complaints, failed = run("config", *arguments)
+        assert printed == ""
+        assert complaints == (
+            "line 7, column 3: gateway.default_route: there is no route 'gone'\n"
+            "line 17, column 3: routes[0].upstream_modell: there is no such field\n"
+        )
+        assert failed == "Refused; nothing was changed."
+    assert run("config", "export") == before
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    assert "cannot be read" in run("config", "import", tmp_path / "nowhere")[2]
+    assert "cannot be read" in run("config", "check", tmp_path)[2]
+    (tmp_path / "latin").write_bytes(b"athena: 1 # \xff")
+    assert "is not UTF-8" in run("config", "import", tmp_path / "latin")[2]
+
+
+def test_the_exit_status_tells(gateway, tmp_path):
+    """As a pipeline sees it, beside a gateway that is running."""
+    path = tmp_path / "athena.yaml"
+    path.write_text("athena: 2")
+    done = gateway.manage("config", "check", str(path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "line 1, column 1: athena: this gateway reads documents of the shape 1 only\n"
+        "CommandError: Refused; nothing was changed.\n"
+    )
+    document = gateway.manage("config", "export").stdout
+    assert "sk-or-canary" not in document
+    done = gateway.manage("config", "import", "-", input=document)
+    assert (done.returncode, done.stdout) == (0, "Nothing was changed.\n"), done.stderr
+
+
+def test_a_good_configuration_is_well():
+    FormatSettings.objects.create(format="gone")  # as an older release may have left it
+    assert run("config", "check") == ("All is well.\n", "", "")
+
+
+def test_check_says_what_is_wrong_with_the_present_configuration():
+    Upstream.objects.filter(name="demo").update(sealed_key="", key_variable="HOUSE_KEY")
+    off = Upstream.objects.create(name="off", base_url="https://off.example", active=False)
+    sealed = Upstream.objects.create(
+        name="sealed", base_url="https://sealed.example", sealed_key="of another secret"
+    )
+    idle = ModelRoute.objects.create(pattern="idle", upstream=off)
+    ModelRoute.objects.create(pattern="other", upstream=sealed, fallback=idle)
+    FormatOverride.objects.create(pattern="nobody/*", format="kimi")
+    FormatOverride.objects.create(pattern="qwen/*", format="qwen")
+    FormatOverride.objects.create(pattern="past", format="klingon")
+    GatewaySettings.objects.update(default_route=idle)
+    ClientKey.objects.update(revoked_at=timezone.now())
+    printed, _, failed = run("config", "check")
+    assert printed.splitlines() == [
+        "WRONG  The format override past → klingon: format: Value 'klingon' is not a valid choice.",
+        "WRONG  The upstream demo cannot be called: the environment variable HOUSE_KEY is not set.",
+        "WRONG  The upstream sealed cannot be called: its stored key cannot be read with the present "
+        "secret: enter it again.",
+        "WRONG  The route idle is not used: its upstream off is not active.",
+        "WRONG  The route other falls back to idle, which is not in use.",
+        "WRONG  The default route idle is not in use: it or its upstream is inactive.",
+        "hint   No known model matches the override nobody/* → kimi.",
+        "hint   No client key is valid: nobody can call.",
+    ]
+    assert failed == "Something is wrong: see above."
+    GatewaySettings.objects.update(default_route=None)
+    assert "There is no default route" in run("config", "check")[0]
+    GatewaySettings.objects.all().delete()
+    assert "There is no configuration yet" in run("config", "check")[0]
+
+
+def test_a_hint_alone_is_no_failure():
+    FormatOverride.objects.create(pattern="nobody/*", format="kimi")
+    printed, _, failed = run("config", "check")
+    assert printed.splitlines()[-1] == "All is well."
+    assert not failed
+
+
+def test_a_key_is_printed_once_and_alone():
+    User.objects.create(username="ada")
+    arguments = ("--owner", "ada", "--days", 30, "--models", "claude-*", "qwen/*")
+    limits = ("--requests-per-minute", 60, "--at-once", 4)
+    printed, said, failed = run("key", "create", "ada's laptop", *arguments, *limits)
+    assert not failed
+    assert "only now" in said
+    row = ClientKey.objects.get(label="ada's laptop")
+    assert digest_of(printed.strip()) == row.digest
+    assert (row.owner.username, row.allowed_models) == ("ada", ["claude-*", "qwen/*"])
+    assert (row.requests_per_minute, row.max_streams) == (60, 4)
+    assert timedelta(days=29) < row.expires_at - timezone.now() <= timedelta(days=30)
+    assert row.history.get().history_change_reason == "key create"
+    listed, _, _ = run("key", "list")
+    assert printed.strip() not in listed
+    assert f"{row.prefix}…  active   until {row.expires_at:%Y-%m-%d}  never used  ada" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x" * 101], "label: Ensure this value has at most 100 characters"),
+        ([""], "label: This field cannot be blank."),
+        (["x", "--owner", "nobody"], "there is no user 'nobody'"),
+        (["x", "--days", "0"], "--days must be from 1 to 3650"),
+        (["x", "--models", "a b"], "'a b' is not a pattern"),
+        (["x", "--at-once", "0"], "--at-once: Ensure"),
+        (["x", "--requests-per-minute", "-1"], "--requests-per-minute: Ensure"),
+    ],
+)
+def test_a_key_that_cannot_be_is_not_made(arguments, message):
+    before = ClientKey.objects.count()
+    assert message in run("key", "create", *arguments)[2]
+    assert ClientKey.objects.count() == before
+
+
+def test_keys_can_be_listed_for_programs():
+    printed, _, _ = run("key", "create", "ci", "--json")
+    made = json.loads(printed)
+    assert digest_of(made.pop("key")) == ClientKey.objects.get(label="ci").digest
+    ClientKey.objects.filter(label="first").update(
+        expires_at=timezone.now(), last_used_at=timezone.now()
+    )
+    listed = json.loads(run("key", "list", "--json")[0])
+    assert made in listed
+    assert {row["label"]: row["state"] for row in listed} == {"ci": "active", "first": "expired"}
+    assert not {"digest", "key"} & listed[0].keys()
+
+
+def test_a_key_is_revoked_by_its_number_or_its_beginning():
+    for label in ("one", "two"):
+        run("key", "create", label)
+    one, two = (ClientKey.objects.get(label=label) for label in ("one", "two"))
+    assert run("key", "revoke", one.pk)[0] == f"Revoked: {one}.\n"
+    ClientKey.objects.filter(pk=two.pk).update(prefix="sk-of-two")
+    assert run("key", "revoke", "sk-of-two")[0].startswith("Revoked: two")
+    one.refresh_from_db()
+    assert one.revoked_at is not None
+    assert one.history.first().history_change_reason == "key revoke"
+    assert run("key", "revoke", one.pk)[0] == "It was revoked already.\n"
+    assert run("key", "revoke", "sk-nobody")[2] == "there is no key 'sk-nobody'"
+    ClientKey.objects.update(prefix="sk-same")
+    assert "give an id" in run("key", "revoke", "sk-same")[2]

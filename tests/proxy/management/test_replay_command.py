@@ -1,0 +1,127 @@
+"""Replaying from the shell: what became of stored answers, and fixtures of them."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from tests.support.stored_exchanges import (
+    KIMI,
+    configure,
+    failure_group,
+    leaked_kimi,
+    stored_exchange,
+)
+from tests.support.wire import stream
+
+pytestmark = pytest.mark.django_db
+CUT = KIMI.split('"Bergen"')[0]
+
+
+@pytest.fixture(autouse=True)
+def configured(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    configure()
+
+
+def run(*arguments):
+    """What the command prints, and whether it failed."""
+    out = StringIO()
+    try:
+        call_command("replay", *map(str, arguments), stdout=out)
+    except CommandError as error:
+        return out.getvalue(), str(error)
+    return out.getvalue(), ""
+
+
+def test_another_format_fixes_a_leak():
+    row = leaked_kimi()
+    assert run("--request-id", row.request_id) == (
+        f"{row.request_id}  still failing, as standard\n"
+        "Total: 0 fixed, 1 still failing, 0 newly broken\n",
+        "some fail",
+    )
+    assert run("--request-id", row.request_id, "--format", "kimi") == (
+        f"{row.request_id}  fixed, as kimi\nTotal: 1 fixed, 0 still failing, 0 newly broken\n",
+        "",
+    )
+    assert not row.replays.exists()
+
+
+def test_a_group_is_told_one_by_one_and_in_total():
+    group = failure_group()
+    fields = {"group": group, "format": "kimi", "upstream_model": "moonshotai/kimi-k2"}
+    failing = {"outcome": "transform_failed", "error_code": "call_truncated"}
+    stored_exchange(stream({"content": CUT}), **fields, **failing)
+    stored_exchange(stream({"content": KIMI}), **fields, **failing)
+    good = [["TextDelta", {"text": "Hi"}], ["MessageEnd", {"stop_reason": "end_turn"}]]
+    stored_exchange(stream({"content": CUT}), **fields, transcript={"events": good})
+    stored_exchange(stream({"content": "Hi"}), **fields)
+    stored_exchange(b"", **fields)
+    printed, failed = run("--group", group.pk)
+    assert printed.splitlines()[-1] == (
+        "Total: 1 fixed, 1 still failing, 1 newly broken, 1 the same, 1 not replayable"
+    )
+    assert "format_transformation_error" in printed
+    assert failed == "some fail"
+
+
+def test_strictness_may_be_tried():
+    row = stored_exchange(
+        stream({"content": KIMI.removesuffix("<|tool_calls_section_end|>")}),
+        format="kimi",
+        upstream_model="moonshotai/kimi-k2",
+    )
+    assert "the same" in run("--request-id", row.request_id)[0]
+    assert "newly broken" in run("--request-id", row.request_id, "--strict")[0]
+
+
+def test_what_is_not_there_is_said():
+    assert run("--request-id", "req_0")[1] == "no transcript of 'req_0' is kept"
+    assert run("--group", "7")[1] == "there is no group 7"
+    assert "is no transcript" in run("--file", "/nonexistent.json")[1]
+
+
+def test_what_a_model_wrote_does_not_steer_the_terminal():
+    raw = b'data: {"error": {"message": "\\u001b[31mred\\u0007", "code": 500}}\n\n'
+    row = stored_exchange(raw, outcome="upstream_error")
+    printed, _ = run("--request-id", row.request_id)
+    assert "[31mred" in printed
+    assert "\x1b" not in printed
+    assert "\x07" not in printed
+
+
+def test_a_fixture_is_a_line_of_vectors_where_that_says_all(tmp_path):
+    row = leaked_kimi()
+    arguments = ("--request-id", row.request_id, "--into", tmp_path, "--save-fixture")
+    printed, _ = run(*arguments, "lost-override", "--format", "kimi")
+    path = tmp_path / "native" / "kimi.jsonl"
+    assert f"Written: {path}" in printed
+    (vector,) = map(json.loads, path.read_text().splitlines())
+    assert (vector["id"], vector["format"], vector["text"]) == ("lost-override", "kimi", KIMI)
+    assert vector["expect"]["text"] == "Let me look."
+    assert [call["arguments"] for call in vector["expect"]["calls"]] == [{"harbor": "Bergen"}]
+    assert "already" in run(*arguments, "lost-override", "--format", "kimi")[1]
+    run(*arguments, "another", "--format", "kimi")
+    assert len(path.read_text().splitlines()) == 2
+    assert "small letters" in run(*arguments, "../evil", "--format", "kimi")[1]
+
+
+def test_a_fixture_is_the_wire_itself_where_a_vector_does_not_fit(tmp_path):
+    raw = stream({"reasoning_content": "hm"}, {"content": KIMI})
+    row = stored_exchange(raw, format="kimi", upstream_model="moonshotai/kimi-k2")
+    arguments = ("--request-id", row.request_id, "--into", tmp_path, "--save-fixture", "two")
+    run(*arguments)
+    fixture = json.loads((tmp_path / "wire" / "two.json").read_text())
+    assert fixture["raw"].encode() == raw
+    assert fixture["expect"][-1][0] == "MessageEnd"
+    assert "there already" in run(*arguments)[1]
+
+
+def test_a_fixture_is_made_of_one_exchange(tmp_path):
+    group = failure_group()
+    for _ in range(2):
+        leaked_kimi(group=group)
+    failed = run("--group", group.pk, "--into", tmp_path, "--save-fixture", "both")[1]
+    assert failed == "a fixture is made of one exchange that can be replayed"

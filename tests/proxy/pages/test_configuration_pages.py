@@ -1,0 +1,482 @@
+"""Operators see what a change would do, are told of each other's, and can take it back."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.cache import cache
+from django.test import Client
+from django.utils import timezone
+
+from proxy.models import (
+    ClientKey,
+    ConfigurationVersion,
+    Facet,
+    FormatOverride,
+    FormatSettings,
+    GatewaySettings,
+    ModelRoute,
+    Span,
+    TrafficSum,
+    Upstream,
+)
+from proxy.models.keys import digest_of
+from proxy.roles import OPERATORS
+from tests.proxy.admin.test_admin import UPSTREAM
+from tests.proxy.serving.test_upstream_test import CALLED, CANARY, MODELS
+from tests.support.chat import reply
+from tests.support.scripted_upstream import whole
+from tests.support.stored_exchanges import configure
+from tests.support.wire import stream
+
+pytestmark = pytest.mark.django_db
+OVERRIDE = {"pattern": "house/*", "format": "kimi", "priority": "100", "active": "on", "note": ""}
+
+
+@pytest.fixture(autouse=True)
+def _configured(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    configure()
+    cache.clear()
+
+
+def browser(name):
+    user = User.objects.create(username=name, is_staff=True)
+    user.groups.set(Group.objects.filter(name=OPERATORS))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def olga():
+    return browser("olga")
+
+
+def text(response):
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def asked_for(model):
+    """A model that somebody asked for today."""
+    day = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    names = (
+        "failures",
+        "client_errors",
+        "disconnects",
+        "calls",
+        "calls_rescued",
+        "rescued",
+        "leaked",
+    )
+    TrafficSum.objects.create(
+        span=Span.DAY,
+        facet=Facet.MODEL,
+        start=day,
+        value=model,
+        requests=1,
+        **dict.fromkeys(names, 0),
+    )
+
+
+def seen(page):
+    return page.split('name="seen" value="')[1].split('"')[0]
+
+
+def version():
+    return ConfigurationVersion.objects.get().number
+
+
+def test_a_preset_fills_the_form_but_for_the_key(olga):
+    page = text(olga.get("/admin/proxy/upstream/add/?preset=openrouter"))
+    assert 'value="https://openrouter.ai/api/v1"' in page
+    assert "openrouter.ai/keys" in page
+    assert 'value="https://api.anthropic.com"' in text(
+        olga.get("/admin/proxy/upstream/add/?preset=anthropic")
+    )
+    assert "http://127.0.0.1:8001/v1" in text(olga.get("/admin/proxy/upstream/add/?preset=vllm"))
+
+
+def test_a_preview_says_which_models_change_format_and_saves_nothing(olga):
+    asked_for("house/one")
+    before = version()
+    shown = text(olga.post("/admin/proxy/formatoverride/add/", {**OVERRIDE, "_preview": "1"}))
+    assert "house/one" in shown
+    assert "changes format" in shown
+    assert "moonshotai/kimi-k2.5 as standard" not in shown
+    assert (version(), FormatOverride.objects.count()) == (before, 0)
+
+
+def test_a_preview_of_a_route_says_where_models_would_go(olga):
+    demo = Upstream.objects.get(name="demo")
+    form = {"pattern": "claude-*", "upstream": demo.pk, "upstream_model": "vendor/other",
+            "priority": "1", "reasoning": "auto", "active": "on", "_preview": "1"}  # fmt: skip
+    shown = text(olga.post("/admin/proxy/modelroute/add/", form))
+    assert "claude-sonnet" in shown
+    assert "demo: vendor/other as standard" in shown
+    assert not ModelRoute.objects.filter(pattern="claude-*").exists()
+
+
+def test_a_preview_of_what_is_not_valid_says_so(olga):
+    shown = text(olga.post("/admin/proxy/formatoverride/add/", {"pattern": "(", "_preview": "1"}))
+    assert "not valid: Format, Priority, Pattern" in shown
+
+
+def test_a_pattern_is_previewed_by_itself_before_anybody_asks_for_its_names(olga):
+    demo = Upstream.objects.get(name="demo")
+    form = {"pattern": "local-*", "upstream": demo.pk, "priority": "100", "reasoning": "auto",
+            "active": "on", "_preview": "1"}  # fmt: skip
+    shown = text(olga.post("/admin/proxy/modelroute/add/", form))
+    assert "demo: local-* as standard" in shown
+
+
+def test_what_would_be_refused_is_said_to_be(olga):
+    demo = Upstream.objects.get(name="demo")
+    form = {**UPSTREAM, "name": "demo", "service": "other", "base_url": demo.base_url}
+    del form["active"]
+    url = f"/admin/proxy/upstream/{demo.pk}/change/"
+    shown = text(olga.post(url, {**form, "_preview": "1"}))
+    assert "refused: no route leads anywhere" in shown
+    assert "changes format" not in shown
+
+
+def test_the_default_route_cannot_be_switched_off(olga):
+    row = ModelRoute.objects.get(pattern="default")
+    form = {"pattern": "default", "upstream": row.upstream_id, "upstream_model": row.upstream_model,
+            "priority": "100", "reasoning": "auto"}  # fmt: skip
+    page = text(olga.post(f"/admin/proxy/modelroute/{row.pk}/change/", form))
+    assert "It is the default route" in page
+    chosen = {"action": "disable", "_selected_action": [row.pk], "confirmed": "yes"}
+    assert "It is the default route" in text(
+        olga.post("/admin/proxy/modelroute/", chosen, follow=True)
+    )
+    assert ModelRoute.objects.get(pattern="default").active
+    page = text(olga.get(f"/admin/proxy/modelroute/{row.pk}/delete/"))
+    assert "protected related objects" in page
+
+
+def test_a_preview_is_for_those_who_may_save():
+    user = User.objects.create(username="nobody", is_staff=True)
+    client = Client()
+    client.force_login(user)
+    form = {**OVERRIDE, "_preview": "1"}
+    assert client.post("/admin/proxy/formatoverride/add/", form).status_code == 403
+
+
+def test_deleting_shows_what_would_change_and_what_needs_the_row(olga):
+    asked_for("house/one")
+    row = FormatOverride.objects.create(pattern="house/*", format="kimi")
+    page = text(olga.get(f"/admin/proxy/formatoverride/{row.pk}/delete/"))
+    assert "What deleting it would change" in page
+    assert "house/one" in page
+    demo = Upstream.objects.get(name="demo")
+    assert "Used by 4" in text(olga.get(f"/admin/proxy/upstream/{demo.pk}/change/"))
+    page = text(olga.post(f"/admin/proxy/upstream/{demo.pk}/delete/", {"post": "yes"}))
+    assert "protected related objects" in page
+    assert "claude-*sonnet*" in page
+    assert Upstream.objects.filter(name="demo").exists()
+
+
+def test_a_row_that_somebody_else_changed_is_not_overwritten_unawares(olga):
+    row = FormatOverride.objects.create(pattern="house/*", format="kimi")
+    url = f"/admin/proxy/formatoverride/{row.pk}/change/"
+    first = seen(text(olga.get(url)))
+    oscar = browser("oscar")
+    theirs = {**OVERRIDE, "format": "qwen", "seen": seen(text(oscar.get(url)))}
+    assert oscar.post(url, theirs).status_code == 302
+
+    mine = {**OVERRIDE, "note": "mine", "seen": first}
+    page = text(olga.post(url, mine))
+    assert "oscar changed this" in page
+    assert "format from kimi to qwen" in page
+    row.refresh_from_db()
+    assert (row.format, row.note) == ("qwen", "")
+    for field in ('name="pattern" value="house/*"', 'name="note" value="mine"'):
+        assert field in page  # what was typed is still there
+
+    assert olga.post(url, {**mine, "seen": seen(page)}).status_code == 302
+    row.refresh_from_db()
+    assert (row.format, row.note) == ("kimi", "mine")
+
+
+def test_history_says_who_changed_what_and_brings_it_back(olga):
+    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
+    row = FormatOverride.objects.get()
+    made = version()
+    olga.post(f"/admin/proxy/formatoverride/{row.pk}/change/", {**OVERRIDE, "format": "qwen"})
+    page = text(olga.get(f"/admin/proxy/formatoverride/{row.pk}/history/"))
+    assert "olga" in page
+    assert "<del>kimi</del> → <ins>qwen</ins>" in page
+    url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
+    assert url in page
+    assert olga.get(url).status_code == 405
+    page = text(olga.post(url, follow=True))
+    assert f"is as it was at version {made}" in page
+    row.refresh_from_db()
+    assert (row.format, version()) == ("kimi", made + 2)
+    assert row.history.first().history_user.username == "olga"
+
+
+def test_a_deleted_row_can_be_made_again_from_the_changes(olga):
+    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
+    row, made = FormatOverride.objects.get(), version()
+    olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
+    page = text(olga.get("/admin/changes/"))
+    url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
+    assert "Make it again" in page
+    assert url in page
+    olga.post(url)
+    assert FormatOverride.objects.get().pattern == "house/*"
+
+
+def test_what_cannot_be_brought_back_is_refused_with_the_reason(olga):
+    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
+    row, made = FormatOverride.objects.get(), version()
+    olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
+    FormatOverride.objects.create(pattern="house/*", format="qwen")
+    url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
+    assert "It cannot be as it was" in text(olga.post(url, follow=True))
+    assert FormatOverride.objects.get().format == "qwen"
+    gone = olga.post(f"/admin/proxy/formatoverride/{row.pk}/history/999999/revert/")
+    assert gone.status_code == 404
+
+
+def test_the_version_is_on_every_page(olga):
+    expected = f"version {version()}"
+    for path in ("/admin/", "/admin/audit/", "/admin/proxy/upstream/", "/admin/rules/"):
+        assert expected in text(olga.get(path)), path
+
+
+def test_rows_are_switched_off_and_on_each_as_a_version(olga):
+    rows = [FormatOverride.objects.create(pattern=f"{n}/*", format="kimi") for n in "ab"]
+    before, keys = version(), [row.pk for row in rows]
+    url = "/admin/proxy/formatoverride/"
+    asked_for("a/one")
+    page = text(olga.post(url, {"action": "disable", "_selected_action": keys}))
+    assert "Disable 2 format overrides?" in page
+    assert "a/one" in page
+    assert version() == before
+    olga.post(url, {"action": "disable", "_selected_action": keys, "confirmed": "yes"})
+    assert FormatOverride.objects.filter(active=False).count() == 2
+    assert version() == before + 2
+    olga.post(url, {"action": "enable", "_selected_action": keys, "confirmed": "yes"})
+    assert FormatOverride.objects.filter(active=True).count() == 2
+
+
+def test_rules_say_what_applies_and_where_it_comes_from(olga):
+    ModelRoute.objects.filter(pattern="claude-*sonnet*").update(max_tokens=4096)
+    demo = Upstream.objects.get(name="demo")
+    ModelRoute.objects.create(pattern="claude-*", upstream=demo, priority=200)
+    FormatOverride.objects.create(pattern="moonshotai/*", format="qwen", priority=1)
+    FormatOverride.objects.create(pattern="claude-*", format="deepseek", priority=2)
+    FormatSettings.objects.filter(format="qwen").update(strict=True, context_warning=5000)
+    page = text(olga.get("/admin/rules/?model=claude-sonnet-4-5[1m]"))
+    for words in (
+        "claude-*sonnet*",
+        "the first whose pattern matches, at priority 100",
+        "moonshotai/kimi-k2.5",
+        "the override of moonshotai/*",
+        "at most 4,096",
+        "is an error",
+        "beyond 5,000 bytes",
+        "the settings of qwen",
+        "the gateway&#x27;s settings",
+        "would lead to demo",
+        "would read it as deepseek",
+    ):
+        assert words in page, words
+    assert "the default route, as no pattern matches" in text(olga.get("/admin/rules/?model=zzz"))
+    GatewaySettings.objects.update(default_route=None)
+    assert "no route to an active upstream" in text(olga.get("/admin/rules/?model=zzz"))
+
+
+def test_rules_show_a_hostile_name_as_text(olga):
+    page = text(olga.get("/admin/rules/", {"model": "<script>x</script>\u202e"}))
+    assert "<script>x" not in page
+
+
+@pytest.fixture
+def row(upstream):
+    upstream.script("/v1/models", whole(MODELS))
+    upstream.script("moonshotai/kimi-probed", reply(stream({"content": CALLED})))
+    made = Upstream(name="tried", base_url=upstream.url)
+    made.store_key(CANARY)
+    made.save()
+    return made
+
+
+def test_a_connection_is_tested_from_its_page(olga, row):
+    url = f"/admin/proxy/upstream/{row.pk}/test/"
+    page = text(olga.post(url, {"model": ""}))
+    assert "All is well." in page
+    assert "moonshotai/kimi-probed called report_health, read as kimi" in page
+    assert CANARY not in page
+    assert "A moment, please" in text(olga.post(url))
+
+
+def test_a_routes_model_is_picked_from_the_upstreams_list(olga, row):
+    url = f"/admin/proxy/upstream/{row.pk}/models/"
+    page = text(olga.get(url))
+    assert "house/plain" in page
+    query = f"upstream={row.pk}&amp;upstream_model=moonshotai%2Fkimi-probed"
+    assert query in page
+    assert "house/plain" not in text(olga.get(f"{url}?q=KIMI"))
+    listed = olga.get(url, headers={"accept": "application/json"}).json()
+    assert listed == {"models": ["moonshotai/kimi-probed", "house/plain"], "trouble": ""}
+    form = text(
+        olga.get(f"/admin/proxy/modelroute/add/?upstream={row.pk}&upstream_model=house/plain")
+    )
+    assert 'value="house/plain"' in form
+    assert 'data-models="/admin/proxy/upstream/0/models/"' in form
+
+
+def test_an_upstream_without_a_list_says_so(olga, row, upstream):
+    upstream.script("/v1/models", whole({}, status=404))
+    assert "it answers 404" in text(olga.get(f"/admin/proxy/upstream/{row.pk}/models/"))
+
+
+def plain_key(page):
+    return page.split('id="key">')[1].split("<")[0]
+
+
+def test_a_key_is_shown_once_with_lines_for_every_client(olga):
+    form = text(olga.get("/admin/proxy/clientkey/add/"))
+    making = form.split('name="making" value="')[1].split('"')[0]
+    given = {"label": "ada", "allowed_models": "kimi-k2", "making": making}
+    page = text(olga.post("/admin/proxy/clientkey/add/", given))
+    key = plain_key(page)
+    assert ClientKey.objects.get(label="ada").digest == digest_of(key)
+    for line in (
+        "export ANTHROPIC_BASE_URL=http://testserver\n",
+        f"export ANTHROPIC_AUTH_TOKEN={key}\n",
+        "Override OpenAI base URL   http://testserver/v1\n",
+        "curl -N http://testserver/v1/messages",
+        f"Anthropic(base_url=&quot;http://testserver&quot;, api_key=&quot;{key}&quot;)",
+        f"OpenAI(base_url=&quot;http://testserver/v1&quot;, api_key=&quot;{key}&quot;)",
+        "model=&quot;kimi-k2&quot;",
+    ):
+        assert line.replace("&quot;", '"') in page.replace("&quot;", '"'), line
+    again = text(olga.post("/admin/proxy/clientkey/add/", given, follow=True))
+    assert "made already" in again
+    assert ClientKey.objects.filter(label="ada").count() == 1
+
+
+def test_a_key_whose_end_is_over_is_refused(olga):
+    given = {"label": "ada", "expires_at_0": "2020-01-01", "expires_at_1": "00:00:00"}
+    assert "That moment is over" in text(olga.post("/admin/proxy/clientkey/add/", given))
+    given = {"label": "ada", "allowed_models": "claude-*, kimi-k2"}
+    page = text(olga.post("/admin/proxy/clientkey/add/", given))
+    assert ClientKey.objects.get(label="ada").allowed_models == ["claude-*", "kimi-k2"]
+    assert "claude-sonnet-4-5" in page
+    page = text(
+        olga.post("/admin/proxy/clientkey/add/", {"label": "b", "allowed_models": "qwen/*"})
+    )
+    assert "qwen/qwen3-coder" in page  # a model that it may use
+
+
+def test_a_key_is_rotated_with_an_overlap(olga):
+    key = ClientKey(label="ada", requests_per_minute=7)
+    key.adopt("sk-athena-to-be-rotated")
+    key.save()
+    url = f"/admin/proxy/clientkey/{key.pk}/rotate/"
+    assert "for a day" in text(olga.get(url))
+    page = text(olga.post(url, {"overlap": "1h"}))
+    other = ClientKey.objects.get(replaces=key)
+    assert digest_of(plain_key(page)) == other.digest
+    assert other.requests_per_minute == 7
+    key.refresh_from_db()
+    left = key.expires_at - timezone.now()
+    assert timedelta(minutes=58) < left <= timedelta(hours=1)
+    assert "already replaced" in text(olga.post(url, {"overlap": "1h"}, follow=True))
+
+
+def test_a_key_is_revoked_for_good(olga):
+    key = ClientKey(label="ada")
+    key.adopt("sk-athena-to-be-revoked")
+    key.save()
+    made, url = version(), f"/admin/proxy/clientkey/{key.pk}/revoke/"
+    assert "was never used" in text(olga.get(url))
+    assert ClientKey.objects.get(pk=key.pk).revoked_at is None
+    assert "is revoked" in text(olga.post(url, follow=True))
+    revert = f"/admin/proxy/clientkey/{key.pk}/history/{made}/revert/"
+    olga.post(revert)
+    assert ClientKey.objects.get(pk=key.pk).revoked_at is not None
+    assert olga.post(f"/admin/proxy/clientkey/{key.pk}/delete/").status_code == 403
+
+
+def test_keys_are_listed_by_their_state(olga):
+    for label, fields in (
+        ("fresh", {}),
+        ("ended", {"expires_at": timezone.now() - timedelta(days=1)}),
+        ("refused", {"revoked_at": timezone.now()}),
+    ):
+        key = ClientKey(label=label, **fields)
+        key.adopt(f"sk-athena-{label}-key")
+        key.save()
+    for state, label in (("active", "fresh"), ("expired", "ended"), ("revoked", "refused")):
+        page = text(olga.get(f"/admin/proxy/clientkey/?state={state}"))
+        assert [name for name in ("fresh", "ended", "refused") if f">{name}<" in page] == [label]
+
+
+def test_an_upstream_saved_again_keeps_its_key_and_no_page_has_it(olga, row):
+    url = f"/admin/proxy/upstream/{row.pk}/change/"
+    page = text(olga.get(url))
+    assert f"…{CANARY[-4:]}" in page
+    olga.post(
+        url,
+        {
+            **UPSTREAM,
+            "name": "tried",
+            "service": "other",
+            "base_url": row.base_url,
+            "idle_timeout": "60",
+        },
+    )
+    history = text(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
+    assert "<ins>60.0</ins>" in history
+    for shown in (page, history, text(olga.get("/admin/changes/"))):
+        assert CANARY not in shown
+    row.refresh_from_db()
+    assert row.read_key() == CANARY
+
+
+def test_a_header_with_a_secret_is_not_shown_again(olga, row):
+    url = f"/admin/proxy/upstream/{row.pk}/change/"
+    form = {**UPSTREAM, "name": "tried", "service": "other", "base_url": row.base_url}
+    olga.post(url, {**form, "headers": '{"X-House-Token": "canary-of-a-header", "X-Team": "blue"}'})
+    page = text(olga.get(url))
+    assert "canary-of-a-header" not in page
+    assert "blue" in page
+    olga.post(url, {**form, "headers": '{"X-House-Token": "[stored]", "X-Team": "red"}'})
+    row.refresh_from_db()
+    assert row.headers == {"X-House-Token": "canary-of-a-header", "X-Team": "red"}
+    page = text(olga.post(url, {**form, "headers": '{"X-Other-Token": "[stored]"}'}))
+    assert "Nothing is stored for X-Other-Token" in page
+    history = text(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
+    assert "canary-of-a-header" not in history
+
+
+def test_after_saving_an_upstream_the_next_step_and_its_trouble_are_told(olga):
+    form = {**UPSTREAM, "key_variable": "$NO_SUCH_VARIABLE_HERE"}
+    page = text(olga.post("/admin/proxy/upstream/add/", form, follow=True))
+    assert "NO_SUCH_VARIABLE_HERE is not set" in page
+    row = Upstream.objects.get(name="mine")
+    assert row.key_variable == "NO_SUCH_VARIABLE_HERE"
+    assert f'<a href="/admin/proxy/upstream/{row.pk}/test/">Test the connection</a>' in page
+    assert "NO_SUCH_VARIABLE_HERE is not set" in text(
+        olga.get(f"/admin/proxy/upstream/{row.pk}/models/")
+    )
+
+
+def test_the_changes_of_many_rows_are_read_in_a_few_queries(olga, django_assert_max_num_queries):
+    rows = [
+        FormatOverride.objects.create(pattern=f"house/{number}", format="kimi")
+        for number in range(120)
+    ]
+    for row in rows:
+        row.format = "qwen"
+        row.save()
+    with django_assert_max_num_queries(40):
+        page = text(olga.get("/admin/changes/"))
+    assert page.count("qwen") >= 100

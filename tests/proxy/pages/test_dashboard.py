@@ -1,0 +1,337 @@
+"""The dashboard: every number is that of the exchanges, and leads to them."""
+
+import random
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db.models.functions import Now
+from django.test import Client
+from django.utils import timezone
+
+from proxy.audit.bulk_insert import write
+from proxy.audit.traffic.overview import RANGES, Sums, overview, parts_of
+from proxy.models import (
+    FAILURES,
+    ConfigurationVersion,
+    Exchange,
+    GatewayProcess,
+    GatewaySettings,
+    TrafficSum,
+)
+from proxy.pages.chart import HEIGHT, Point, bars, lines, round_top
+from proxy.pages.dashboard import board
+from proxy.pages.figures import about, counted, percent, short
+from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
+from proxy.support.exchange_list import filtered
+from tests.proxy.audit.test_traffic import entry
+from tests.proxy.pages.test_audit_pages import HOSTILE
+from tests.support.stored_exchanges import configure
+
+NOW = datetime(2026, 6, 1, 12, 34, tzinfo=UTC)
+
+
+def login(role):
+    user = User.objects.create(username=role, is_staff=True)
+    user.groups.set(Group.objects.filter(name=role))
+    web = Client()
+    web.force_login(user)
+    return web
+
+
+def text_of(response):
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def tile(shown, label):
+    return next(one for one in shown["tiles"] if one.label == label)
+
+
+def table(shown, title):
+    rows = next(rows for name, rows in shown["tables"] if name == title)
+    return {row.name: row for row in rows}
+
+
+def rows_behind(href):
+    """The exchanges that a link of the dashboard lists."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(href).query).items()}
+    assert urlsplit(href).path == "/admin/audit/"
+    return filtered(query, NOW)
+
+
+@pytest.mark.django_db
+def test_those_who_see_exchanges_see_the_dashboard_first_and_others_the_plain_index():
+    configure()
+    for role, is_shown, configures in (
+        (SUPPORT, True, False),
+        (OPERATORS, True, True),
+        (DEVELOPERS, False, False),
+        ("nobody", False, False),
+    ):
+        page = text_of(login(role).get("/admin/"))
+        assert ('class="tiles"' in page) == is_shown, role
+        assert ("Model routes" in page) == configures, role
+        assert ("Recent actions" in page) != is_shown, role
+    assert Client().get("/admin/")["location"] == "/admin/login/?next=/admin/"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("seed", range(2))
+def test_every_number_is_that_of_the_rows_that_it_leads_to(name, seed):
+    chance = random.Random(seed)
+    spread = RANGES[name].length.total_seconds() * 1.3
+    ages = sorted((chance.random() * spread for _ in range(300)), reverse=True)
+    write([entry(chance, created_at=NOW - timedelta(seconds=age)) for age in ages])
+    shown = board(name, NOW)
+    since = RANGES[name].start(NOW)
+    inside = Exchange.objects.filter(created_at__gte=since)
+    requests = tile(shown, "Requests").figure
+    assert requests.text == f"{inside.count():,}"
+    assert set(rows_behind(requests.href)) == set(inside)
+    for row in [row for _, rows in shown["tables"] for row in rows]:
+        here = rows_behind(row.figures["requests"].href)
+        assert row.figures["requests"].text == f"{here.count():,}", row
+        failed = here.filter(outcome__in=FAILURES)
+        assert row.figures["failed"].text == percent(failed.count() / here.count()), row
+        if failed:
+            assert set(rows_behind(row.figures["failed"].href)) == set(failed)
+        rescued = here.filter(rescued_calls__gt=0)
+        calls = sum(rescued.values_list("rescued_calls", flat=True))
+        assert row.figures["rescued calls"].text == str(calls), row
+        if calls:
+            assert set(rows_behind(row.figures["rescued calls"].href)) == set(rescued)
+        leaked = here.exclude(leaked_format="")
+        assert row.figures["leaked"].text == percent(leaked.count() / here.count()), row
+    for step in shown["steps"]:
+        if step.figures["requests"].href:
+            here = rows_behind(step.figures["requests"].href)
+            assert step.figures["requests"].text == str(here.count())
+    assert sum(int(step.figures["requests"].text) for step in shown["steps"]) == inside.count()
+    assert len(shown["steps"]) == len(shown["requests"].columns)
+
+
+@pytest.mark.django_db
+def test_ten_values_are_shown_and_the_rest_is_other():
+    chance = random.Random(1)
+    batch = [
+        entry(chance, created_at=NOW, model=f"m{number:02}", output_tokens=None)
+        for number in range(13)
+        for _ in range(20 - number)
+    ]
+    write(batch)
+    rows = table(board("24h", NOW), "By model")
+    assert list(rows) == [*(f"m{number:02}" for number in range(10)), "Other"]
+    other = rows["Other"].figures
+    assert other["requests"].text == str(10 + 9 + 8)
+    assert other["requests"].href == ""
+    assert other["tokens out"].text == "–"
+    assert len(parts_of(RANGES["24h"], NOW, "model")) == 11
+
+
+@pytest.mark.django_db
+def test_what_nobody_knows_is_a_dash_and_not_zero():
+    shown = board("24h", NOW)
+    assert tile(shown, "Requests").figure.text == "0"
+    for label in ("Failure rate", "Leak rate", "Tokens in", "Time to first byte", "Open streams"):
+        figure = tile(shown, label).figure
+        assert (figure.text, figure.href) == ("–", ""), label
+    assert shown["requests"].columns[0].blocks == []
+    assert shown["times"].lines[0].path == ""
+    write([entry(random.Random(1), created_at=NOW, input_tokens=None, first_byte_ms=None)])
+    shown = board("24h", NOW)
+    assert tile(shown, "Tokens in").figure.text == "–"
+    assert tile(shown, "Time to first byte").figure.text == "–"
+    assert tile(shown, "Failure rate").figure.text in ("0 %", "100 %")
+
+
+@pytest.mark.django_db
+def test_who_served_it_is_told_with_its_upstream():
+    chance = random.Random(1)
+    for upstream, served_by in (("openrouter", "Two Words"), ("openrouter", ""), ("", "")):
+        write([entry(chance, created_at=NOW, upstream=upstream, served_by=served_by)])
+    rows = table(board("24h", NOW), "Served by")
+    assert {row.name: row.detail for row in rows.values()} == {
+        "Two Words": "through openrouter",
+        "openrouter": "",
+        "nobody": "",
+    }
+    for row in rows.values():
+        assert rows_behind(row.figures["requests"].href).count() == 1
+
+
+@pytest.mark.django_db
+def test_the_present_is_the_sum_of_all_processes():
+    ConfigurationVersion.objects.update_or_create(pk=1, defaults={"number": 7})
+    for name, version, silence in (("a:1", 7, 0), ("b:1", 6, 3), ("dead:1", 7, 60)):
+        GatewayProcess.objects.create(
+            token=name,
+            name=name,
+            configuration_version=version,
+            open_streams=3,
+            audit_waiting=2,
+            audit_dropped=int(name == "b:1"),
+        )
+        silent = Now() - timedelta(seconds=silence)
+        GatewayProcess.objects.filter(name=name).update(seen_at=silent)
+    shown = board("24h", NOW)
+    assert tile(shown, "Open streams").figure.text == "6"
+    assert tile(shown, "Audit queue").figure.text == "4"
+    assert tile(shown, "Audit queue").is_bad
+    assert tile(shown, "Configuration").figure.text == "v7"
+    assert tile(shown, "Configuration").notes[0].text == "live in 1 of 2 processes"
+
+
+@pytest.mark.django_db
+def test_a_range_that_reaches_beyond_what_is_kept_says_so():
+    configure()
+    GatewaySettings.objects.update(exchange_days=10)
+    assert board("7d", NOW)["oldest"] is None
+    assert board("30d", NOW)["oldest"] == datetime(2026, 5, 22, tzinfo=UTC)
+    web = login(SUPPORT)
+    assert "Exchanges are kept for 10 days" in text_of(web.get("/admin/?range=30d"))
+    assert "Exchanges are kept for" not in text_of(web.get("/admin/"))
+
+
+@pytest.mark.django_db
+def test_a_range_of_nonsense_is_a_day():
+    configure()
+    web = login(SUPPORT)
+    for name in ("", "1y", HOSTILE):
+        page = text_of(web.get("/admin/", {"range": name}))
+        assert re.findall(r'href="\?range=(\w+)" aria-current', page) == ["24h"]
+
+
+@pytest.mark.django_db
+def test_hostile_names_are_inert():
+    configure()
+    stored = HOSTILE.replace("\0", "")
+    hostile = {"model": stored, "upstream": "openrouter", "served_by": stored[:100]}
+    write([entry(random.Random(1), created_at=timezone.now(), **hostile)])
+    web = login(SUPPORT)
+    page = text_of(web.get("/admin/"))
+    assert "<script>window" not in page
+    assert "<img" not in page
+    assert not re.search("[\u2028\u202e\u200b\x1b]", page)
+    link = next(one for one in re.findall(r'href="([^"]+)"', page) if "model=" in one)
+    listed = text_of(web.get(unescape(link)))
+    assert listed.count("/admin/audit/exchanges/req_") == 1
+
+
+@pytest.mark.django_db
+def test_the_dashboard_costs_few_queries_however_much_there_is(django_assert_max_num_queries):
+    configure()
+    chance = random.Random(1)
+    web = login(OPERATORS)
+    for _ in range(2):
+        with django_assert_max_num_queries(18):
+            web.get("/admin/?range=90d")
+        now = timezone.now()
+        write(
+            [
+                entry(chance, created_at=now - timedelta(hours=hour), model=f"m{hour}")
+                for hour in range(300)
+            ]
+        )
+    assert TrafficSum.objects.count() > 600
+
+
+def test_ranges_are_of_whole_hours_or_days_and_end_now():
+    assert RANGES["24h"].steps(NOW)[0] == datetime(2026, 5, 31, 13, tzinfo=UTC)
+    assert RANGES["24h"].steps(NOW)[-1] == datetime(2026, 6, 1, 12, tzinfo=UTC)
+    week = RANGES["7d"].steps(NOW)
+    assert (week[0], week[-1]) == (
+        datetime(2026, 5, 26, tzinfo=UTC),
+        datetime(2026, 6, 1, 12, tzinfo=UTC),
+    )
+    assert len(RANGES["90d"].steps(NOW)) == 90
+
+
+@pytest.mark.django_db
+def test_an_exchange_is_in_the_step_of_its_hour():
+    chance = random.Random(1)
+    for hours in (0, 6, 30):
+        write([entry(chance, created_at=NOW - timedelta(hours=hours))])
+    seen = overview(RANGES["7d"], NOW)
+    full = [step.start for step in seen.steps if step.sums.requests]
+    assert full == [
+        datetime(2026, 5, 31, 6, tzinfo=UTC),
+        datetime(2026, 6, 1, 6, tzinfo=UTC),
+        datetime(2026, 6, 1, 12, tzinfo=UTC),
+    ]
+    assert Sums.of([]) == Sums()
+
+
+@pytest.mark.parametrize(
+    ("most", "top"),
+    [(0, 2), (1, 2), (3, 4), (9, 10), (10, 10), (11, 20), (410, 600), (8001, 10000)],
+)
+def test_the_top_of_an_axis_is_round(most, top):
+    assert round_top(most) == top
+
+
+def test_bars_fit_and_what_is_there_is_seen():
+    points = [Point("", "", values) for values in ((0, 0), (99_999, 1), (0, 100_000))]
+    empty, both, failed = bars(points, ("fine", "failed"), short).columns
+    assert empty.blocks == []
+    assert [block.kind for block in both.blocks] == ["fine", "failed"]
+    assert both.blocks[1].height == 2
+    assert failed.blocks[0].height == HEIGHT
+    assert min(block.y for column in (both, failed) for block in column.blocks) >= 0
+    assert empty.x == 0
+    assert failed.x + failed.width == pytest.approx(1000, abs=0.1)
+
+
+def test_a_line_has_gaps_and_a_lonely_value_is_a_dot():
+    points = [Point("", "", (value,)) for value in (1000.0, None, 500.0, 2000.0)]
+    chart = lines(points, ("p50",), about)
+    assert chart.lines[0].path == "M125.0 100.0h0M625.0 150.0h0L875.0 0.0"
+    assert chart.ticks == ["2.0 s", "1.0 s", "0"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        (percent(0), "0 %"),
+        (percent(1), "100 %"),
+        (percent(0.00001), "< 0.01 %"),
+        (percent(0.0005), "0.05 %"),
+        (percent(0.0234), "2.3 %"),
+        (percent(0.9999), "> 99.9 %"),
+        (about(0.52), "0.5 ms"),
+        (about(9.97), "10 ms"),
+        (about(812.5), "810 ms"),
+        (about(996), "1.0 s"),
+        (about(34_567), "35 s"),
+        (short(9_999), "9,999"),
+        (short(12_345), "12.3 k"),
+        (short(999_600), "1 M"),
+        (short(1_234_567_890), "1.23 B"),
+    ],
+)
+def test_figures_are_short_and_not_more_exact_than_they_are(shown, text):
+    assert shown == text
+
+
+def test_one_is_told_as_one():
+    assert counted(1, "", "answers", one="answer").text == "1 answer"
+    assert counted(0, "", "answers", one="answer").text == "0 answers"
+    assert counted(1000, "", "answers", one="answer").text == "1,000 answers"
+
+
+@pytest.mark.django_db
+def test_whatever_a_client_calls_a_model_its_numbers_lead_to_its_rows():
+    chance = random.Random(1)
+    names = ["", "none", " none", '"', '""', '"none"', "a&model=b", "%00", "é<b>", "\t"]
+    counts = {name: number for number, name in enumerate(names, 1)}
+    write(
+        [entry(chance, created_at=NOW, model=name) for name in names for _ in range(counts[name])]
+    )
+    for name, row in table(board("24h", NOW), "By model").items():
+        models = rows_behind(row.figures["requests"].href).values_list("model", flat=True)
+        called = "" if name == "no model" else name
+        assert list(models) == [called] * counts[called]

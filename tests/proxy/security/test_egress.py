@@ -1,0 +1,323 @@
+"""Where the gateway may connect to: a table of spellings, a resolver that lies, and real sockets."""
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import httpx
+import pytest
+from django.core.exceptions import ValidationError
+
+from proxy.configuration.routing import resolve
+from proxy.configuration.snapshot import load
+from proxy.configuration.upstream import head_of, origin_of, read_upstream
+from proxy.errors import UpstreamFailed
+from proxy.models import Upstream
+from proxy.security.egress import Allowance, Forbidden
+from proxy.serving.upstream_test import Trouble, models_of, probe
+from proxy.upstreams.client import NOTHING_CARRIED, UpstreamClient
+from proxy.upstreams.httpx_client import StockClient
+from proxy.upstreams.pool import Transport
+from tests.support.chat import ask, error_of, says
+from tests.support.stored_exchanges import configure
+
+NONE, ALL = Allowance.parse("none"), Allowance.parse("all")
+
+NEVER = [
+    "169.254.169.254",
+    "169.254.169.254.",
+    "169.254.170.2",
+    "0xa9fea9fe",
+    "0xA9.0xFE.0xA9.0xFE",
+    "2852039166",
+    "0251.0376.0251.0376",
+    "169.254.43518",
+    "[fe80::1]",
+    "fe80::1%eth0",
+    "[::ffff:169.254.169.254]",
+    "::ffff:a9fe:a9fe",
+    "::169.254.169.254",
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::a9fe:a9fe",
+    "2002:a9fe:a9fe::1",
+    "2001:0:a9fe:a9fe::1",
+    "2001:0:1:2:3:4:5601:5601",
+    "2001:db8::5efe:a9fe:a9fe",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "100.100.100.200",
+    "168.63.129.16",
+    "192.0.0.192",
+    "::ffff:168.63.129.16",
+    "metadata.google.internal",
+    "METADATA.google.internal.",
+    "metadata",
+    "metadata.goog",
+    "instance-data.ec2.internal",
+    "0.0.0.0",  # noqa: S104
+    "0",
+    "0x0",
+    "0.1.2.3",
+    "::",
+    "[::ffff:0.0.0.0]",
+    "224.0.0.1",
+    "ff02::1",
+    "240.0.0.1",
+    "255.255.255.255",
+    "\uff11\uff16\uff19.254.169.254",
+]
+PRIVATE = [
+    "127.0.0.1",
+    "127.1",
+    "2130706433",
+    "0x7f.1",
+    "0177.0.0.1",
+    "[::1]",
+    "[::ffff:7f00:1]",
+    "::127.0.0.1",
+    "64:ff9b::7f00:1",
+    "2002:7f00:1::",
+    "10.1.2.3",
+    "172.16.0.1",
+    "192.168.0.1",
+    "100.64.0.1",
+    "198.18.0.1",
+    "192.0.2.1",
+    "fd12:3456::1",
+    "fec0::1",
+    "4000::1",
+]
+PUBLIC = ["1.1.1.1", "8.8.8.8", "[2606:4700::1111]", "64:ff9b::808:808", "134744072", "172.32.0.1"]
+
+
+@pytest.mark.parametrize("host", NEVER)
+def test_what_is_never_allowed_is_refused_in_every_spelling(host):
+    with pytest.raises(Forbidden, match="never allowed"):
+        ALL.check_literal(host, 80)
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_private_addresses_are_for_those_that_are_listed(host):
+    ALL.check_literal(host, 80)
+    with pytest.raises(Forbidden, match="ATHENA_ALLOW_PRIVATE_UPSTREAMS"):
+        NONE.check_literal(host, 80)
+
+
+@pytest.mark.parametrize("host", PUBLIC)
+def test_public_addresses_are_for_all(host):
+    assert NONE.check_literal(host, 443) is not None
+
+
+def test_names_wait_for_the_connection():
+    assert NONE.check_literal("api.example.org", 443) is None
+    assert NONE.check_literal("0x7f.example.org", 443) is None
+    assert NONE.check_literal("", 443) is None
+
+
+def test_the_list_has_networks_addresses_and_names():
+    some = Allowance.parse(" 10.0.0.0/8, ::1 ,vllm.local ", own=("127.0.0.1", 8000))
+    for host, port in (("10.9.9.9", 80), ("[::1]", 80), ("127.0.0.1", 8000)):
+        some.check_literal(host, port)
+    for host, port in (("192.168.0.1", 80), ("127.0.0.1", 8001), ("127.0.0.2", 8000)):
+        with pytest.raises(Forbidden):
+            some.check_literal(host, port)
+    for nonsense in ("10.0.0.1/8", "a b", "http://10.0.0.1", "2130706433", "all,none/"):
+        with pytest.raises(ValueError, match="no network, address or host name"):
+            Allowance.parse(nonsense)
+
+
+class Resolver:
+    """Answers as it is told, one answer after the other."""
+
+    def __init__(self, monkeypatch, *answers):
+        self.answers, self.asked = list(answers), []
+        monkeypatch.setattr(socket, "getaddrinfo", self)
+
+    def __call__(self, host, port, *rest, **named):
+        self.asked.append(host)
+        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+
+
+@pytest.mark.parametrize(
+    ("answer", "allowance"),
+    [
+        (["169.254.169.254"], ALL),
+        (["1.1.1.1", "169.254.169.254"], ALL),
+        (["1.1.1.1", "10.0.0.1"], NONE),
+        (["fe80::1%2"], ALL),
+        (["fd00:ec2::254"], ALL),
+        (["127.0.0.1"], NONE),
+    ],
+)
+def test_every_address_of_a_name_is_checked(monkeypatch, answer, allowance):
+    Resolver(monkeypatch, answer)
+    with pytest.raises(Forbidden):
+        allowance.resolve("innocent.example.org", 443)
+    with pytest.raises(Forbidden):
+        asyncio.run(allowance.resolve_async("innocent.example.org", 443))
+
+
+def test_a_listed_name_may_be_private_and_never_link_local(monkeypatch):
+    listed = Allowance.parse("vllm.internal")
+    Resolver(monkeypatch, ["10.0.0.7"])
+    assert listed.resolve("vLLM.internal.", 80) == ["10.0.0.7"]
+    Resolver(monkeypatch, ["169.254.169.254"])
+    with pytest.raises(Forbidden):
+        listed.resolve("vllm.internal", 80)
+
+
+def _request(url):
+    return httpx.Request("GET", url, extensions={"timeout": {"connect": 5, "read": 5, "pool": 5}})
+
+
+async def _fetch(transport, url):
+    target = httpx.URL(url)
+    answer = await transport.send(
+        origin_of(target), head_of(target, ()), b"", connect_timeout=5, answer_timeout=5
+    )
+    body = b""
+    while part := await answer.read():
+        body += part
+    answer.abort()
+    return body
+
+
+async def _by_transport(url):
+    transport = Transport()
+    try:
+        return await _fetch(transport, url)
+    finally:
+        await transport.aclose()
+        await asyncio.sleep(0.02)
+
+
+async def _by_stock_client(url):
+    async with StockClient(trust_env=False) as client:
+        return (await client.send(_request(url))).content
+
+
+@pytest.mark.parametrize("fetch", [_by_transport, _by_stock_client])
+def test_what_was_checked_is_what_is_connected_to(monkeypatch, settings, upstream, fetch):
+    """A name that is well when it is checked and another afterwards: rebinding."""
+    settings.PRIVATE_UPSTREAMS = Allowance.parse("127.0.0.1")
+    upstream.script("/v1/rebound", says("hello"))
+    resolver = Resolver(monkeypatch, ["127.0.0.1"], ["127.0.0.99"])
+    url = f"http://rebinding.example.org:{upstream.port}/v1/rebound"
+    assert b"hello" in asyncio.run(fetch(url))
+    assert resolver.asked == ["rebinding.example.org"]
+    with pytest.raises(httpx.ConnectError) as refused:
+        asyncio.run(fetch(url))
+    assert "does not list" in str(refused.value)
+
+
+@pytest.mark.parametrize("fetch", [_by_transport, _by_stock_client])
+def test_the_next_address_is_tried_when_one_does_not_answer(monkeypatch, upstream, fetch):
+    upstream.script("/v1/second", says("hello"))
+    Resolver(monkeypatch, ["127.0.0.77", "127.0.0.1"])
+    assert b"hello" in asyncio.run(fetch(f"http://two.example.org:{upstream.port}/v1/second"))
+
+
+def test_a_kept_connection_is_not_checked_again(monkeypatch, upstream):
+    upstream.script("/v1/kept", says("hello"))
+    resolver = Resolver(monkeypatch, ["127.0.0.1"])
+
+    async def twice():
+        transport = Transport()
+        try:
+            for _ in range(2):
+                url = f"http://kept.example.org:{upstream.port}/v1/kept"
+                await _fetch(transport, url)
+        finally:
+            await transport.aclose()
+            await asyncio.sleep(0.02)
+
+    asyncio.run(twice())
+    assert len(resolver.asked) == 1
+
+
+@pytest.mark.parametrize("transport", ["athena", "httpx"])
+@pytest.mark.django_db
+def test_a_forbidden_upstream_is_the_configurations_fault(settings, transport):
+    configure()
+    row = Upstream(name="inside", base_url="http://169.254.169.254/latest")
+    route = load().routes[0]
+    found = replace(resolve(load(), route.pattern), upstream=read_upstream(row))
+
+    async def call():
+        client = UpstreamClient(transport=transport)
+        try:
+            await client.open(found, b"{}", NOTHING_CARRIED, tokens=1)
+        finally:
+            await client.aclose()
+
+    with pytest.raises(UpstreamFailed) as failed:
+        asyncio.run(call())
+    error = failed.value
+    assert (error.status, error.code) == (502, "upstream_forbidden_address")
+    assert (error.source, error.retries, error.may_retry) == ("config", False, False)
+    assert "169.254" not in str(error)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest",
+        "http://metadata.google.internal/v1",
+        "http://[::ffff:a9fe:a9fe]/v1",
+        "http://2852039166/v1",
+        "https://[fd00:ec2::254]/v1",
+        "http://0.0.0.0:8000/v1",
+    ],
+)
+def test_a_forbidden_address_is_not_saved(url):
+    row = Upstream(name="inside", base_url=url)
+    with pytest.raises(ValidationError) as refused:
+        row.full_clean()
+    assert "never allowed" in str(refused.value.message_dict["base_url"])
+
+
+@pytest.mark.django_db
+def test_a_private_address_is_saved_where_it_is_allowed(settings):
+    row = Upstream(name="near", base_url="http://127.0.0.1:8001/v1")
+    row.full_clean()
+    settings.PRIVATE_UPSTREAMS = NONE
+    with pytest.raises(ValidationError, match="ATHENA_ALLOW_PRIVATE_UPSTREAMS"):
+        row.full_clean()
+    settings.PRIVATE_UPSTREAMS = Allowance.parse("none", own=("127.0.0.1", 8001))
+    row.full_clean()  # the gateway itself, where the demo is
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_probe_and_the_list_of_models_follow_the_same_rules(settings, upstream):
+    configure()
+    settings.PRIVATE_UPSTREAMS = NONE
+    row = read_upstream(Upstream(name="near", base_url=upstream.url))
+    steps = {step.name: step for step in probe(row, load())}
+    assert steps["name"].state == "wrong"
+    assert "loopback" in steps["name"].detail
+    assert steps["connection"].state == "skipped"
+    with pytest.raises(Trouble, match="loopback"):
+        models_of(row)
+    settings.UPSTREAM_TRANSPORT = "httpx"  # whose steps begin with the key
+    steps = {step.name: step for step in probe(row, load())}
+    assert "loopback" in steps["key"].detail
+
+
+def test_a_gateway_does_not_look_around_in_its_network(gateway, client, upstream, model):
+    """End to end: the row came past every form, and the name resolves to a metadata address."""
+    gateway.edit(
+        "u = Upstream.objects.create(name='inside', base_url='http://169.254.169.254/v1')\n"
+        f"ModelRoute.objects.create(pattern={model!r}, upstream=u)"
+    )
+    response = client.post("/v1/messages", json=ask(model))
+    status, kind, message = error_of(response)
+    assert (status, kind) == (502, "api_error")
+    assert "169.254" not in message
+    assert response.headers["x-athena-error"] == "upstream_forbidden_address"
+    assert response.headers["x-athena-error-source"] == "config"
+    assert response.headers["x-should-retry"] == "false"
+    row = gateway.exchange(response)
+    assert (row["outcome"], row["error_source"]) == ("gateway_error", "config")
+    assert len(row["attempts"]) <= 1

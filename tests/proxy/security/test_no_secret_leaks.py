@@ -1,0 +1,153 @@
+"""Secrets that nobody may find: pushed through a real gateway, and looked for everywhere.
+
+`test_recording.py` does so with every shape of a secret at every place of a conversation. Here it
+is the gateway's own secrets, with failures of every kind, and every page, export and log that could
+show them.
+"""
+
+import re
+
+import httpx
+import pytest
+
+from tests.proxy.security.test_access import PAGES
+from tests.support.chat import ask, chunk, data, reply
+from tests.support.database import dump
+from tests.support.gateway import Gateway
+from tests.support.operator_session import Operator
+from tests.support.scripted_upstream import Close, Reset, whole
+from tests.support.wire import stream
+
+CLIENT = "canary0client0key0sQ7vX2"  # shapes that no pattern knows: they are known, or leaked
+STORED = "canary0upstream0key0w9Lk"
+HEADER = "canary0header0value0Zt4m"
+VARIABLE = "sk-or-canary0variable0key0Hd3"
+PASSWORD = "canary0password0of0the0admin"
+SECRETS = (CLIENT, STORED, HEADER, VARIABLE, PASSWORD)
+MODEL, DIRECT = "canary/model", "canary/direct"
+
+
+@pytest.fixture(scope="module")
+def tapped(upstream, tmp_path_factory):
+    gateway = Gateway(
+        tmp_path_factory.mktemp("tapped"),
+        OPENROUTER_API_KEY=VARIABLE,
+        OPENROUTER_BASE_URL=upstream.url,
+        ATHENA_CLIENT_KEY=CLIENT,
+        ATHENA_ADMIN_PASSWORD=PASSWORD,
+        ATHENA_LOG_LEVEL="DEBUG",
+    ).start()
+    gateway.edit(
+        "s = GatewaySettings.objects.get(); s.sample_calls = s.sample_others = 1; s.save()\n"
+        f"u = Upstream(name='tapped', base_url={upstream.url!r},"
+        f" headers={{'X-Tenant-Token': {HEADER!r}}}, first_byte_timeout=1)\n"
+        f"u.store_key({STORED!r}); u.save()\n"
+        f"ModelRoute.objects.create(pattern={MODEL!r}, upstream=u)\n"
+        f"a = Upstream(name='direct', dialect='anthropic', base_url={upstream.url!r},"
+        f" headers={{'X-Tenant-Token': {HEADER!r}}})\n"
+        f"a.store_key({STORED!r}); a.save()\n"
+        f"ModelRoute.objects.create(pattern={DIRECT!r}, upstream=a)\n"
+        "u.idle_timeout = 77; u.save()"  # a change for the history
+    )
+    yield gateway
+    gateway.stop()
+
+
+def speak(gateway, upstream):
+    """Every kind of end, each repeating what the gateway sent."""
+    said = f"{STORED} {HEADER}"  # an upstream knows what it was sent, and no more
+    half = [
+        {"content": part} for part in (f"{STORED[:9]}", f"{STORED[9:]} {HEADER[:7]}", HEADER[7:])
+    ]
+    call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": f'{{"k":"{STORED}'}}
+    ends = [
+        reply(stream({"content": said})),
+        reply(stream(*half)),
+        reply(*map(chunk, half), Reset, ends=False),
+        reply(chunk({"tool_calls": [call]}), Close, ends=False),
+        reply(chunk({"content": "x"}), data({"error": {"message": said}})),
+        reply(chunk({"content": "x"}), f"data: {{{said}\n\n".encode()),
+        whole({"error": {"message": said}}, status=400),
+        whole({"error": {"message": said}}, status=401),
+        whole({"error": {"message": said}}, status=429, headers=[f"x-ratelimit-note: {said}"]),
+        whole({"error": {"message": said}}, status=500),
+        whole(f"<html>{said}</html>".encode(), status=502),
+        whole({"type": "error", "error": {"type": "api_error", "message": said}}, status=500),
+        reply(b"", status=302, headers=[f"location: http://elsewhere.invalid/{STORED}"]),
+        [f"HTTP/1.1 200 {said}\r\n{said}\r\n\r\n".encode()],
+        reply(said.encode(), headers=[f"content-encoding: {STORED}"]),
+    ]
+    answers = []
+    headers = {"x-api-key": CLIENT}
+    with httpx.Client(base_url=gateway.url, headers=headers, timeout=30, trust_env=False) as client:
+        for end in ends:
+            for model in (MODEL, DIRECT):
+                upstream.script(model, end)
+                for is_streaming in (True, False):
+                    body = ask(model, text=f"Authorization: Bearer {CLIENT}", stream=is_streaming)
+                    answers.append(client.post("/v1/messages", json=body))
+        wrong = {"x-api-key": "canary0wrong0key"}
+        client.post("/v1/messages", json=ask(MODEL), headers=wrong)
+        client.get(f"/v1/models?key={CLIENT}")
+        client.post("/v1/messages", content=f'{{"model": "{CLIENT}', headers=headers)
+        client.get("/admin/login/", headers={"cookie": f"sessionid={STORED}"})
+    return answers
+
+
+def test_the_gateways_own_secrets_are_found_nowhere(tapped, upstream):
+    """X1, X2, O8."""
+    answers = speak(tapped, upstream)
+    seen = {f"answer {n}": f"{a.headers} {_refusal(a)}" for n, a in enumerate(answers)}
+    seen["metrics"] = httpx.get(f"{tapped.url}/metrics", trust_env=False).text
+    tapped.exchange(answers[-1])  # the last is written, and so are all
+    operator = Operator(tapped)
+    pages = operator._pages
+    for name, route in PAGES:
+        for url in _addresses(tapped, route):
+            response = pages.get(url)
+            assert response.status_code < 500, (name, url, response.status_code)
+            seen[f"page {url}"] = response.text
+    for upstream_row in tapped.rows("SELECT id FROM proxy_upstream"):
+        url = f"/admin/proxy/upstream/{upstream_row['id']}/test/"
+        seen[f"POST {url}"] = operator.submit(url, model=MODEL).text
+    operator.close()
+    seen["export"] = tapped.manage("config", "export").stdout
+    seen["dumpdata"] = tapped.manage("dumpdata").stdout
+    seen["doctor"] = tapped.manage("doctor").stdout
+    assert "tapped" in seen["export"]
+    assert "proxy.upstream" in seen["dumpdata"]
+    assert len(seen) > 150
+    tapped.stop()
+    seen["log"] = tapped.log
+    seen["database"] = dump(tapped.environment["DATABASE_URL"])
+    assert "sealed:" in seen["database"]
+    for path in tapped.data_dir.rglob("*"):
+        if path.is_file() and path.name != "secret_key":
+            seen[f"file {path.name}"] = path.read_bytes().decode("latin-1")
+    leaks = [
+        (place, secret) for place, text in seen.items() for secret in SECRETS if secret in text
+    ]
+    assert not leaks, "\n".join(map(str, leaks))
+    tapped.start()  # for the fixture to stop
+
+
+def _refusal(answer):
+    """What the gateway itself says. A model's own words go to their client as they are."""
+    return answer.text if answer.status_code != 200 else ""
+
+
+def _addresses(gateway, route):
+    """The pages of an exchange of each kind, of each row, and of each group."""
+    ids = [row["id"] for row in gateway.rows("SELECT id FROM proxy_upstream")]
+    if "<slug:request_id>" in route:
+        found = gateway.rows("SELECT max(request_id) AS id FROM proxy_exchange GROUP BY error_code")
+        return ["/" + route.replace("<slug:request_id>", row["id"]) for row in found]
+    if "groups/<int:pk>" in route:
+        found = gateway.rows("SELECT id FROM proxy_failuregroup")
+        return ["/" + route.replace("<int:pk>", str(row["id"])) for row in found]
+    if "upstream" in route and "<" in route and "(" not in route:
+        return ["/" + re.sub(r"<[^>]+>", str(number), route) for number in ids]
+    if "logout" in route or "(" in route:
+        route = re.sub(r"\(\?P<\w+>[^)]*\)", "1", route).replace("^", "").replace("$", "")
+        return [] if "logout" in route else ["/" + route]
+    return ["/" + re.sub(r"<[^>]+>", "1", route)]

@@ -1,0 +1,368 @@
+"""Secrets are taken out in time that grows with the text, whoever wrote it."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from msgspec.structs import asdict
+
+from formats import (
+    Limits,
+    MessageStart,
+    Notice,
+    NoticeCode,
+    Tool,
+    ToolCallDelta,
+    ToolCallStart,
+    UpstreamError,
+)
+from proxy.audit.capture import Capture
+from proxy.audit.exchange import Exchange, Reading
+from proxy.audit.journal.entries import decode, encode
+from proxy.audit.recorder import Audit
+from proxy.audit.row import brief_of, record
+from proxy.audit.transcripts.assembly import _seam
+from proxy.audit.transcripts.codec import Facts, Parts, facts_part, gather, press, unpack
+from proxy.audit.transcripts.replay_input import packed_tools
+from proxy.errors import GatewayError
+from proxy.security import redaction
+from proxy.security.redaction import _MARKS, _PATTERNS, WORD, Redactor
+from tests.support.chat import ask, error_of, reply, says, stream
+from tests.support.linear_time import is_linear
+from tests.support.scripted_upstream import whole
+
+SIZE = 50_000
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
+UNITS = [
+    "a",
+    "sk-",
+    "sk-a ",
+    "\\nsk-a ",
+    "\\u000ask-",
+    "ghp_",
+    "ghp_a ",
+    "github_pat_",
+    "github_pat_a ",
+    "AKIA",
+    "AKIA0123456789ABCDEF0",
+    "AIza",
+    "AIza ",
+    "xoxb-",
+    "xoxb- ",
+    "eyJ",
+    "eyJ-",
+    "eyJ-eyJaaaaaaaa",
+    "eyJ-sk-",
+    "eyJ-ghp_-AIza-xoxb-",
+    "eyJaaaaaaaa.",
+    "eyJaaaaaaaa.bbbbbbbb ",
+    "eyJaaaaaaaa.eyJaaaaaaaa.c ",
+    "-----",
+    "-----BEGIN ",
+    "-----BEGIN A",
+    "-----BEGIN PRIVATE KEY",
+    "-----BEGIN A PRIVATE KEY-----",
+    "-----END ",
+    "-----END PRIVATE KEY",
+    "PRIVATE KEY ",
+    "earer ",
+    "Bearer ",
+    "Bearer a",
+    "Bearer eyJ-",
+    "-----BEGIN PRIVATE KEY----- -----END ",
+]
+OPENINGS = ["sk- ", "eyJaaaaaaaa."]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_twice_the_hostile_text_takes_twice_the_time(unit):
+    for opening in OPENINGS:
+
+        def redact(size, opening=opening):
+            Redactor(["known-" * 4]).text(opening + unit * (size // len(unit)))
+
+        assert is_linear(redact, SIZE), opening
+
+
+def test_a_short_text_is_cut_before_it_is_searched(monkeypatch):
+    searched = []
+    monkeypatch.setattr(Redactor, "text", lambda self, text: searched.append(len(text)) or text)
+    assert Redactor().brief("eyJ-" * SIZE, 200) == "eyJ-" * 50
+    assert max(searched) < 2000
+
+
+@pytest.mark.parametrize("secret", ["sk-or-v1-0123456789abcdef0123", JWT, "the-clients-own-key"])
+@pytest.mark.parametrize("before", ["x ", "sk-or-v1-0123456789abcdef0123 "])
+def test_no_cut_leaves_half_a_secret(secret, before):
+    """Wherever it is: behind other secrets, too, which are shorter when they are taken out."""
+    for size in range(0, 3000, 7):
+        text = before * (size // len(before)) + " " * (size % 30) + secret + " and more" * 500
+        brief = Redactor(["the-clients-own-key"]).brief(text, 200)
+        assert len(brief) <= 200
+        assert not any(begins in brief for begins in ("sk-o", "eyJ", "the-c"))
+
+
+@pytest.mark.parametrize("escape", ["\\n", "\\t", "\\u000a", '\\"', "\\\\"])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-or-v1-0123456789abcdef0123",
+        "ghs_0123456789abcdefghijklmnopqrstuv",
+        "github_pat_0123456789abcdefghijklmnopqrstuv",
+        "AKIA0123456789ABCDEF",
+        "AIza0123456789abcdefghijklmnopqrstuv",
+        "xoxb-0123456789",
+        JWT,
+    ],
+)
+def test_an_escape_before_a_secret_is_no_part_of_it(secret, escape):
+    """As in the text of a request, where a key stands at the beginning of a line."""
+    said = f'{{"content":"my key:{escape}{secret}"}}'
+    redactor = Redactor()
+    assert secret not in redactor.text(said)
+    assert secret.encode() not in redactor.redact(said.encode())
+    assert redactor.count == 2
+
+
+def test_what_only_begins_like_a_jwt_hides_no_other_secret():
+    redactor = Redactor()
+    text = "eyJ-abcdefgh-sk-0123456789abcdef0123 and Bearer eyJabcdefghijklmnop"
+    assert redactor.text(text) == "eyJ-abcdefgh-[redacted:key] and Bearer [redacted:bearer]"
+    assert redactor.count == 2
+    plain = "eyJ-abcdefgh-eyJ-abcdefgh.short"
+    assert Redactor().text(plain) == plain
+    assert Redactor().text(f"x-{JWT}") == "x-[redacted:jwt]"
+
+
+def test_the_words_at_a_gap_are_left_out_in_linear_time():
+    assert _seam(b"one two-thr", b"ee-four five") == (b"one ", b" five")
+    assert _seam(b"x" * 600, b"y" * 600) == (b"x" * 88, b"y" * 88)
+
+    def seam(size):
+        words = WORD.encode() * (size // len(WORD))
+        for _ in range(50):
+            _seam(words + b" ", words)
+
+    assert is_linear(seam, SIZE)
+
+
+def cpu(gateway):
+    """Seconds that the gateway has worked."""
+    assert gateway.process is not None
+    fields = Path(f"/proc/{gateway.process.pid}/stat").read_text().rpartition(") ")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_hostile_names_keep_nobody_waiting(gateway, client, upstream, model):
+    upstream.script(model, says("Hi"))
+    before = cpu(gateway)
+    agent = {"user-agent": "eyJ-" * 15_000}
+    response = client.post("/v1/messages", json=ask(model), headers=agent)
+    assert response.status_code == 200
+    assert gateway.exchange(response)["user_agent"] == agent["user-agent"][:200]
+    refused = client.post("/v1/messages", json=ask("eyJ-" * 32_000))
+    assert error_of(refused) == (
+        400,
+        "invalid_request_error",
+        "model: must have at most 500 characters",
+    )
+    assert gateway.exchange(refused)["model"] == ("eyJ-" * 32_000)[:200]
+    assert cpu(gateway) - before < 2
+
+
+def test_a_failed_request_with_an_image_keeps_nobody_waiting(gateway, client, upstream):
+    model = "pictures/seen"  # of a family of its own: an hour keeps so many transcripts of each
+    upstream.script(model, *[whole({"error": {"message": "no"}}, status=500)] * 2)
+    source = {"type": "base64", "media_type": "image/png", "data": WORD[:52] * 18_000}
+    body = ask(model)
+    body["messages"][0]["content"] = [{"type": "image", "source": source}]
+    before = cpu(gateway)
+    response = client.post("/v1/messages", json=body)
+    assert response.status_code >= 500
+    assert gateway.transcript(gateway.exchange(response)) is not None
+    assert cpu(gateway) - before < 1
+
+
+HOSTILE = "a\0b\ud800c\udc00d"
+
+
+def texts(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+
+
+def is_storable(value):
+    return all("\0" not in text and text.encode() for text in texts(value) if text)
+
+
+def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch):
+    monkeypatch.setattr(Audit, "_keeps", lambda *_: True)
+    # pytest captures records, and cannot pass half a pair from one process to another.
+    monkeypatch.setattr(Exchange, "log", lambda *_: None)
+    exchange = Exchange("openai")
+    exchange.snapshot = SimpleNamespace(version=1)
+    exchange.model = exchange.served_by = HOSTILE
+    exchange.headers = {"user-agent": HOSTILE, "x-claude-code-session-id": HOSTILE, HOSTILE: "x"}
+    kind = SimpleNamespace(format="standard", reason=HOSTILE)
+    upstream = SimpleNamespace(name=HOSTILE, dialect="openai", secrets=tuple)
+    exchange.route = SimpleNamespace(
+        pattern=HOSTILE,
+        upstream=upstream,
+        model=HOSTILE,
+        format=kind,
+        limits=Limits(),
+        strict=False,
+        markers=((HOSTILE, HOSTILE),),
+        sample_calls=1.0,
+    )
+    exchange.attempts = [(exchange.route, GatewayError.of(UpstreamError(HOSTILE)))]
+    exchange.error = GatewayError.of(UpstreamError(HOSTILE))
+    exchange.notices[Notice(NoticeCode.FIELD_DROPPED, HOSTILE)] += 1
+    schema = b'{"type": "object", "a\\u0000b": ["\\u0000", {"x": "\\u0000"}]}'
+    exchange.reading = Reading(
+        is_whole=False,
+        tools=(Tool(HOSTILE, None, schema),),
+        max_calls=None,
+        taken_ids=frozenset({"a\0b"}),
+        aliases={"a\0b": "c\0d"},
+    )
+    exchange.capture = Capture(b'{"model": "\x00"}\xff', 2**16)
+    raw = b'data: {"choices": [{"delta": {"content": "a\\u0000"}}]}\n\n'
+    exchange.received(raw)
+    exchange.sent(raw)
+    call = ToolCallStart(HOSTILE, HOSTILE)
+    exchange.understood([MessageStart(HOSTILE, HOSTILE), call, ToolCallDelta(HOSTILE)])
+    audit = Audit()
+    audit.submit(exchange, 502)
+    entry, _ = audit._memory[0]
+    assert repr(decode(encode(entry)).exchange) == repr(entry.exchange), "of plain types"
+    said = unpack(entry.packed)
+    assert said.tools[0]["name"] == "a␀b\ufffdc\ufffdd"
+    assert said.tools[0]["schema"]["a␀b"] == ["␀", {"x": "␀"}]
+    assert said.reading["aliases"] == {"a␀b": "c␀d"}
+    assert is_storable(entry.exchange)
+    assert is_storable(asdict(said))
+    assert not is_storable({"x": ["a\0"]})
+
+
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        (b'{"type": "object", "x": "\xc3\xb8"}', {"type": "object", "x": "ø"}),
+        (b'{"x": 1e999}', {}),
+        (b'{"x": "\\ud800"}', {}),
+        (b'{"x": "sk-0123456789abcdef0123"}', {"x": "[redacted:key]"}),
+    ],
+)
+def test_a_schema_is_stored_as_it_is_if_every_database_takes_it(schema, kept):
+    tools = (Tool("first", None, schema), Tool("second", None, b'{"a": [1, -2.5e3]}'))
+    packed, left_out = packed_tools(tools, Redactor(), 2**16)
+    parts = Parts(request=b"", tools=Raw(packed), raw=b"", sent=b"", facts=facts_part(Facts()))
+    said = unpack(press(gather(parts)))
+    assert [tool["schema"] for tool in said.tools] == [kept, {"a": [1, -2500.0]}]
+    assert left_out == 0
+
+
+def test_a_tool_with_a_nul_in_its_name_costs_no_row(gateway, client, upstream, model):
+    upstream.script(model, reply(stream({"content": "Hi"})[:-40] + b"data: {bad\n\n"))
+    tools = [{"name": "a\0b", "input_schema": {"type": "object", "description": "\0"}}]
+    response = client.post("/v1/messages", json=ask(model, tools=tools))
+    row = gateway.exchange(response)
+    assert row["error_code"] == "upstream_bad_chunk"
+    tools = gateway.transcript(row)["tools"]
+    tool = tools[0]
+    assert (tool["name"], tool["schema"]["description"]) == ("a␀b", "␀")
+
+
+SECRETS_IN_TEXTS = ["sk-ant-0123456789abcdefghij", "ghs_" + "a1" * 20, "hidden-known-secret"]
+
+
+@pytest.mark.parametrize("secret", SECRETS_IN_TEXTS)
+@pytest.mark.parametrize("place", ["user-agent", "x-claude-code-session-id", "model", "notice"])
+@pytest.mark.parametrize("around", ["{}", "{} and more", "before {}", "\0{}", "ä {}", "{}\n"])
+def test_a_secret_in_one_text_of_a_row_is_found_among_all(secret, place, around):
+    exchange = Exchange("anthropic")
+    text = around.format(secret)
+    exchange.headers = {"user-agent": "claude-cli/2.0", place: text}
+    exchange.model = text if place == "model" else "kimi"
+    if place == "notice":
+        exchange.notices[Notice(NoticeCode.FIELD_DROPPED, text)] = 1
+    redactor = Redactor(["hidden-known-secret"])
+    row = record(exchange, 200, brief_of(exchange, redactor))
+    assert secret not in str(row)
+    assert "[redacted:" in str(row)
+
+
+def test_texts_of_a_row_are_cut_and_nothing_else():
+    exchange = Exchange("anthropic")
+    exchange.model = "m" * 300
+    exchange.headers = {"user-agent": "a" * 300}
+    row = record(exchange, 200, brief_of(exchange, Redactor()))
+    assert (row["model"], row["user_agent"]) == ("m" * 200, "a" * 200)
+
+
+def test_a_text_that_was_clean_for_one_is_searched_for_the_secrets_of_another():
+    assert Redactor().is_clean_text("of mine-and-secret here")
+    assert Redactor(["another-secret"]).is_clean_text("of mine-and-secret here")
+    assert not Redactor(["mine-and-secret"]).is_clean_text("of mine-and-secret here")
+
+
+def test_only_short_texts_without_the_look_of_a_secret_are_remembered(monkeypatch):
+    monkeypatch.setattr(redaction, "_harmless", set())
+    looks = "sk-ant-0123456789abcdefghij"
+    assert Redactor().is_clean_text("m" * 1025)
+    for _ in range(2):
+        assert Redactor().is_clean_text("kimi")
+        assert not Redactor().is_clean_text(looks)
+        assert not Redactor(["known-secret"]).is_clean_text("a known-secret")
+    assert redaction._harmless == {"kimi"}
+    for number in range(2000):
+        assert Redactor().is_clean_text(f"agent/{number}")
+    assert len(redaction._harmless) <= 500
+
+
+@pytest.mark.parametrize("secret", ["sk-01234", "of-sk-0123", "plain0secret", "ghp_0123"])
+@pytest.mark.parametrize("before", ["", "x", "task-", "ø", "\\u00f8", "-----BEGIN"])
+def test_a_known_secret_is_found_wherever_it_stands(before, secret):
+    redactor = Redactor([secret])
+    assert not redactor.is_clean(f"{before}{secret}y".encode())
+    assert secret not in redactor.redact(f"{before}{secret}y".encode()).decode()
+
+
+def test_no_mark_hides_another():
+    hidden = {
+        (mark, other)
+        for mark in _MARKS
+        for other in _MARKS
+        for size in range(1, len(mark))
+        if other.startswith(mark[size:])
+    }
+    assert hidden == {("AKIA", "AKIA"), ("AKIA", "AIza")}
+
+
+PIECES = [
+    *_MARKS,
+    *("-", "-----", "PRIVATE KEY-----", "b", "B", "task-", "gh", "_", " ", "\\n", "\\u00f8", "ø"),
+    *("0123456789abcdef", "ABCDEFGHIJKLMNOP", "0123456789ABCDEFabcdef0123456789", "eyJ01234567."),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8), st.sampled_from([1, 7, 16, 2**16]))
+def test_whatever_looks_like_a_secret_is_suspected(pieces, window):
+    text = "".join(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redaction, "_WINDOW", window)
+        if any(found.lastgroup != "eyj" for found in _PATTERNS.finditer(text)):
+            assert not Redactor().is_clean(text.encode())
+            assert Redactor().text(text) != text

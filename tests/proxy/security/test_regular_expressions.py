@@ -1,0 +1,68 @@
+"""Every regular expression takes time that grows with the text, whoever wrote it."""
+
+import importlib
+import pkgutil
+import re
+import time
+
+import pytest
+
+import formats
+import proxy
+from formats import UpstreamError
+from formats.failure import as_overflow
+from tests.support.linear_time import is_linear
+
+UNITS = [
+    *["a", "A", "0", " ", "\n", "\r", "\t", '"', "'", "\\", ".", ":", "-", "_", "/", "[", "{", "<"],
+    *["`", ", ", "=", '\\"', "\\u", "\\ud800", "a.", "a:", "a ", "0.", "0,000", "-a", "--"],
+    *["functions.f:0", "functions", "call_", "signature", "thinking", "exceed", "exceed ", "max"],
+    *["context length ", "maximum ", "limit", "prompt is too long: 1", "data: ", '"choices"'],
+    *['"choices": [', "<|tool", "<｜", "```", "```json ", "k2", " - at `$.", "eyJ-", "0x", "A b "],
+]
+# Others are matched at one place, or to the whole of a text.
+SEARCHED = {
+    "formats.failure._COUNTED",
+    "formats.failure._MAXIMUM",
+    "formats.failure._NUMBERS",
+    "formats.failure._OVERFLOW",
+    "formats.native.deepseek._ATTRIBUTE",
+    "formats.native.kimi._PUNCTUATION",
+    "proxy.security.redaction._PATTERNS",
+}
+FOUND: dict[str, "re.Pattern[str] | re.Pattern[bytes]"] = {}
+for package in (formats, proxy):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if ".migrations" not in module.name:
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, re.Pattern):
+                    FOUND.setdefault(f"{module.name}.{name}", value)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_every_pattern_is_linear_in_hostile_text(name):
+    pattern = FOUND[name]
+    for unit in UNITS:
+
+        def search(size, unit=unit):
+            text = unit * (size // len(unit)) + "\x01"
+            data = text.encode() if isinstance(pattern.pattern, bytes) else text
+            pattern.fullmatch(data)
+            if name in SEARCHED:
+                for _ in pattern.finditer(data):
+                    pass
+
+        began = time.process_time()
+        search(4000)
+        if time.process_time() - began > 0.004:  # most cost next to nothing
+            assert is_linear(search, 4000), unit
+
+
+@pytest.mark.parametrize("unit", ["exceed", "exceed ", "max", "<=", "context length a ", "limit"])
+def test_a_long_message_of_an_upstream_is_judged_by_its_beginning(unit):
+    def judge(size):
+        as_overflow(UpstreamError("prompt is too long " + unit * (size // len(unit))))
+
+    began = time.process_time()
+    judge(5_000_000)
+    assert time.process_time() - began < 1

@@ -1,0 +1,107 @@
+"""What cannot be seen is named, what is a marker is marked, and nothing is lost."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formats import TextDelta, ToolCallDelta, ToolCallFailed, ToolCallStart
+from formats.events import CallFault
+from proxy.audit.transcripts.codec import Said
+from proxy.models import Exchange
+from proxy.security.visible_text import Segment, Span, segments, visible
+from proxy.support.answer_parts import assembled, decode_answer, first_wrong, link, pieces_of
+from proxy.support.curl import curl_of
+from tests.support.wire import stream
+
+
+def test_invisible_characters_are_named_and_counted():
+    assert segments("a\u200b\u200b\x1b[0m") == [
+        Segment("text", "a"),
+        Segment("invisible", "U+200B×2", title="zero width space"),
+        Segment("invisible", "ESC", title="control character"),
+        Segment("text", "[0m"),
+    ]
+    assert visible("a\u202eb\x00") == "a⟦U+202E⟧b⟦NUL⟧"
+
+
+def test_markers_are_cut_out_and_events_are_told():
+    text = "Hi <|tool_call_begin|>f"
+    assert segments(text, [Span(0, 3, 1), Span(22, 23, 2)], wrong=3) == [
+        Segment("text", "Hi ", 1),
+        Segment("marker", "<|tool_call_begin|>", None, is_wrong=True),
+        Segment("text", "f", 2),
+    ]
+
+
+def test_other_spellings_are_markers_too():
+    assert segments("@@call", more_markers=["@@call"]) == [Segment("marker", "@@call")]
+
+
+def test_of_a_long_text_its_ends_and_the_wrong_place_are_shown():
+    shown = segments("a" * 50_000 + "X" + "b" * 50_000, wrong=50_000, window=1000)
+    assert [s.kind for s in shown] == ["text", "gap", "text", "text", "gap", "text"]
+    assert shown[3].text.startswith("X")
+    assert shown[3].is_wrong
+
+
+@given(
+    st.text(st.sampled_from("ab<|>x\n\u200b\u202e\x00`"), max_size=60),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=5),
+    st.none() | st.integers(0, 60),
+)
+def test_no_text_is_lost_or_added(text, ranges, wrong):
+    spans = [Span(min(pair), max(pair), number) for number, pair in enumerate(ranges)]
+    shown = segments(text, spans, wrong=wrong)
+    seen = "".join(s.text for s in shown if s.kind != "invisible")
+    plain = "".join(char for char in text if char not in "\u200b\u202e\x00")
+    assert re.sub("⟦[^⟧]*⟧", "", seen) == plain
+
+
+def test_events_are_found_where_they_came_from():
+    text = 'Let me.<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
+    events = [TextDelta("Let me."), ToolCallStart("c", "f"), ToolCallDelta('{"a": 1}')]
+    found = {span.event: text[span.start : span.end] for span in link(events, text)}
+    assert found == {0: "Let me.", 2: '{"a": 1}'}  # a name of one letter could be anywhere
+
+
+def test_the_first_wrong_place_is_where_a_broken_call_begins():
+    text = 'Well. <|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{"a'
+    events = [
+        TextDelta("Well. "),
+        ToolCallStart("c", "get"),
+        ToolCallDelta('{"a'),
+        ToolCallFailed(CallFault.TRUNCATED),
+    ]
+    spans = link(events, text)
+    assert first_wrong(events, text, spans, leaked=False) == 6
+    assert first_wrong(events[:1], text, spans, leaked=False) is None
+    assert first_wrong(events[:1], text, spans, leaked=True) == 6
+
+
+def test_an_answer_is_assembled_by_channel_whatever_is_wrong_with_it():
+    wire = stream({"reasoning_content": "Hm."}, {"content": "Yes."})
+    pieces = pieces_of(decode_answer(wire, "openai"))
+    assert [(p.channel, p.text, p.offset) for p in pieces[:2]] == [
+        ("reasoning", "Hm.", 0),
+        ("text", "Yes.", 3),
+    ]
+    assert assembled(pieces) == "Hm.Yes."
+    for broken in (b"data: {\n\n", b"", b"\xff\xfe", wire[:50], b"<html>", b'{"error": {}}'):
+        assert pieces_of(decode_answer(broken, "openai"))[-1].channel in ("failure", "text")
+
+
+def test_a_request_becomes_a_command_that_cannot_do_harm():
+    hostile = Said(
+        request='{"model": "a\'; rm -rf / #\\u001b"}',
+        headers={"user-agent": "x'y", "x-app": "a\x1b"},
+    )
+    command = curl_of(Exchange(dialect="anthropic"), hostile, "http://host/")
+    assert "\x1b" not in command
+    assert """'"'"'; rm -rf / #\\u001b""" in command
+    assert '"x-api-key: $ATHENA_CLIENT_KEY"' in command
+    assert "x-app" not in command
+    assert "http://host/v1/messages" in command
+    for request, left_out in (("{", {}), ("{}", {"request": [1, 1]}), (f'"{"a" * 200_000}"', {})):
+        kept = Said(request=request, left_out=left_out)
+        assert curl_of(Exchange(dialect="openai"), kept, "http://host/") == ""

@@ -1,0 +1,162 @@
+"""Requests a minute, counted together in a real Redis, which is killed and frozen."""
+
+import asyncio
+import logging
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from proxy.serving.rate import OwnRate, rate_at
+from proxy.serving.redis_rate import SharedRate
+from tests.proxy.serving.test_quota import MAKE_KEY
+from tests.proxy.serving.test_streaming import wait_for
+from tests.support.chat import ask, says
+from tests.support.gateway import Gateway
+from tests.support.metrics import scrape, value
+from tests.support.redis_server import Redis
+
+
+@pytest.fixture
+def redis():
+    redis = Redis().start()
+    yield redis
+    redis.kill()
+
+
+@pytest.fixture
+def log(caplog):
+    logging.getLogger("athena").propagate = True
+    with caplog.at_level(logging.INFO, "athena.rate"):
+        yield caplog
+    logging.getLogger("athena").propagate = False
+
+
+async def hits(rate, count, *, limit, key_id=1):
+    """How many of so many requests were admitted."""
+    return [await rate.hit(key_id, limit) for _ in range(count)].count(None)
+
+
+async def until(rate, is_away):
+    deadline = time.monotonic() + 20
+    while (rate._return is not None) is not is_away:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+def test_without_an_address_each_process_counts_for_itself():
+    assert isinstance(rate_at(""), OwnRate)
+    assert isinstance(rate_at("redis://127.0.0.1:1/0"), SharedRate)
+
+
+def test_processes_share_one_minute_and_keys_do_not(redis):
+    async def main():
+        one, two = SharedRate(redis.url), SharedRate(redis.url)
+        assert await hits(one, 3, limit=5) == 3
+        assert await hits(two, 5, limit=5) == 2
+        wait = await one.hit(1, 5)
+        assert 1 <= wait <= 60
+        assert await hits(two, 2, limit=7) == 2, "a limit that is raised counts what was asked"
+        assert await hits(two, 3, limit=2, key_id=2) == 2
+        assert await hits(one, 1, limit=0, key_id=3) == 0
+        await one.close()
+        await two.close()
+
+    asyncio.run(main())
+
+
+def test_at_once_no_more_are_admitted_than_the_limit(redis):
+    async def main():
+        rates = [SharedRate(redis.url) for _ in range(4)]
+        admitted = await asyncio.gather(*(hits(rate, 50, limit=30) for rate in rates))
+        assert sum(admitted) == 30
+        for rate in rates:
+            await rate.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fault", ["kill", "freeze"])
+def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(redis, log, fault):
+    async def main():
+        rate = SharedRate(redis.url)
+        assert await hits(rate, 1, limit=5) == 1
+        getattr(redis, fault)()
+        began = time.monotonic()
+        assert await rate.hit(1, 5) is None
+        assert time.monotonic() - began < 1  # 0.15 s, on a machine that has time
+        began = time.monotonic()
+        assert await hits(rate, 100, limit=5) == 4, "it is counted here, and limited"
+        assert time.monotonic() - began < 1, "nobody else waits"
+        await asyncio.sleep(2.5)  # it is tried again and again, and the log is told once
+        assert [r.levelname for r in log.records].count("WARNING") == 1
+        assert str(redis.port) not in log.text
+        redis.start() if fault == "kill" else redis.thaw()
+        await until(rate, is_away=False)
+        assert await rate.hit(1, 5) is None
+        assert [r.levelname for r in log.records] == ["WARNING", "INFO"]
+        await rate.close()
+
+    asyncio.run(main())
+
+
+def test_a_redis_that_was_never_there_does_no_harm(log):
+    async def main():
+        rate = SharedRate("redis://:canary-password@127.0.0.1:1/0")
+        assert await hits(rate, 4, limit=3) == 3
+        await rate.close()
+
+    asyncio.run(main())
+    assert "canary" not in log.text
+
+
+def test_two_workers_share_a_keys_minute_until_redis_is_gone_and_again_after(
+    redis, upstream, tmp_path
+):
+    gateway = Gateway(
+        tmp_path,
+        OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
+        OPENROUTER_BASE_URL=upstream.url,
+        ATHENA_WORKERS="2",
+        REDIS_URL=redis.url,
+    ).start()
+    upstream.script("test/shared", says("Hi"))
+
+    def statuses(client, count):
+        # A connection for each, so that either worker may answer.
+        close = {"connection": "close"}
+        asked = [
+            client.post("/v1/messages", json=ask("test/shared"), headers=close)
+            for _ in range(count)
+        ]
+        return [response.status_code for response in asked]
+
+    def fallbacks():
+        return value(scrape(gateway.url), "athena_redis_fallbacks_total")
+
+    try:
+        names = ("sk-athena-first", "sk-athena-second", "sk-athena-third")
+        gateway.edit("\n".join(MAKE_KEY.format(name, "requests_per_minute=6") for name in names))
+        with ExitStack() as clients:
+            first, second, third = (
+                clients.enter_context(gateway.client(**{"x-api-key": name})) for name in names
+            )
+            assert statuses(first, 20).count(200) == 6
+            assert fallbacks() == 0
+            redis.freeze()
+            began = time.monotonic()
+            assert set(statuses(second, 6)) == {200}, "no request fails"
+            assert time.monotonic() - began < 10
+            wait_for(lambda: fallbacks() >= 6)
+            redis.thaw()
+            wait_for(lambda: gateway.log.count("Redis answers again") >= 1, 20)
+            redis.kill()
+            assert set(statuses(second, 3)) <= {200, 429}
+            redis.start()
+            before = gateway.log.count("Redis answers again")
+            wait_for(lambda: gateway.log.count("Redis answers again") >= max(before, 2), 20)
+            time.sleep(2.5)  # either worker is back by now
+            assert statuses(third, 20).count(200) == 6
+    finally:
+        gateway.stop()
+    assert "Traceback" not in gateway.log

@@ -1,0 +1,115 @@
+"""A relay and its upstream's answer, at moments that no client can choose."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from formats import FailureKind, Identity, Limits, ReplyOptions, Toolbox, build_pipeline
+from proxy.audit.exchange import Exchange
+from proxy.errors import ErrorCode, GatewayError
+from proxy.models import Outcome
+from proxy.serving import retry
+from proxy.serving.attempt import Begun
+from proxy.serving.relay import Relay
+from tests.support.chat import chunk
+
+RESTART = GatewayError("restarting", kind=FailureKind.OVERLOADED, code=ErrorCode.DRAINING)
+
+
+class EndlessAnswer:
+    """It always has more, so that a read of it never waits."""
+
+    is_open = True
+
+    async def read(self, take=None) -> bytes:
+        await asyncio.sleep(0)
+        return chunk({"content": "more "})
+
+    def interrupt(self) -> None:
+        """No read is waiting."""
+
+    def finish(self) -> None:
+        self.is_open = False
+
+    abort = finish
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    answer = EndlessAnswer()
+
+    async def attempt(*_args, **_options):
+        await asyncio.sleep(0.02)
+        pipeline = build_pipeline(
+            client="anthropic",
+            upstream="openai",
+            format_name="standard",
+            identity=Identity(token="t", message_id="msg_t", model="m"),
+            toolbox=Toolbox(()),
+        )
+        upstream = SimpleNamespace(
+            name="u",
+            idle_timeout=60,
+            progress_timeout=60,
+            total_timeout=60,
+            headers=(),
+            secrets=list,
+        )
+        route = SimpleNamespace(upstream=upstream, limits=Limits())
+        return Begun(route, pipeline, answer, [])
+
+    monkeypatch.setattr(retry, "attempt", attempt)
+    monkeypatch.setattr(retry, "resolve", lambda *_: None)
+    return answer
+
+
+def make_relay(registry=None):
+    snapshot = SimpleNamespace(ping_after=60)
+    registry = set() if registry is None else registry
+    return Relay(None, snapshot, Exchange("anthropic"), registry, options=ReplyOptions())
+
+
+def test_an_answer_that_begins_as_the_client_leaves_is_let_go(answer):
+    registry = set()
+
+    async def test():
+        relay = make_relay(registry)
+        await relay.open(None, [], within=0)
+        await asyncio.sleep(0.1)  # it has begun, and nobody has looked
+        relay.close()
+
+    asyncio.run(test())
+    assert not answer.is_open
+    assert not registry
+
+
+def test_an_answer_that_never_pauses_is_cut_all_the_same(answer):
+    async def test():
+        relay, parts = make_relay(), []
+        await relay.open(None, [])
+        async for part in relay.stream():
+            parts.append(part)
+            if len(parts) == 3:
+                relay.cut(RESTART)
+            assert len(parts) < 9
+        return parts
+
+    parts = asyncio.run(test())
+    assert b"restarting" in parts[-1]
+    assert not answer.is_open
+
+
+def test_a_defect_of_the_gateways_is_not_recorded_as_the_upstreams(answer, monkeypatch):
+    async def test():
+        relay, parts = make_relay(), []
+        await relay.open(None, [])
+        monkeypatch.setattr(relay._begun.pipeline, "decode", lambda _: 1 // 0)
+        async for part in relay.stream():
+            parts.append(part)
+        return relay._exchange, parts
+
+    exchange, parts = asyncio.run(test())
+    assert b"event: error" in parts[-1]
+    assert (exchange.error.code, exchange.error.source) == (ErrorCode.INTERNAL_ERROR, "gateway")
+    assert exchange.outcome == Outcome.GATEWAY_ERROR

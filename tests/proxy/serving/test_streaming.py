@@ -1,0 +1,295 @@
+"""What happens while: bytes leave as they arrive, silence is filled, and leaving ends it all."""
+
+import json
+import re
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.chat import ask, chunk, error_of, read, reply, stream
+from tests.support.gateway import KEY, Gateway
+from tests.support.scripted_upstream import Pause, whole
+
+END = chunk({}, "stop") + b"data: [DONE]\n\n"
+
+
+def events_with_times(client, body):
+    """The names of the events of a stream, each with the seconds since the request."""
+    start = time.monotonic()
+    seen = []
+    with client.stream("POST", "/v1/messages", json=body) as response:
+        status_at = time.monotonic() - start
+        for line in response.iter_lines():
+            if line.startswith("event: "):
+                seen.append((line[7:], time.monotonic() - start))
+    return response, status_at, seen
+
+
+def connect(gateway, body):
+    """A raw connection that has sent a request: closing it is what a killed client does."""
+    data = json.dumps(body).encode()
+    head = (
+        f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+    )
+    connection = socket.create_connection(("127.0.0.1", gateway.port), timeout=10)
+    connection.sendall(head.encode() + data)
+    return connection
+
+
+def wait_for(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+    return found
+
+
+def test_bytes_leave_as_they_arrive(client, upstream, model):
+    parts = [chunk({"content": "one"}), Pause(0.4), chunk({"content": "two"}), Pause(0.4), END]
+    upstream.script(model, reply(*parts))
+    _, _, seen = events_with_times(client, ask(model, stream=True))
+    deltas = [at for name, at in seen if name == "content_block_delta"]
+    assert deltas[0] < 0.35
+    assert 0.35 < deltas[1] < 0.75
+
+
+def test_one_read_of_the_upstream_is_one_write_to_the_client(gateway, upstream, model):
+    burst = b"".join(chunk({"content": f"{n} "}) for n in range(50))
+    upstream.script(model, reply(chunk({"content": "first"}), Pause(0.3), burst, Pause(0.3), END))
+    with connect(gateway, ask(model, stream=True)) as connection:
+        received = b""
+        while b"message_stop" not in received:
+            received += connection.recv(65536)
+    # HTTP chunks that carry deltas: the first text, and the burst as one.
+    assert received.count(b'"text_delta"') == 2
+
+
+def test_of_an_answer_that_comes_at_once_the_client_gets_the_first_before_all_is_read(
+    gateway, upstream, model
+):
+    words = [f"{n} " for n in range(1000)]
+    upstream.script(model, reply(b"".join(chunk({"content": word}) for word in words), END))
+    with connect(gateway, ask(model, stream=True)) as connection:
+        received = b""
+        while b"message_stop" not in received:
+            received += connection.recv(65536)
+    texts = [json.loads(text) for text in re.findall(rb'"text_delta","text":("[^"]*")', received)]
+    assert "".join(texts) == "".join(words)
+    assert len(texts[0]) < 100
+
+
+def test_what_comes_with_an_early_end_is_remembered_too(gateway, client, upstream, model):
+    answer = chunk({"content": "Hello"}) + END + b": %b\n\n" % (b"z" * 30_000)
+    upstream.script(model, reply(answer))
+    response = client.post("/v1/messages", json=ask(model, stream=True))
+    assert b"zzz" not in response.content
+    assert gateway.exchange(response)["bytes_upstream"] == len(answer)
+
+
+def test_the_status_waits_until_the_upstream_has_really_begun(client, upstream, model):
+    announced = [chunk({"role": "assistant", "content": ""}), Pause(0.5)]
+    failed = b'data: {"error":{"message":"overloaded","code":503}}\n\n'
+    upstream.script(model, reply(*announced, failed))
+    response = client.post("/v1/messages", json=ask(model, stream=True))
+    assert error_of(response)[0] == 529
+
+
+def test_a_silent_upstream_gets_the_stream_opened_and_kept_alive(client, upstream, model):
+    upstream.script(model, [Pause(2.6), *reply(stream({"content": "at last"}))])
+    response, status_at, seen = events_with_times(client, ask(model, stream=True))
+    assert response.status_code == 200
+    assert 1.4 < status_at < 2.2  # open_after is 1.5 s here
+    names = [name for name, _ in seen]
+    assert names[0] == "ping"
+    assert names.index("message_start") >= 2
+    assert names[-1] == "message_stop"
+
+
+def test_a_failure_after_the_stream_was_opened_is_an_event(client, upstream, model):
+    upstream.script(model, [Pause(2.0), *reply(b'{"error":{"message":"no"}}', status=500)])
+    seen = read(client.post("/v1/messages", json=ask(model, stream=True)))
+    assert (seen.error, seen.names[-2:]) == ("api_error", ["error", "message_stop"])
+    assert set(seen.names[:-2]) == {"ping"}
+
+
+def test_silence_in_the_middle_is_filled_with_pings(client, upstream, model):
+    comments = [b": still thinking\n\n", Pause(0.3)] * 6
+    upstream.script(model, reply(chunk({"content": "one"}), *comments, END))
+    _, _, seen = events_with_times(client, ask(model, stream=True))
+    pings = [at for name, at in seen if name == "ping"]
+    assert 2 <= len(pings) <= 4  # ping_after is 0.5 s here, comments are nothing to the client
+    assert seen[-1][0] == "message_stop"
+
+
+def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstream):
+    gateway.edit(
+        "u = Upstream.objects.create(name='slow', idle_timeout=1, first_byte_timeout=1,"
+        f" progress_timeout=1, base_url={upstream.url!r})\n"
+        "ModelRoute.objects.create(pattern='slow-*', upstream=u)"
+    )
+    script = upstream.script("slow-body", reply(chunk({"content": "one"}), Pause(20)))
+    seen = read(client.post("/v1/messages", json=ask("slow-body", stream=True)))
+    assert (seen.text, seen.error) == ("one", "timeout_error")
+    wait_for(lambda: script.last.closed_at, 2)
+    upstream.script("slow-start", [Pause(20)])
+    response = client.post("/v1/messages", json=ask("slow-start", stream=True))
+    assert error_of(response)[:2] == (504, "timeout_error")
+    assert response.headers["x-athena-error"] == "first_byte_timeout"
+    upstream.script(
+        "slow-comments", reply(chunk({"content": "one"}), *[b": alive\n\n", Pause(0.2)] * 50)
+    )
+    seen = read(client.post("/v1/messages", json=ask("slow-comments", stream=True)))
+    assert (seen.text, seen.error) == ("one", "timeout_error")
+    upstream.script("slow-event", reply(b": nothing\n\n", Pause(20)))
+    response = client.post("/v1/messages", json=ask("slow-event"))
+    assert response.headers["x-athena-error"] == "first_byte_timeout"
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_the_upstream_is_let_go_within_a_second_when_the_client_leaves(
+    gateway, upstream, model, streaming, has_begun
+):
+    begun = reply(chunk({"content": "one"}), Pause(20)) if has_begun else [Pause(20)]
+    script = upstream.script(model, begun)
+    connection = connect(gateway, ask(model, stream=streaming))
+    wait_for(lambda: script.requests)
+    if streaming and has_begun:
+        assert b"200 OK" in connection.recv(65536)
+    else:
+        time.sleep(0.3)
+    left_at = time.monotonic()
+    connection.close()
+    closed_at = wait_for(lambda: script.last.closed_at, 3)
+    assert closed_at - left_at < 1
+
+
+def test_the_upstream_is_let_go_when_the_client_leaves_an_opened_silent_stream(
+    gateway, upstream, model
+):
+    script = upstream.script(model, [Pause(20)])
+    connection = connect(gateway, ask(model, stream=True))
+    assert b"200 OK" in connection.recv(65536)
+    connection.close()
+    wait_for(lambda: script.last.closed_at, 1.5)
+
+
+def test_the_connection_to_the_upstream_is_kept_for_the_next_request(client, upstream, model):
+    script = upstream.script(model, reply(stream({"content": "Hi"})))
+    for _ in range(3):
+        client.post("/v1/messages", json=ask(model, stream=True))
+    assert len(script.requests) == 3
+    assert len({request.peer for request in script.requests}) == 1
+
+
+@pytest.fixture
+def own_gateway(upstream, tmp_path):
+    gateway = Gateway(
+        tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url
+    ).start()
+    gateway.edit(
+        "s = GatewaySettings.objects.get(); s.drain_time = 1.5; s.ping_after = 5; s.save()"
+    )
+    yield gateway
+    if gateway.process.poll() is None:
+        gateway.process.kill()
+        gateway.process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_lets_open_streams_finish(own_gateway, upstream, model, number):
+    upstream.script(
+        model, reply(chunk({"content": "one"}), Pause(1), chunk({"content": "two"}), END)
+    )
+    with connect(own_gateway, ask(model, stream=True)) as connection:
+        received = connection.recv(65536)
+        own_gateway.process.send_signal(number)
+        while part := connection.recv(65536):
+            received += part
+    assert b'"two"' in received
+    assert b"message_stop" in received
+    assert own_gateway.process.wait(15) == 0
+    assert "Athena has stopped." in own_gateway.log
+
+
+def test_a_stream_that_outlasts_the_drain_time_ends_in_an_error(own_gateway, upstream, model):
+    upstream.script(model, reply(chunk({"content": "one"}), Pause(30)))
+    with connect(own_gateway, ask(model, stream=True)) as connection:
+        received = connection.recv(65536)
+        own_gateway.process.send_signal(signal.SIGTERM)
+        while part := connection.recv(65536):
+            received += part
+    assert b"overloaded_error" in received
+    assert b"restarted" in received
+    assert own_gateway.process.wait(15) == 0
+    assert "Traceback" not in own_gateway.log
+
+
+def test_no_client_ever_gets_what_was_meant_for_another(gateway, upstream, model):
+    """Answers of every end share the connections to the upstream, and each names its request."""
+
+    second = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n<another>"
+
+    def answer(number):
+        text = b"".join(chunk({"content": f"<{number}>"}) for _ in range(20))
+        ends = [
+            reply(text, END),
+            reply(text, Pause(0.05), END, b"data: after the end\n\n"),
+            reply(text, END, headers=["content-encoding: br"]),
+            whole({"error": {"message": f"<{number}>"}}, status=400),
+            [*reply(text, END, ends=False), b"0\r\n\r\n" + second],
+        ]
+        return ends[number % len(ends)]
+
+    def ask_for(number):
+        name = f"{model}-{number}"
+        upstream.script(name, answer(number))
+        with connect(gateway, ask(name, stream=number % 3 > 0)) as connection:
+            if number % 4 == 0:  # leaves, and what comes is read by nobody
+                time.sleep(number % 7 / 100)
+                return set()
+            received = b""
+            while not received.endswith((b"0\r\n\r\n", b'"}', b"}}")):
+                received += (part := connection.recv(65536))
+                assert part
+            return set(re.findall(rb"<(\w+)>", received)) - {b"%d" % number}
+
+    with ThreadPoolExecutor(20) as pool:
+        assert set().union(*pool.map(ask_for, range(300))) == set()
+
+
+def test_a_request_that_is_still_being_sent_does_not_hold_up_the_end(own_gateway):
+    with socket.create_connection(("127.0.0.1", own_gateway.port), timeout=10) as connection:
+        head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
+        connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
+        time.sleep(0.3)
+        own_gateway.process.send_signal(signal.SIGTERM)
+        assert b" 503 " in connection.recv(65536)
+    assert own_gateway.process.wait(5) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_second_signal_ends_the_drain_time(own_gateway, upstream, model, number, streaming):
+    own_gateway.edit(
+        "s = GatewaySettings.objects.get(); s.drain_time = 60; s.save()\n"
+        "ConfigurationVersion.advance()"
+    )
+    upstream.script(model, reply(chunk({"content": "one"}), Pause(60)))
+    with connect(own_gateway, ask(model, stream=streaming)) as connection:
+        time.sleep(0.5)
+        own_gateway.process.send_signal(number)
+        own_gateway.process.send_signal(number)  # the terminal's and the parent's are one
+        time.sleep(1.2)
+        assert own_gateway.process.poll() is None
+        own_gateway.process.send_signal(number)
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+    assert b"being restarted" in received
+    assert own_gateway.process.wait(5) == 0
+    assert "Traceback" not in own_gateway.log

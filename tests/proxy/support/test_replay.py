@@ -1,0 +1,137 @@
+"""A stored answer is read again, and compared with how it was read."""
+
+import socket
+
+import pytest
+
+from proxy.models import FormatOverride, FormatSettings, Outcome, Replay, Transcript
+from proxy.support.replay import NotReplayable, load_event, raw_answer, replay
+from tests.support.stored_exchanges import (
+    KIMI,
+    configure,
+    exchange_row,
+    leaked_kimi,
+    stored_exchange,
+)
+from tests.support.wire import stream
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _configured():
+    configure()
+
+
+def check(row, result, **options):
+    made = replay(row, **options)
+    assert (made.result, made.pk) == (result, None)
+    return made
+
+
+def test_markup_that_passed_as_text_is_fixed_by_its_format():
+    row = leaked_kimi()
+    check(row, Replay.Result.STILL_FAILING)
+    made = check(row, Replay.Result.FIXED, format_name="kimi")
+    assert made.format == "kimi"
+    assert ["ToolCallEnd", {}] in made.events
+    assert [load_event(fields) for fields in made.events]
+    assert b"get_tide" in made.sent
+
+
+def test_markup_of_another_family_is_not_fixed_by_a_format_that_ignores_it():
+    row = stored_exchange(
+        stream({"content": "<minimax:tool_call>get</minimax:tool_call>"}), leaked_format="minimax"
+    )
+    check(row, Replay.Result.STILL_FAILING, format_name="kimi")
+
+
+def test_an_override_of_today_is_obeyed():
+    row = leaked_kimi()
+    FormatOverride.objects.create(pattern="acme/*", format="kimi")
+    assert check(row, Replay.Result.FIXED).format == "kimi"
+
+
+def test_limit_strictness_and_markers_are_todays_unless_given():
+    FormatSettings.objects.filter(format="kimi").update(
+        buffer_limit=2048, strict=True, markers={"CALL_END": ["<|done|>"]}
+    )
+    raw = stream({"content": KIMI.replace("<|tool_call_end|>", "<|done|>")})
+    row = stored_exchange(raw, leaked_format="kimi")
+    made = check(row, Replay.Result.FIXED, format_name="kimi")
+    assert (made.buffer_limit, made.strict) == (2048, True)
+    made = check(row, Replay.Result.FIXED, format_name="kimi", held_chars=4096, strict=False)
+    assert (made.buffer_limit, made.strict) == (4096, False)
+
+
+def test_what_was_well_and_stays_so_is_the_same():
+    row = stored_exchange(stream({"content": "Hello"}))
+    check(row, Replay.Result.SAME)
+    check(row, Replay.Result.SAME, format_name="kimi")
+
+
+def test_what_strictness_breaks_is_newly_broken():
+    raw = stream({"content": KIMI.removesuffix("<|tool_calls_section_end|>")})
+    row = stored_exchange(raw, format="kimi")
+    check(row, Replay.Result.SAME, format_name="kimi")
+    made = check(row, Replay.Result.NEWLY_BROKEN, format_name="kimi", strict=True)
+    assert "format_transformation_error" in made.error
+
+
+def test_another_reading_of_a_good_answer_is_different():
+    row = stored_exchange(stream({"content": "Hello<|im_end|>"}))
+    check(row, Replay.Result.DIFFERENT, format_name="kimi")
+
+
+def test_a_failure_that_stays_is_still_failing():
+    row = stored_exchange(b"data: {\n\n", outcome=Outcome.UPSTREAM_ERROR)
+    check(row, Replay.Result.STILL_FAILING)
+
+
+def test_an_answer_that_the_client_left_is_not_newly_broken():
+    raw = stream({"content": "Hel"}, finish=None, done=False)
+    row = stored_exchange(raw, outcome=Outcome.CLIENT_DISCONNECT, transcript={"events": []})
+    check(row, Replay.Result.STILL_FAILING)
+
+
+def test_a_clipped_answer_is_read_without_the_events_that_were_cut():
+    raw = stream({"content": "one "}, {"content": "two "}, {"content": "three"})
+    at = raw.index(b"two")
+    clipped = raw[:at] + raw[at + 10 :]
+    row = stored_exchange(raw, transcript={"raw": clipped, "left_out": {"raw": [at, 10]}})
+    assert b"two" not in raw_answer(row.transcript.said)
+    made = check(row, Replay.Result.SAME)
+    assert ["TextDelta", {"text": "one three"}] in made.events
+
+
+@pytest.mark.parametrize(
+    ("transcript", "reason"),
+    [
+        (None, "no transcript"),
+        ({"raw": b""}, "sent no answer"),
+        ({"reading": {}}, "sent no answer"),
+    ],
+)
+def test_what_has_no_answer_cannot_be_read_again(transcript, reason):
+    if transcript is None:
+        row = exchange_row()
+    else:
+        row = stored_exchange(stream({"content": "Hello"}), transcript=transcript)
+    with pytest.raises(NotReplayable, match=reason):
+        replay(row)
+
+
+def test_a_replay_touches_no_network_and_no_stored_row(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a replay opened a socket")
+
+    row = leaked_kimi()
+    before = list(Transcript.objects.values())
+    monkeypatch.setattr(socket, "socket", refuse)
+    replay(row, format_name="kimi").save()
+    assert list(Transcript.objects.values()) == before
+
+
+def test_a_format_that_does_not_exist_is_refused():
+    with pytest.raises(NotReplayable, match="no format"):
+        replay(leaked_kimi(), format_name="klingon")

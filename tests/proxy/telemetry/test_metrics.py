@@ -1,0 +1,336 @@
+"""/metrics: what is counted, with which labels, for whom; and with several workers, for all of them."""
+
+import asyncio
+import os
+import signal
+
+import httpx
+import pytest
+from django.http import Http404
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from proxy.audit.exchange import Exchange
+from proxy.audit.recorder import Audit
+from proxy.configuration.live import Configuration
+from proxy.http.handler import GatewayRequest
+from proxy.serving.metrics_view import metrics as answer
+from proxy.serving.runtime import Runtime
+from proxy.telemetry import metrics
+from tests.proxy.serving.test_messages import NATIVE
+from tests.proxy.serving.test_streaming import END, connect, wait_for
+from tests.support.chat import ask, chunk, reply, says, stream
+from tests.support.gateway import KEY, Gateway
+from tests.support.metrics import scrape, value
+from tests.support.scripted_upstream import Pause, whole
+
+TOKEN = "a-token-of-the-metrics"
+KIMI = NATIVE["moonshotai/kimi-k2.5"]
+
+
+@pytest.fixture(scope="module")
+def counted(upstream, tmp_path_factory):
+    """A gateway whose traffic is this module's alone."""
+    gateway = Gateway(
+        tmp_path_factory.mktemp("counted"),
+        OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
+        OPENROUTER_BASE_URL=upstream.url,
+        ATHENA_METRICS_TOKEN=TOKEN,
+    ).start()
+    gateway.edit(
+        "o = Upstream.objects.get(name='openrouter')\n"
+        "ModelRoute.objects.create(pattern='named-*', upstream=o, upstream_model='test/named')\n"
+        "ModelRoute.objects.create(pattern='kimi-*', upstream=o)\n"
+        "FormatOverride.objects.create(pattern='kimi-*', format='kimi')"
+    )
+    yield gateway
+    gateway.stop()
+
+
+class Difference:
+    """What the counters have counted since it was made."""
+
+    def __init__(self, gateway):
+        self.gateway, self.before = gateway, scrape(gateway.url)
+
+    def __call__(self, name, **labels):
+        after = scrape(self.gateway.url)
+        return value(after, name, **labels) - value(self.before, name, **labels)
+
+
+@pytest.fixture
+def since(counted):
+    return Difference(counted)
+
+
+def test_a_conversation_is_counted_by_route_upstream_model_and_status(counted, upstream, since):
+    upstream.script("test/named", says("Hi"))
+    with counted.client() as client:
+        for streaming in (True, False):
+            client.post("/v1/messages", json=ask("named-one", stream=streaming))
+    labels = {
+        "route": "named-*",
+        "provider": "openrouter",
+        "model_group": "test/named",
+        "status": "200",
+        "error_source": "",
+    }
+    wait_for(lambda: since("athena_requests_total", **labels) == 2)
+    assert since("athena_requests_total") == 2
+    assert since("athena_transform_total", format="standard", outcome="ok", reason="") == 2
+    for name in ("athena_upstream_ttfb_seconds", "athena_gateway_overhead_seconds"):
+        assert since(f"{name}_count") == since(f"{name}_bucket", le="+Inf") == 2
+        assert 0 < since(f"{name}_sum") < 2
+    assert not [s for s in scrape(counted.url) if s.name.endswith("_created")]
+
+
+def test_whatever_clients_call_a_model_the_series_stay_the_same(counted, upstream, since):
+    hostile = ["x" * 500, 'a"} 1\nathena_x 1', "né", "named-\n", "openrouter/é"]
+    with counted.client() as client:
+        for name in [*(f"made/up-{n}" for n in range(20)), *hostile]:
+            upstream.script(name, whole({"error": {"message": "no such model"}}, 404))
+            client.post("/v1/messages", json=ask(name, stream=True))
+    wait_for(lambda: since("athena_requests_total") == 25)
+    samples = scrape(counted.url)
+    assert {s.labels["model_group"] for s in samples if "model_group" in s.labels} <= {
+        "other",
+        "test/named",
+        "moonshotai/kimi-k2.5",
+        "",
+    }
+    assert {s.labels["route"] for s in samples if "route" in s.labels} <= {
+        "default",
+        "named-*",
+        "kimi-*",
+        "",
+    }
+    assert since("athena_requests_total", model_group="other", status="404") >= 20
+
+
+def test_how_answers_were_read_is_counted_by_format_and_reason(counted, upstream, since):
+    answers = {
+        "kimi-good": stream({"content": KIMI}),
+        "kimi-bad": stream({"content": KIMI.replace('{"harbor"', '{"harbor')}),
+        "test/leaky": stream({"content": KIMI}),
+        "kimi-lost": chunk({"content": "one"}),
+    }
+    with counted.client() as client:
+        for name, answer in answers.items():
+            upstream.script(name, reply(answer))
+            client.post("/v1/messages", json=ask(name, stream=True))
+    wait_for(lambda: since("athena_requests_total") == 4)
+    name = "athena_transform_total"
+    assert since(name, format="kimi", outcome="rescued", reason="") == 1
+    assert since(name, format="kimi", outcome="failed", reason="call_invalid_json") == 1
+    assert since(name, format="standard", outcome="leaked", reason="") == 1
+    assert since(name) == 3, "an answer that broke off says nothing of its format"
+    assert since("athena_requests_total", status="200", error_source="upstream") == 2
+
+
+def test_refusals_are_counted_and_probes_are_not(counted, since):
+    with counted.client() as client:
+        assert client.get("/v1/models").status_code == 200
+        assert client.get("/healthz").status_code == 200
+        assert client.post("/v1/messages", json={}).status_code == 400
+        assert client.get("/v1/nothing").status_code == 404
+        wrong = client.post("/v1/messages", headers={"x-api-key": "sk-wrong"}, json={})
+        assert wrong.status_code == 401
+    wait_for(lambda: since("athena_requests_total", error_source="client") == 3)
+    assert since("athena_requests_total", status="401", route="", provider="") == 1
+    assert since("athena_requests_total") == 3
+
+
+def test_open_streams_and_what_they_hold_back_are_seen_and_then_gone(counted, upstream, since):
+    held = "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide"
+    parts = [chunk({"content": "one"}), Pause(0.2), chunk({"content": held}), Pause(20)]
+    upstream.script("kimi-slow", reply(*parts))
+    connection = connect(counted, ask("kimi-slow", stream=True))
+    wait_for(lambda: value(scrape(counted.url), "athena_open_streams") == 1)
+    # The chunk of the upstream's that has it, as it came.
+    held_bytes = len(chunk({"content": held}))
+    wait_for(lambda: value(scrape(counted.url), "athena_buffer_bytes") == held_bytes)
+    connection.close()
+    wait_for(lambda: value(scrape(counted.url), "athena_open_streams") == 0)
+    assert value(scrape(counted.url), "athena_buffer_bytes") == 0
+    assert since("athena_client_disconnects_total") == 1
+    assert since("athena_upstream_ttfb_seconds_count") == 1
+
+
+def test_the_version_of_the_configuration_is_seen(counted):
+    version = value(scrape(counted.url), "athena_config_version")
+    counted.edit("k = FormatSettings.objects.first(); k.save()")
+    wait_for(lambda: value(scrape(counted.url), "athena_config_version") > version, 3)
+
+
+def test_a_row_that_is_dropped_is_counted():
+    before = value(list(samples()), "athena_audit_dropped_total")
+    audit = Audit()
+    audit._drop()
+    assert audit.dropped == 1
+    assert value(list(samples()), "athena_audit_dropped_total") == before + 1
+
+
+def samples():
+    for family in metrics.REGISTRY.collect():
+        yield from family.samples
+
+
+def test_a_defect_of_the_metrics_costs_neither_the_place_nor_the_row(monkeypatch):
+    runtime, submitted = Runtime(Configuration()), []
+    monkeypatch.setattr("proxy.telemetry.metrics.observe", lambda *_: 1 / 0)
+    monkeypatch.setattr(runtime.quota, "release", submitted.append)
+    monkeypatch.setattr(runtime.audit, "submit", lambda *ended: submitted.append(ended))
+    exchange = Exchange("openai")
+    runtime.end(exchange, 200)
+    assert submitted == [exchange, (exchange, 200)]
+
+
+def test_the_token_opens_it_from_anywhere_and_forwarded_requests_need_it(counted):
+    url = f"{counted.url}/metrics"
+    forwarded = {"x-forwarded-for": "127.0.0.1"}
+    with httpx.Client(trust_env=False) as client:
+        assert client.get(url).status_code == 200
+        assert client.head(url).status_code == 200
+        assert client.post(url).status_code == 405
+        for method in ("GET", "POST"):
+            refused = client.request(method, url, headers=forwarded)
+            assert refused.status_code == 404, "it does not exist for them"
+            assert refused.json()["error"]["message"] == "there is nothing at /metrics"
+        for given in ("Bearer wrong", f"Bearer {TOKEN}x", TOKEN, f"Basic {TOKEN}", "Bearer"):
+            refused = client.get(url, headers=forwarded | {"authorization": given})
+            assert refused.status_code == 404, given
+        headers = forwarded | {"authorization": f"Bearer {TOKEN}"}
+        answer = client.get(url, headers=headers)
+        assert (answer.status_code, answer.headers["x-content-type-options"]) == (200, "nosniff")
+        # A client's key is not the token.
+        assert client.get(url, headers=forwarded | {"x-api-key": KEY}).status_code == 404
+    assert TOKEN not in counted.log
+
+
+def request_from(address, **headers):
+    return GatewayRequest(
+        {
+            "type": "http",
+            "method": "GET",
+            "path": "/metrics",
+            "query_string": b"",
+            "client": (address, 5000) if address else None,
+            "headers": [(n.replace("_", "-").encode(), v.encode()) for n, v in headers.items()],
+        }
+    )
+
+
+def is_answered(request):
+    try:
+        return asyncio.run(answer(request)).status_code == 200
+    except Http404:
+        return False
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+def test_loopback_is_this_machine_unless_a_proxy_speaks(address):
+    assert is_answered(request_from(address))
+    for header in (
+        "x_forwarded_for",
+        "forwarded",
+        "x_real_ip",
+        "via",
+        "x_forwarded_host",
+        "x_forwarded_proto",
+        "x_client_ip",
+    ):
+        assert not is_answered(request_from(address, **{header: "127.0.0.1"})), header
+
+
+@pytest.mark.parametrize("address", ["", "10.0.0.1", "::ffff:10.0.0.1", "fe80::1%eth0", "unix"])
+def test_any_other_address_is_a_stranger(address):
+    assert not is_answered(request_from(address))
+
+
+def test_without_a_token_no_token_is_right(settings):
+    settings.METRICS_TOKEN = ""
+    for given in ("Bearer ", "Bearer", "", "Bearer x"):
+        assert not is_answered(request_from("10.0.0.1", authorization=given))
+    settings.METRICS_TOKEN = TOKEN
+    assert is_answered(request_from("10.0.0.1", authorization=f"bearer {TOKEN}"))
+    assert not is_answered(request_from("10.0.0.1", authorization=f"Bearer {TOKEN}é"))
+
+
+@pytest.mark.parametrize("token", ["short", "with a space in the middle", "sixteen-or-more-é"])
+def test_a_token_that_is_no_token_is_refused_at_start(tmp_path, token):
+    done = Gateway(tmp_path, ATHENA_METRICS_TOKEN=token).manage("check")
+    assert done.returncode != 0
+    assert "ATHENA_METRICS_TOKEN must have at least 16 ASCII characters" in done.stderr
+    assert token not in done.stderr
+
+
+@pytest.fixture
+def workers(upstream, tmp_path):
+    """A gateway of two processes, with what an earlier one has left behind."""
+    gateway = Gateway(
+        tmp_path,
+        OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
+        OPENROUTER_BASE_URL=upstream.url,
+        ATHENA_WORKERS="2",
+    )
+    left = tmp_path / f"metrics-{gateway.port}"
+    left.mkdir()
+    (left / "counter_1.db").write_bytes(b"left")
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+def counts_of_workers(gateway, name="athena_requests_total", kind="counter"):
+    """What each process has in its own file, by its number."""
+    found = {}
+    for path in (gateway.data_dir / f"metrics-{gateway.port}").glob(f"{kind}_*.db"):
+        families = MultiProcessCollector.merge([str(path)])
+        listed = [sample for family in families for sample in family.samples]
+        found[int(path.stem.rpartition("_")[2])] = value(listed, name)
+    return found
+
+
+def test_any_worker_answers_for_all_and_for_those_that_died(workers, upstream, model):
+    upstream.script(model, says("Hi"))
+    sent = 0
+
+    def ask_once():
+        with workers.client() as client:  # a connection of its own goes to either
+            assert client.post("/v1/messages", json=ask(model)).status_code == 200
+
+    wait_for(lambda: len(counts_of_workers(workers)) == 2, 30)  # one is ready before the other
+    while sent < 10 or min(counts_of_workers(workers).values()) < 2:
+        ask_once()
+        sent += 1
+        assert sent < 300, "one worker does all the work"
+    wait_for(lambda: sum(counts_of_workers(workers).values()) == sent)
+    assert len(counts_of_workers(workers)) == 2
+
+    def counted():
+        found = {value(scrape(workers.url), "athena_requests_total") for _ in range(10)}
+        assert len(found) == 1, "workers disagree"
+        return found.pop()
+
+    assert counted() == sent
+    assert value(scrape(workers.url), "athena_upstream_ttfb_seconds_count") == sent
+    assert value(scrape(workers.url), "athena_config_version") >= 1
+
+    upstream.script(model, reply(chunk({"content": "one"}), Pause(30), END))
+    connection = connect(workers, ask(model, stream=True))
+    wait_for(lambda: value(scrape(workers.url), "athena_open_streams") == 1)
+    holders = counts_of_workers(workers, "athena_open_streams", "gauge_livesum")
+    (holder,) = [pid for pid, streams in holders.items() if streams]
+    os.kill(holder, signal.SIGKILL)
+    wait_for(lambda: value(scrape(workers.url), "athena_open_streams") == 0)
+    connection.close()
+    assert counted() == sent, "what the dead worker counted stays counted"
+    wait_for(lambda: len(counts_of_workers(workers)) == 3, 15)  # it has a successor
+    wait_for(lambda: httpx.get(f"{workers.url}/readyz").status_code == 200)
+    assert value(scrape(workers.url), "athena_config_version") >= 1
+    upstream.script(model, says("Hi"))
+    for _ in range(20):
+        ask_once()
+    wait_for(lambda: counted() == sent + 20)
+    running = counts_of_workers(workers, "athena_open_streams", "gauge_livesum")
+    assert len(running) == 2
+    assert holder not in running

@@ -1,0 +1,137 @@
+"""Upstreams that are not there, cannot be trusted, or go away between requests."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.proxy.serving.test_streaming import wait_for
+from tests.support.certificates import BAD
+from tests.support.chat import ask, chunk, error_of, read, reply, says
+from tests.support.faulty_upstreams import PATHS
+from tests.support.scripted_upstream import Close, Pause, ScriptedUpstream, syns
+
+
+def told(response):
+    """The status, code and retry advice of an error before the first byte; its message is safe."""
+    body = response.json()
+    assert "127.0.0.1" not in response.text
+    assert "invalid" not in body["error"]["message"]
+    return response.status_code, response.headers["x-athena-error"]
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_a_refused_connection_is_502_after_one_more_try(either, dialect):
+    with syns(either.ports["refused"]) as count:
+        response = either.post("faulty-refused-model", dialect)
+        assert told(response) == (502, "upstream_unreachable")
+        assert count is None or wait_for(lambda: count() == 2)
+    assert either.row(response) == ("upstream_error", "connect", "upstream_unreachable", 502)
+    attempts = either.gateway.exchange(response)["attempts"]
+    assert [code for _, _, code, _ in attempts] == ["upstream_unreachable"]  # besides the last
+
+
+def test_a_name_that_cannot_be_resolved_is_502_and_not_told(either):
+    response = either.post("faulty-nameless-model")
+    assert told(response) == (502, "upstream_dns")
+    assert either.row(response) == ("upstream_error", "connect", "upstream_dns", 502)
+
+
+@pytest.mark.parametrize("kind", [*BAD, "plaintext"])
+def test_a_certificate_that_cannot_be_trusted_is_502_at_once(either, kind):
+    response = either.post(f"faulty-{kind}-model")
+    assert told(response) == (502, "upstream_tls")
+    assert either.row(response) == ("upstream_error", "connect", "upstream_tls", 502)
+    assert either.gateway.exchange(response)["attempts"] == []
+
+
+def test_an_authority_of_ones_own_is_trusted_by_ssl_cert_file(either):
+    script = either.trusted.script("faulty-good-model", says("over TLS"))
+    assert read(either.post("faulty-good-model", stream=True)).text == "over TLS"
+    assert script.last.json["model"] == "faulty-good-model"
+
+
+def test_a_blackhole_is_504_after_the_connect_time_out(either):
+    start = time.monotonic()
+    response = either.post("faulty-blackhole-model")
+    assert time.monotonic() - start >= 0.9
+    assert told(response) == (504, "upstream_connect_timeout")
+    assert error_of(response)[1] == "timeout_error"
+    assert either.row(response) == ("timeout", "connect", "upstream_connect_timeout", 504)
+    assert either.gateway.exchange(response)["attempts"] == []
+
+
+def test_a_connection_that_dies_between_requests_is_replaced_unnoticed(either):
+    answer = says("Hi")
+    model, script = either.script("test/stale", [*answer, Close], [*answer, Pause(0.1), Close])
+    for _ in range(4):
+        response = either.post(model, stream=True)
+        assert read(response).text == "Hi"
+        assert either.gateway.exchange(response)["attempts"] == []
+        time.sleep(0.15)
+    assert len(script.requests) == 4
+
+
+def test_what_comes_before_an_answer_is_not_the_answer(either):
+    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+    model, _ = either.script("test/early", [early, Pause(0.1), *says("Hi")])
+    response = either.post(model, stream=True)
+    assert read(response).text == "Hi"
+    assert "link" not in response.headers
+
+
+@pytest.fixture
+def hasty():
+    """Refuses a request before its body has come, and closes the connection on what follows."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        stopped = threading.Event()
+
+        def serve():
+            while not stopped.is_set():
+                connection, _ = listening.accept()
+                with connection:
+                    connection.settimeout(5)
+                    head = b""
+                    while b"\r\n\r\n" not in head and (part := connection.recv(4096)):
+                        head += part
+                    body = json.dumps({"error": {"message": "far too large"}}).encode()
+                    status = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: %d"
+                    connection.sendall(status % len(body) + b"\r\n\r\n" + body)
+                    time.sleep(0.3)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        stopped.set()
+        socket.create_connection(listening.getsockname()).close()
+        thread.join(5)
+
+
+def test_a_refusal_that_comes_before_the_body_was_read_is_told(gateway, client, hasty):
+    gateway.edit(
+        f"u = Upstream.objects.create(name='hasty', base_url='http://127.0.0.1:{hasty}/v1')\n"
+        "ModelRoute.objects.create(pattern='hasty-*', upstream=u)"
+    )
+    body = ask("hasty-model", "x" * 4_000_000)
+    assert error_of(client.post("/v1/messages", json=body))[0] == 413
+
+
+def test_an_upstream_is_asked_once_more_before_the_first_byte_and_never_after(either):
+    # An upstream of its own: a connection that others left idle is replaced without being an
+    # attempt, so the number of requests would depend on them.
+    alone = ScriptedUpstream()
+    either.gateway.edit(
+        f"u = Upstream.objects.create(name='alone', base_url={alone.url!r})\n"
+        "ModelRoute.objects.create(pattern='alone-*', upstream=u, priority=1)"
+    )
+    begun = reply(chunk({"content": "one"}), ends=False)
+    script = alone.script("alone-after", [*begun, Close], says("never"))
+    assert read(either.post("alone-after", stream=True)).text == "one"
+    assert len(script.requests) == 1
+    script = alone.script("alone-before", [Close], [Close], says("never"))
+    response = either.post("alone-before", stream=True)
+    assert told(response) == (502, "upstream_reset")
+    assert len({request.peer for request in script.requests}) == len(script.requests) == 2
+    assert either.row(response) == ("upstream_error", "answer", "upstream_reset", 502)

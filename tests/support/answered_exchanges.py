@@ -1,0 +1,81 @@
+"""Exchanges that were answered, as the audit gets them, made without a gateway."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from formats import DIALECTS, Conversation, Event, Identity, Limits, Toolbox, build_pipeline
+from proxy.audit.capture import Capture
+from proxy.audit.exchange import Exchange, Reading
+from tests.support.chat import TOOLS
+from tests.support.wire import stream
+
+SYSTEM = "You are a harbor master. " * 400
+
+
+def turn(*said: str, **fields: Any) -> bytes:
+    """A request of a session, with so many messages."""
+    roles = ("user", "assistant")
+    body = {
+        "model": "harbor-model",
+        "max_tokens": 100,
+        "system": SYSTEM,
+        "messages": [{"role": roles[n % 2], "content": text} for n, text in enumerate(said)],
+        "tools": TOOLS,
+        "metadata": {"user_id": "u" * 300},
+        "stream": True,
+    }
+    return json.dumps(body | fields).encode()
+
+
+def parsed(body: bytes) -> Conversation:
+    return DIALECTS["anthropic"].parse(body)
+
+
+def answered(
+    body: bytes,
+    *texts: str,
+    raw: bytes | None = None,
+    secrets: list[str] | None = None,
+    limit: int = 2**20,
+    headers: dict[str, str] | None = None,
+) -> Exchange:
+    """An exchange whose upstream answered with these texts, a chunk each."""
+    exchange, conversation = Exchange("anthropic"), parsed(body)
+    exchange.secrets = secrets or []
+    exchange.model = conversation.model
+    exchange.headers = headers or {"user-agent": "claude-cli/2.0"}
+    sampling = SimpleNamespace(failures_per_hour=9, sample_others=1.0)
+    exchange.snapshot = SimpleNamespace(version=1, sampling=sampling)  # type: ignore[assignment]
+    exchange.route = SimpleNamespace(  # type: ignore[assignment]
+        pattern="*",
+        upstream=SimpleNamespace(name="here", dialect="openai", secrets=tuple),
+        model="acme/harbor-1",
+        format=SimpleNamespace(format="standard", reason="default"),
+        limits=Limits(),
+        strict=False,
+        markers=(),
+        sample_calls=1.0,
+    )
+    exchange.reading = Reading(
+        is_whole=False,
+        tools=conversation.tools,
+        max_calls=None,
+        taken_ids=frozenset(),
+        aliases={},
+        around=conversation.around,
+    )
+    exchange.capture = Capture(body, limit)
+    pipeline = build_pipeline(
+        client="anthropic",
+        upstream="openai",
+        format_name="standard",
+        identity=Identity(token=exchange.token, message_id=exchange.message_id),
+        toolbox=Toolbox(conversation.tools),
+    )
+    data = stream(*[{"content": text} for text in texts]) if raw is None else raw
+    exchange.received(data)
+    events: list[Event] = pipeline.decode(data) + pipeline.decode_end()
+    exchange.understood(events)
+    exchange.sent(pipeline.encode(events))
+    return exchange

@@ -1,0 +1,35 @@
+"""Clients that keep a gateway busy while something happens to it."""
+
+import time
+from collections import Counter
+from functools import partial
+
+import httpx
+
+from tests.support.chat import ask, read
+from tests.support.concurrent_clients import Crowd
+
+
+class Load(Crowd):
+    """Clients that ask without end; what they got is counted."""
+
+    def __init__(self, gateways, model, clients=3):
+        """`clients` at each of the gateways."""
+        super().__init__(partial(self._ask, one) for one in gateways for _ in range(clients))
+        self.seen = Counter()
+        self.ids = []
+        self.slowest = 0.0
+        self._model = model
+
+    def _ask(self, gateway, stopping):
+        with gateway.client() as client:
+            while not stopping.wait(0.01):
+                began = time.monotonic()
+                try:
+                    response = client.post("/v1/messages", json=ask(self._model, stream=True))
+                    self.ids.append(response.headers["request-id"])
+                    got = read(response).text if response.status_code == 200 else response.text
+                except (httpx.HTTPError, AssertionError) as error:
+                    got = repr(error)
+                self.seen[got] += 1
+                self.slowest = max(self.slowest, time.monotonic() - began)

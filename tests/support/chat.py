@@ -1,0 +1,50 @@
+"""Requests of clients and chunks of upstreams, small."""
+
+import json
+from typing import Any
+
+import httpx
+
+from tests.support.client_views import View, view
+from tests.support.scripted_upstream import reply
+from tests.support.wire import chunk, data, stream
+
+TOOLS = [
+    {
+        "name": "get_tide",
+        "description": "The tide in a harbor.",
+        "input_schema": {
+            "type": "object",
+            "properties": {"harbor": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["harbor"],
+        },
+    }
+]
+
+
+def ask(model: str, text: str = "Hello", **fields: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": text}]
+    return {"model": model, "max_tokens": 100, "messages": messages, **fields}
+
+
+def read(response: httpx.Response) -> View:
+    """What a client makes of a streamed answer."""
+    assert response.status_code == 200, response.text
+    return view(response.content, "anthropic")
+
+
+def error_of(response: httpx.Response) -> tuple[int, str, str]:
+    """The status, the type and the message of an error in Anthropic's shape."""
+    body = response.json()
+    assert body["type"] == "error"
+    assert body["request_id"] == response.headers["request-id"] == response.headers["x-request-id"]
+    assert response.headers["content-type"] == "application/json"
+    return response.status_code, body["error"]["type"], body["error"]["message"]
+
+
+def says(text: str) -> list[Any]:
+    """An upstream's whole answer with this text."""
+    return reply(stream({"role": "assistant", "content": text}))
+
+
+__all__ = ["TOOLS", "ask", "chunk", "data", "error_of", "json", "read", "reply", "says", "stream"]

@@ -1,0 +1,105 @@
+"""A gateway whose routes lead to upstreams that fail, each in its own way.
+
+A model is an upstream's by the beginning of its name. Limits are so short that they can be reached.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import httpx
+
+from tests.support.certificates import BAD, Authority
+from tests.support.chat import ask
+from tests.support.client_views import View, view
+from tests.support.gateway import Gateway
+from tests.support.scripted_upstream import (
+    Script,
+    ScriptedUpstream,
+    Step,
+    blackhole,
+    plaintext,
+    refused,
+)
+
+PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
+# Which time-out is short, by the beginning of a model's name.
+TIMES = {
+    "first": "first_byte_timeout=1.0",
+    "later": "first_byte_timeout=2.5",
+    "idle": "idle_timeout=1.0",
+    "progress": "progress_timeout=1.5",
+    "total": "total_timeout=2.0",
+}
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Faulty:
+    gateway: Gateway
+    client: httpx.Client
+    upstream: ScriptedUpstream
+    ports: dict[str, int]
+    """Of upstreams that are not there."""
+    trusted: ScriptedUpstream
+    """One whose certificate is good."""
+
+    def script(self, kind: str, *answers: list[Step]) -> tuple[str, Script]:
+        """A new model of an upstream of this kind, and what it plays."""
+        model = f"{kind if '/' in kind else named(kind)}-{next(_numbers)}"
+        return model, self.upstream.script(model, *answers)
+
+    def post(self, model: str, dialect: str = "anthropic", **fields: Any) -> httpx.Response:
+        return self.client.post(PATHS[dialect], json=ask(model, **fields))
+
+    def row(self, response: httpx.Response) -> tuple[str, str, str, int]:
+        """How the audit has it: outcome, phase, code, status."""
+        row = self.gateway.exchange(response)
+        return row["outcome"], row["error_phase"], row["error_code"], row["status"]
+
+
+def named(kind: str) -> str:
+    """How the names of an upstream's models begin."""
+    return f"faulty-{kind}"
+
+
+def failed_in_the_middle(response: httpx.Response, dialect: str) -> View:
+    """What a client makes of a stream that ended in an error, and in nothing behind it."""
+    assert response.status_code == 200, response.text
+    seen = view(response.content, dialect)
+    assert seen.error
+    assert seen.stop is None
+    assert b"[DONE]" not in response.content
+    if dialect == "anthropic":
+        assert seen.names[-2:] == ["error", "message_stop"]
+    return seen
+
+
+@contextmanager
+def faulty(gateway: Gateway, upstream: ScriptedUpstream, authority: Authority) -> Iterator[Faulty]:
+    with ExitStack() as stack:
+        ports = {
+            "refused": stack.enter_context(refused()),
+            "blackhole": stack.enter_context(blackhole()),
+            "plaintext": stack.enter_context(plaintext()),
+        }
+        bases = {name: f"http://127.0.0.1:{port}/v1" for name, port in ports.items()}
+        bases["nameless"] = "http://no-such-host.invalid/v1"
+        bases["plaintext"] = bases["plaintext"].replace("http:", "https:")
+        servers = {kind: ScriptedUpstream(authority.context(kind)) for kind in ("good", *BAD)}
+        bases |= {kind: server.url for kind, server in servers.items()}
+        rows = [(name, "openai", base, "connect_timeout=1.0") for name, base in bases.items()]
+        rows += [(name, "openai", upstream.url, short) for name, short in TIMES.items()]
+        rows += [("pings", "anthropic", upstream.url, TIMES["progress"])]
+        rows += [("claude-up", "anthropic", upstream.url, "idle_timeout=60.0")]
+        gateway.edit(
+            f"for name, dialect, base, short in {rows!r}:\n"
+            "    field, _, value = short.partition('=')\n"
+            "    u = Upstream.objects.create(name='faulty-' + name, dialect=dialect, base_url=base,"
+            " **{field: float(value)})\n"
+            "    ModelRoute.objects.create(pattern=u.name + '-*', upstream=u, priority=1)"
+        )
+        client = stack.enter_context(gateway.client())
+        yield Faulty(gateway, client, upstream, ports, servers["good"])

@@ -1,0 +1,214 @@
+"""A real gateway process, started as a user would start it; with others' packages in place, if it may
+(`tests/support/launcher.py`)."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import httpx
+from msgspec.structs import asdict
+
+from proxy.audit.transcripts.codec import Said, unpack
+from tests.support.database import database_url, read_rows
+from tests.support.launcher import Launched, can_launch
+
+ROOT = Path(__file__).parent.parent.parent
+_PATIENCE = 90  # seconds: a start takes two, but not on a machine that has much else to do
+KEY = "sk-athena-test-key-of-the-suite"
+# For clients of gateways, which speak none: to read the authorities of this machine takes httpx 25 ms
+# for every client, and for every request without one.
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def launch(
+    arguments: list[str], environment: dict[str, str], stdin: int, stdout: int, stderr: int
+) -> subprocess.Popen[bytes] | Launched:
+    if can_launch(environment):
+        return Launched(
+            arguments, environment=environment, stdin=stdin, stdout=stdout, stderr=stderr
+        )
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+    )
+
+
+class Editor:
+    """The other side of `tests.support.editor`."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._connection, theirs = socket.socketpair()
+        with theirs:
+            self._process = launch(
+                ["-m", "tests.support.editor"],
+                environment | {"DJANGO_SETTINGS_MODULE": "athena_site.settings"},
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=2,
+            )
+        self._lines = self._connection.makefile("rw")
+
+    def run(self, code: str) -> object:
+        """The version of the configuration then, or what went wrong."""
+        print(json.dumps(code), file=self._lines, flush=True)
+        return json.loads(self._lines.readline())
+
+    def close(self) -> None:
+        self._lines.close()
+        self._connection.close()  # it ends with its input
+        self._process.wait()
+
+
+class Gateway:
+    def __init__(self, data_dir: Path, **environment: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data_dir = data_dir
+        self.log_path = data_dir / "gateway.log"
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("ATHENA_", "OPENROUTER_"))}
+        self.environment = {
+            **kept,
+            "ATHENA_DATA_DIR": str(data_dir),
+            "ATHENA_PORT": str(self.port),
+            "ATHENA_CLIENT_KEY": KEY,
+            "ATHENA_ADMIN_PASSWORD": "an admin's password",
+            # Said always: a developer's .env file may say otherwise.
+            "DATABASE_URL": environment.get("DATABASE_URL") or database_url(data_dir),
+            **environment,
+        }
+        self.process: subprocess.Popen[bytes] | Launched | None = None
+        self._editor: Editor | None = None
+
+    def start(self, *options: str, until: str = "/readyz", stderr: int | None = None) -> "Gateway":
+        """Returns when that path answers 200; `stderr` is a descriptor for its log, instead of a
+        file."""
+        with self.log_path.open("ab") as log:
+            self.process = launch(
+                ["manage.py", "serve", *options],
+                self.environment,
+                stdin=0,
+                stdout=log.fileno(),
+                stderr=log.fileno() if stderr is None else stderr,
+            )
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.url}{until}", verify=NO_TLS).status_code == 200:
+                    return self
+            except httpx.TransportError:
+                time.sleep(0.05)
+        self.stop(signal.SIGKILL)
+        raise AssertionError(f"the gateway did not start:\n{self.log}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    def manage(self, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+        """Run a command to its end; options are those of `subprocess.run`, and more environment."""
+        command = ["manage.py", *arguments]
+        environment = self.environment | options.pop("environment", {})
+        if options or not can_launch(environment):
+            return subprocess.run(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE,
+                **options,
+            )
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+            process = launch(command, environment, 0, out.fileno(), errors.fileno())
+            try:
+                code = process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            for file in (out, errors):
+                file.seek(0)
+            return subprocess.CompletedProcess(command, code, out.read(), errors.read())
+
+    def edit(self, code: str) -> None:
+        """Change rows as an operator would, and wait until the change is live."""
+        if self._editor is None:
+            self._editor = Editor(self.environment)
+            weakref.finalize(self, self._editor.close)
+        version = self._editor.run(code)
+        assert isinstance(version, int), version
+        deadline = time.monotonic() + 5
+        while self._version() < version:
+            assert time.monotonic() < deadline, "the edit did not become live"
+            time.sleep(0.05)
+
+    def ready(self) -> httpx.Response:
+        """What it says of itself."""
+        return httpx.get(f"{self.url}/readyz", timeout=20, verify=NO_TLS)
+
+    def _version(self) -> int:
+        return int(self.ready().json()["configuration_version"])
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """What the database says; JSON is decoded."""
+        return read_rows(self.environment["DATABASE_URL"], query, *values)
+
+    def exchange(
+        self, response: httpx.Response | None = None, *, model: str = ""
+    ) -> dict[str, Any]:
+        """The one row of an exchange, once it is written."""
+        query, value = "SELECT * FROM proxy_exchange WHERE model = ?", model
+        if response is not None:
+            query, value = query.replace("model", "request_id"), response.headers["request-id"]
+        deadline = time.monotonic() + 10
+        while not (found := self.rows(query, value)):
+            assert time.monotonic() < deadline, f"no row\n{self.log[-2000:]}"
+            time.sleep(0.05)
+        assert len(found) == 1
+        return found[0]
+
+    def transcript(self, exchange: dict[str, Any]) -> dict[str, Any] | None:
+        found = self.transcripts(exchange["id"])
+        return asdict(found[0]) if found else None
+
+    def transcripts(self, exchange: int | None = None) -> list[Said]:
+        """What is kept of one exchange, or of all."""
+        query = (
+            "SELECT t.packed, s.packed AS standing FROM proxy_transcript t"
+            " LEFT JOIN proxy_standing s ON t.standing_id = s.digest"
+            " WHERE t.exchange_id = COALESCE(?, t.exchange_id)"
+        )
+        rows = self.rows(query, exchange)
+        return [unpack(row["packed"], row["standing"] or b"") for row in rows]
+
+    def client(self, **headers: str) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url,
+            headers={"x-api-key": KEY, **headers},
+            timeout=30,
+            trust_env=False,
+            verify=NO_TLS,
+        )

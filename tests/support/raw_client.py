@@ -1,0 +1,87 @@
+"""A client that writes bytes, well-formed or not, and sees what becomes of its connection."""
+
+import http.client
+import json
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.gateway import KEY
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    is_closed: bool
+    """Whether the server closed the connection behind it."""
+
+    @property
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+    @property
+    def code(self) -> str:
+        return self.headers.get("x-athena-error", "")
+
+
+def post(body: object, *headers: str, path: str = "/v1/messages", key: str = KEY) -> bytes:
+    """A request's bytes; a `content-length` that is given stands."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    framing = [] if _has_framing(headers) else [f"content-length: {len(data)}"]
+    lines = [f"POST {path} HTTP/1.1", "host: x", f"x-api-key: {key}", *framing, *headers]
+    return "\r\n".join((*lines, "", "")).encode("latin-1") + data
+
+
+def connect(port: int, data: bytes = b"", *, receive_buffer: int = 0) -> socket.socket:
+    connection = socket.socket()
+    if receive_buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.settimeout(20)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(data)
+    return connection
+
+
+def answer(connection: socket.socket, *, patience: float = 0.3) -> Answer:
+    """What the server says; `patience`: how long it may take to close the connection."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    body = response.read()
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    is_over = patience > 0 and is_closed(connection, patience)
+    return Answer(response.status, headers, body, is_over)
+
+
+def ask_raw(port: int, data: bytes, *, patience: float = 0.3) -> Answer:
+    with connect(port, data) as connection:
+        return answer(connection, patience=patience)
+
+
+def is_closed(connection: socket.socket, patience: float) -> bool:
+    connection.settimeout(patience)
+    try:
+        while connection.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+def closed_after(connection: socket.socket, patience: float = 20) -> float:
+    """The seconds until the server closes."""
+    began = time.monotonic()
+    assert is_closed(connection, patience), "it stays open"
+    return time.monotonic() - began
+
+
+def _has_framing(headers: tuple[str, ...]) -> bool:
+    return any(
+        header.lower().lstrip().startswith(("content-length", "transfer-encoding"))
+        for header in headers
+    )

@@ -1,0 +1,75 @@
+"""How many connections a process needs, and that nobody waits for one."""
+
+from contextlib import ExitStack, suppress
+from functools import partial
+
+import psycopg
+import pytest
+
+from tests.proxy.serving.test_streaming import wait_for
+from tests.support.chat import ask, says
+from tests.support.gateway import Gateway
+from tests.support.postgres_server import PostgresMissing, PostgresServer
+
+MOST = 4
+"""Of one process, as the README says: configuration, audit, report, and now and then old rows."""
+OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE '%\\_%' AND backend_type = 'client backend'"
+CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE '%\\_%'"
+
+
+@pytest.fixture
+def small_server():
+    """One that takes few: what a process needs, this test's own, and some that are just being closed."""
+    try:
+        server = PostgresServer(
+            max_connections=MOST + 4, superuser_reserved_connections=0, max_wal_senders=0
+        )
+    except PostgresMissing as error:
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
+def test_when_all_connections_are_taken_requests_go_on_and_rows_come_later(
+    small_server, upstream, tmp_path
+):
+    gateway = Gateway(
+        tmp_path,
+        OPENROUTER_API_KEY="x" * 20,
+        OPENROUTER_BASE_URL=upstream.url,
+        DATABASE_URL=small_server.create_database(),
+    ).start()
+    upstream.script("test/squeezed", says("Hi"))
+    answers = []
+    try:
+        with gateway.client() as client, ExitStack() as taken:
+
+            def asked():
+                answers.append(client.post("/v1/messages", json=ask("test/squeezed")))
+                return answers[-1].status_code
+
+            for _ in range(20):
+                assert asked() == 200
+                assert small_server.query(OPEN)[0][0] <= MOST
+
+            connect = partial(psycopg.connect, small_server.url, autocommit=True)
+            mine = taken.enter_context(connect())
+
+            def take():
+                """What the gateway has is cut, and taken before it asks again; whether it has asked."""
+                assert asked() == 200
+                mine.execute(CUT)
+                with suppress(psycopg.OperationalError):  # there is none left
+                    while True:
+                        taken.enter_context(connect())
+                return gateway.log.count("too many clients") > refused
+
+            refused = gateway.log.count("too many clients")
+            wait_for(take, 60)
+            assert asked() == 200
+        ids = sorted(answer.headers["request-id"] for answer in answers)
+        query = "SELECT request_id FROM proxy_exchange ORDER BY request_id"
+        wait_for(lambda: len(gateway.rows(query)) >= len(ids), 30)
+        assert [row["request_id"] for row in gateway.rows(query)] == ids
+    finally:
+        gateway.stop()

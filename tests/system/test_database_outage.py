@@ -1,0 +1,408 @@
+"""The database is down, frozen, locked, full or read-only: answers go on, and no row is lost.
+
+Each fault is a real one: a PostgreSQL server that is stopped, or stopped in its tracks; a file that
+another process has locked; a file system without room.
+"""
+
+import os
+import sqlite3
+import subprocess
+import time
+from contextlib import closing, contextmanager
+
+import environ
+import httpx
+import pytest
+from django.db import InterfaceError, OperationalError
+from django.test import RequestFactory
+
+from athena_site.postgresql.base import DatabaseWrapper
+from proxy.configuration.live import Configuration
+from proxy.database.outage import AnswerOutage, is_away, reason, told
+from tests.proxy.serving.test_streaming import wait_for
+from tests.support.background_load import Load
+from tests.support.chat import ask, says
+from tests.support.database import of_sqlite
+from tests.support.gateway import KEY, NO_TLS, Gateway
+from tests.support.metrics import scrape, value
+from tests.support.operator_session import Operator
+from tests.support.postgres_server import PostgresMissing, PostgresServer
+from tests.support.scripted_upstream import whole
+
+OUTAGE = 30  # seconds
+UNHARMED = 5  # seconds for an answer, on a machine that has much else to do; a wait takes ten
+BUSY = "outage/busy"
+AWAY = {"detail": "The database is away: try again."}
+STRANGER = {"authorization": "Bearer athena-nobody-knows-this"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A PostgreSQL server that may be stopped, which nobody may do to one that others use."""
+    try:
+        server = PostgresServer()
+    except PostgresMissing as error:
+        pytest.skip(f"NOT TESTED, the outages of PostgreSQL: {error}")
+    with server:
+        yield server
+
+
+@pytest.fixture
+def make(upstream, tmp_path):
+    upstream.script(BUSY, says("Good morning"))
+    gateways = []
+
+    def make(**environment):
+        gateway = Gateway(
+            tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url, **environment
+        )
+        gateways.append(gateway)
+        return gateway
+
+    yield make
+    for gateway in gateways:
+        if gateway.process is not None and gateway.process.poll() is None:
+            gateway.stop()
+
+
+def readyz(gateway):
+    response = gateway.ready()
+    return response.status_code, response.json()
+
+
+def post(gateway, key=KEY, model=BUSY):
+    return httpx.post(
+        f"{gateway.url}/v1/messages",
+        json=ask(model),
+        headers={"x-api-key": key},
+        timeout=30,
+        verify=NO_TLS,
+    )
+
+
+def stored(gateway):
+    return [row["request_id"] for row in gateway.rows("SELECT request_id FROM proxy_exchange")]
+
+
+def wait_for_rows(gateway, ids, seconds=30):
+    wait_for(lambda: len(stored(gateway)) >= len(ids), seconds)
+    assert sorted(stored(gateway)) == sorted(ids)
+
+
+def with_password(url):
+    """The server asks for none, and takes any."""
+    return url.replace("@", ":canary-password@", 1)
+
+
+def assert_no_address(text, server):
+    for part in ("canary-password", f":{server.port}", f"port {server.port}", f'"{server.port}'):
+        assert part not in text
+
+
+@contextmanager
+def frozen(server):
+    server.freeze()
+    try:
+        yield
+    finally:
+        server.thaw()
+
+
+def test_a_database_that_is_down_at_the_start_is_waited_for(server, make):
+    url = with_password(server.create_database())
+    server.stop()
+    gateway = make(DATABASE_URL=url).start(until="/healthz")
+    assert readyz(gateway) == (
+        503,
+        {
+            "status": "no configuration read yet",
+            "degraded": ["database unreachable"],
+            "configuration_version": None,
+        },
+    )
+    refused = post(gateway)
+    assert (refused.status_code, refused.headers["x-athena-error"]) == (503, "not_ready")
+    assert refused.headers["retry-after"]
+    server.start()
+    wait_for(lambda: readyz(gateway)[0] == 200, 60)
+    wait_for(lambda: "Admin:" in gateway.log, 10)
+    answered = post(gateway)
+    assert answered.status_code == 200
+    wait_for_rows(gateway, [answered.headers["request-id"]])
+    assert_no_address(gateway.log, server)
+
+
+def test_postgresql_is_away_for_half_a_minute_and_every_row_is_there_afterwards(server, make):
+    gateway = make(DATABASE_URL=with_password(server.create_database())).start()
+    operator = Operator(gateway)
+    with Load([gateway], BUSY) as load:
+        wait_for(lambda: len(load.ids) > 20, 30)
+        server.stop()
+        began = time.monotonic()
+        wait_for(lambda: readyz(gateway)[1]["degraded"][:1] == ["database unreachable"], 10)
+        wait_for(lambda: len(readyz(gateway)[1]["degraded"]) == 2, 10)
+        assert readyz(gateway)[0] == 200, "it still answers those that it knows"
+        unknown = post(gateway, "sk-athena-nobody-knows-this")
+        assert (unknown.status_code, unknown.headers["x-athena-error"]) == (
+            503,
+            "keys_unavailable",
+        )
+        page = operator._pages.get("/admin/")
+        assert (page.status_code, "The database is away" in page.text) == (503, True)
+        assert "Good morning" not in page.text
+        api = operator._pages.get("/api/exchanges/")
+        assert (api.status_code, api.json()) == (503, AWAY)
+        assert_no_address(page.text + api.text, server)
+        time.sleep(max(0, OUTAGE - (time.monotonic() - began)))
+        during = len(load.ids)
+        assert value(scrape(gateway.url), "athena_journal_bytes") > 10_000
+        assert value(scrape(gateway.url), "athena_audit_queue_depth") > 10
+        server.start()
+        wait_for(lambda: readyz(gateway)[1]["degraded"] == [], 30)
+        wait_for(lambda: len(load.ids) > during + 5, 30)
+    assert load.seen.keys() == {"Good morning"}, load.seen
+    assert load.slowest < UNHARMED
+    wait_for_rows(gateway, load.ids)
+    wait_for(lambda: value(scrape(gateway.url), "athena_journal_bytes") == 0, 10)
+    assert value(scrape(gateway.url), "athena_audit_dropped_total") == 0
+    sums = "SELECT requests FROM proxy_trafficsum WHERE span = 'day' AND facet = 'all'"
+    assert sum(row["requests"] for row in gateway.rows(sums)) == len(load.ids)
+    assert operator.get("/admin/")
+    operator.close()
+    assert_no_address(gateway.log, server)
+    assert "Traceback" not in gateway.log
+
+
+PAGES = ("/admin/", "/admin/audit/", "/admin/proxy/upstream/", "/admin/login/")
+
+
+def test_who_has_a_session_is_told_of_an_outage_in_words(server, make):
+    gateway = make(DATABASE_URL=with_password(server.create_database())).start()
+    operator = Operator(gateway)
+    session = operator._pages.cookies["sessionid"]
+    operator.close()
+    server.stop()
+    try:
+        for cookie in (session, "nonsense", "x" * 32):
+            with httpx.Client(
+                base_url=gateway.url, timeout=30, cookies={"sessionid": cookie}, verify=NO_TLS
+            ) as browser:
+                for path in PAGES:
+                    page = browser.get(path)
+                    told = "The database is away" in page.text
+                    assert (page.status_code, told) == (503, True), (path, cookie)
+                    assert "sessionid" not in page.cookies, "who was logged in still is"
+                for path in ("/api/exchanges/", "/api/docs/"):
+                    answer = browser.get(path)
+                    assert (answer.status_code, answer.json()) == (503, AWAY), (path, cookie)
+    finally:
+        server.start()
+    assert_no_address(gateway.log, server)
+    assert "Traceback" not in gateway.log
+
+
+def test_nobody_waits_for_a_frozen_database_not_even_the_end(server, make):
+    gateway = make(DATABASE_URL=with_password(server.create_database())).start()
+    gateway.edit("GatewaySettings.objects.update(drain_time=2); ConfigurationVersion.advance()")
+    with Load([gateway], BUSY) as load:
+        wait_for(lambda: len(load.ids) > 10, 30)
+        with frozen(server):
+            wait_for(lambda: "database unreachable" in readyz(gateway)[1]["degraded"], 20)
+            unknown = post(gateway, "sk-athena-nobody-knows-this")
+            assert unknown.headers["x-athena-error"] == "keys_unavailable"
+            page = httpx.get(f"{gateway.url}/api/exchanges/", headers=STRANGER, timeout=40)
+            assert (page.status_code, page.json()) == (503, AWAY)
+        # Its threads come back by themselves, and the same process is well again.
+        wait_for(lambda: readyz(gateway)[1]["degraded"] == [], 40)
+        before = len(load.ids)
+        wait_for(lambda: len(load.ids) > before + 10, 30)
+    assert load.seen.keys() == {"Good morning"}, load.seen
+    assert load.slowest < UNHARMED
+    wait_for_rows(gateway, load.ids)
+    with frozen(server):
+        wait_for(lambda: "database unreachable" in readyz(gateway)[1]["degraded"], 20)
+        last = [post(gateway).headers["request-id"] for _ in range(3)]
+        began = time.monotonic()
+        assert gateway.stop() == 0
+        assert time.monotonic() - began < 40
+    assert sorted(stored(gateway)) == sorted(load.ids), "the last are in the journal"
+    gateway.start()
+    wait_for_rows(gateway, [*load.ids, *last])
+    assert_no_address(gateway.log, server)
+
+
+def test_a_connection_to_a_frozen_server_is_given_up(server, django_db_blocker):
+    settings = environ.Env.db_url_config(server.create_database())
+    with django_db_blocker.unblock(), closing(wrapper(settings)) as database:
+        assert shown(database, "statement_timeout") == "10s"
+        assert shown(database, "lock_timeout") == "5s"
+        with database.patience(90):
+            assert shown(database, "statement_timeout") == "90s"
+        assert shown(database, "statement_timeout") == "10s"
+        database.connection.patience = 1
+        with frozen(server):
+            began = time.monotonic()
+            with pytest.raises(OperationalError):
+                shown(database, "statement_timeout")
+            assert database.connection.closed
+            with closing(wrapper(settings)) as another, pytest.raises(OperationalError):
+                another.ensure_connection()
+            assert time.monotonic() - began < 20
+
+
+def wrapper(settings):
+    """One more connection than Django has."""
+    options = {"connect_timeout": 2}
+    defaults = {"TIME_ZONE": None, "AUTOCOMMIT": True, "CONN_MAX_AGE": 0, "TEST": {}}
+    defaults |= {"CONN_HEALTH_CHECKS": False, "ATOMIC_REQUESTS": False}
+    return DatabaseWrapper({**defaults, **settings, "OPTIONS": options}, "another")
+
+
+def shown(database, name):
+    with database.cursor() as cursor:
+        cursor.execute(f"SHOW {name}")
+        return cursor.fetchone()[0]
+
+
+@of_sqlite
+def test_a_locked_sqlite_file_holds_up_nobody(gateway, upstream, model):
+    upstream.script(model, says("Hi"))
+    path = gateway.data_dir / "athena.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        ids = []
+        began = time.monotonic()
+        while time.monotonic() - began < 7:  # longer than the time-out of five
+            response = post(gateway, model=model)
+            assert (response.status_code, response.elapsed.total_seconds() < UNHARMED) == (
+                200,
+                True,
+            )
+            ids.append(response.headers["request-id"])
+            refused = post(gateway, "sk-athena-nobody-knows-this").status_code
+            assert refused == 401, "it can be read all the time"
+            time.sleep(0.3)
+        wait_for(lambda: "audit waiting for the database" in readyz(gateway)[1]["degraded"], 10)
+        assert readyz(gateway)[0] == 200
+        other.execute("ROLLBACK")
+    query = "SELECT request_id FROM proxy_exchange WHERE model = ?"
+    wait_for(lambda: len(gateway.rows(query, model)) == len(ids), 20)
+    assert {row["request_id"] for row in gateway.rows(query, model)} == set(ids)
+    wait_for(lambda: readyz(gateway)[1]["degraded"] == [], 10)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, with little room."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("NOT TESTED, a full disk: nothing can be mounted here")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@of_sqlite
+def test_a_disk_that_is_full_holds_up_nobody(small_disk, upstream, tmp_path):
+    upstream.script(BUSY, says("Good morning"))
+    gateway = Gateway(small_disk, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url)
+    gateway.log_path = tmp_path / "gateway.log"
+    gateway.start()
+    ids = []
+
+    def ask_some():
+        for _ in range(8):
+            response = post(gateway)
+            assert response.status_code == 200
+            ids.append(response.headers["request-id"])
+
+    def is_degraded():
+        status, told = readyz(gateway)
+        assert status == 200
+        return set(told["degraded"]) >= {"journal not writable", "audit waiting for the database"}
+
+    try:
+        with (small_disk / "junk").open("wb", buffering=0) as junk:
+            try:
+                while junk.write(b"x" * 4096):
+                    pass
+            except OSError:
+                pass
+        ask_some()
+        wait_for(is_degraded, 20)
+        (small_disk / "junk").unlink()
+        wait_for_rows(gateway, ids)
+        ask_some()
+        wait_for_rows(gateway, ids)
+        wait_for(lambda: readyz(gateway)[1]["degraded"] == [], 20)
+    finally:
+        gateway.stop()
+    assert "Traceback" not in gateway.log
+
+
+def test_a_flood_of_failures_is_counted_and_sampled_and_harms_nobody(gateway, upstream, model):
+    edit = "s = GatewaySettings.objects.get(); s.failures_per_hour = {}; s.save()"
+    gateway.edit(edit.format(20))
+    upstream.script(model, whole({"error": {"message": "no"}}, status=500))
+    upstream.script(BUSY, says("Good morning"))
+    number = 400
+    with Load([gateway], model, clients=8) as flood, Load([gateway], BUSY, clients=1) as load:
+        wait_for(lambda: len(flood.ids) >= number, 60)
+    assert load.seen.keys() == {"Good morning"}
+    assert load.slowest < UNHARMED
+    query = "SELECT group_id, count(*) AS n FROM proxy_exchange WHERE model = ? GROUP BY group_id"
+    wait_for(lambda: sum(row["n"] for row in gateway.rows(query, model)) == len(flood.ids), 30)
+    rows = gateway.rows(query, model)
+    assert len(rows) == 1, "one kind of failure"
+    transcripts = gateway.rows(
+        "SELECT count(*) AS n FROM proxy_transcript WHERE exchange_id IN"
+        " (SELECT id FROM proxy_exchange WHERE model = ?)",
+        model,
+    )
+    gateway.edit(edit.format(100_000))
+    assert transcripts[0]["n"] <= 40, "twenty an hour, and the hour may have changed"
+
+
+def of_server(words):
+    """An error as Django makes one of a server's."""
+    import psycopg
+
+    error = OperationalError(words)
+    error.__cause__ = psycopg.OperationalError(words)
+    return error
+
+
+def test_a_gateway_that_never_saw_its_database_knows_how_long_to_drain():
+    assert Configuration().drain_time == 30
+
+
+def test_what_passes_by_itself_is_told_from_what_does_not():
+    assert is_away(of_server('connection to server at "10.0.0.1", port 5432 failed: refused'))
+    assert is_away(of_server("FATAL:  the database system is starting up"))
+    assert not is_away(of_server('FATAL:  password authentication failed for user "athena"'))
+    assert not is_away(ValueError("x"))
+    locked = OperationalError("database is locked")
+    locked.__cause__ = sqlite3.OperationalError("database is locked")
+    assert (is_away(locked), reason(locked)) == (True, "database is locked")
+
+
+def test_an_error_of_the_databases_tells_no_address(settings, monkeypatch):
+    error = of_server("connection to postgres://athena:canary-password@10.0.0.1 failed")
+    assert reason(error) == "OperationalError"
+    refused = of_server('connection to server at "10.0.0.1", port 5432 failed: Connection refused')
+    assert reason(refused) == "OperationalError: Connection refused"
+    monkeypatch.setitem(settings.DATABASES["default"], "PASSWORD", "canary-password")
+    assert "canary" not in told(error)
+
+
+@pytest.mark.parametrize("error", [OperationalError("canary"), InterfaceError("canary")])
+def test_pages_answer_503_in_words_and_programs_in_json(error):
+    middleware = AnswerOutage(lambda request: None)
+    page = middleware.process_exception(RequestFactory().get("/admin/"), error)
+    assert (page.status_code, page["retry-after"]) == (503, "5")
+    assert "The database is away" in page.content.decode()
+    told = middleware.process_exception(RequestFactory().get("/api/exchanges/"), error)
+    assert (told.status_code, told["content-type"]) == (503, "application/json")
+    assert b"canary" not in page.content + told.content
+    assert middleware.process_exception(RequestFactory().get("/admin/"), ValueError()) is None

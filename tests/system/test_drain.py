@@ -1,0 +1,265 @@
+"""Stopping: new work is refused where it can be seen, open answers end properly, no row is lost."""
+
+import json
+import signal
+import socket
+import sqlite3
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.proxy.serving.test_streaming import wait_for
+from tests.soak.measure import family
+from tests.support.chat import ask, chunk, reply
+from tests.support.gateway import KEY, NO_TLS, Gateway
+from tests.support.scripted_upstream import Pause
+
+PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
+END = chunk({}, "stop") + b"data: [DONE]\n\n"
+SHORT = reply(chunk({"content": "one"}), Pause(2), chunk({"content": "two"}), END)
+ENDLESS = reply(chunk({"content": "one"}), Pause(90))
+FLOOD = reply(*[chunk({"content": "x" * 60_000})] * 400, END)
+
+
+def head(length, path="/v1/messages"):
+    return (
+        f"POST {path} HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
+        f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    ).encode()
+
+
+def send(gateway, body, dialect="anthropic", *, window=None):
+    connection = socket.socket()
+    if window is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+    connection.settimeout(60)
+    connection.connect(("127.0.0.1", gateway.port))
+    data = json.dumps(body).encode()
+    connection.sendall(head(len(data), PATHS[dialect]) + data)
+    return connection
+
+
+def rest(connection):
+    """All that comes until the other side closes."""
+    received = b""
+    with connection:
+        while part := connection.recv(65536):
+            received += part
+    return received
+
+
+def rows(gateway):
+    query = "SELECT model, outcome, error_code, status FROM proxy_exchange"
+    return {row["model"]: row for row in gateway.rows(query)}
+
+
+@pytest.fixture
+def start(upstream, tmp_path):
+    with ExitStack() as stack:
+
+        def start(*, drain_time, **environment):
+            settings = {"OPENROUTER_API_KEY": "x" * 20, "OPENROUTER_BASE_URL": upstream.url}
+            gateway = Gateway(tmp_path, **settings, **environment).start()
+            # Whichever runs then: a test may have started it again.
+            stack.callback(lambda: gateway.process.wait())
+            stack.callback(lambda: gateway.process.kill())
+            gateway.edit(
+                f"s = GatewaySettings.objects.get(); s.drain_time = {drain_time}; s.save()"
+            )
+            return gateway
+
+        yield start
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_errors(
+    start, upstream, workers
+):
+    gateway = start(drain_time=6, ATHENA_WORKERS=workers)
+    upstream.script("test/flood", FLOOD)
+    kinds = [(d, s) for d in PATHS for s in (True, False)]
+    opened = {}
+    for dialect, streaming in kinds:
+        for length, script in (("short", SHORT), ("endless", ENDLESS)):
+            name = f"test/{length}-{dialect}-{streaming}"
+            known = upstream.script(name, script)
+            opened[name] = send(gateway, ask(name, stream=streaming), dialect)
+            wait_for(lambda known=known: known.requests, 20)
+    upload = socket.create_connection(("127.0.0.1", gateway.port), timeout=60)
+    upload.sendall(head(1000) + b"{")
+    deaf = send(gateway, ask("test/flood", stream=True), window=4096)
+    idle = httpx.Client(base_url=gateway.url, trust_env=False)
+    assert idle.get("/readyz").status_code == 200
+    time.sleep(0.5)
+
+    gateway.process.send_signal(signal.SIGTERM)
+    signalled = time.monotonic()
+    wait_for(lambda: gateway.ready().status_code == 503, 3)
+    for _ in range(6):  # whichever worker takes it
+        refused = gateway.ready()
+        assert (refused.status_code, refused.json()["status"]) == (503, "draining")
+    assert httpx.get(f"{gateway.url}/healthz").status_code == 200
+    assert idle.get("/readyz").status_code == 503
+    for path in PATHS.values():
+        refused = httpx.post(gateway.url + path, json=ask("test/new"), headers={"x-api-key": KEY})
+        assert refused.status_code == 503
+        assert refused.headers["x-athena-error"] == "draining"
+        assert refused.headers["retry-after"] == "2"
+        assert refused.headers["connection"] == "close"
+        assert "being restarted" in refused.text
+    assert b" 503 " in rest(upload)
+
+    received = {name: rest(connection) for name, connection in opened.items()}
+    assert gateway.process.wait(60) == 0
+    # The drain time, and a second each for those that do not read, the server and its sockets.
+    assert 5 < time.monotonic() - signalled < 25
+    for name, got in received.items():
+        if "short" in name:
+            assert b" 200 OK" in got
+            assert b"two" in got, name
+            assert b"error" not in got
+        elif name.endswith("False"):
+            assert b" 503 Service Unavailable" in got, name
+            assert b"x-athena-error: draining" in got
+        else:
+            assert b" 200 OK" in got
+            assert b"one" in got
+            assert b"being restarted" in got
+            assert (b"event: error" in got) == ("anthropic" in name)
+            assert b"[DONE]" not in got
+    deaf.close()
+    idle.close()
+    found = rows(gateway)
+    expected = {name: "ok" if "short" in name else "drained" for name in opened}
+    assert {name: found[name]["outcome"] for name in opened} == expected
+    assert found["test/flood"]["outcome"] == "drained"
+    assert "Traceback" not in gateway.log
+
+
+def test_a_second_signal_reaches_the_workers_and_ends_it_at_once(start, upstream):
+    gateway = start(drain_time=60, ATHENA_WORKERS="2")
+    upstream.script("test/flood", FLOOD)
+    opened = []
+    for number in range(6):
+        known = upstream.script(f"test/endless-{number}", ENDLESS)
+        opened.append(send(gateway, ask(f"test/endless-{number}", stream=number % 2 == 0)))
+        wait_for(lambda known=known: known.requests, 20)
+    deaf = send(gateway, ask("test/flood", stream=True), window=4096)
+    time.sleep(0.5)
+    gateway.process.send_signal(signal.SIGTERM)
+    time.sleep(1.5)
+    assert gateway.process.poll() is None
+    gateway.process.send_signal(signal.SIGTERM)
+    signalled = time.monotonic()
+    for connection in opened:
+        assert b"being restarted" in rest(connection)
+    assert gateway.process.wait(30) == 0
+    assert time.monotonic() - signalled < 12
+    deaf.close()
+    assert {row["outcome"] for row in rows(gateway).values()} == {"drained"}
+    assert len(rows(gateway)) == 7
+    assert "Traceback" not in gateway.log
+
+
+def test_workers_whose_parent_was_killed_let_open_answers_finish_and_end(start, upstream):
+    gateway = start(drain_time=20, ATHENA_WORKERS="2")
+    known = upstream.script("test/short", SHORT)
+    connection = send(gateway, ask("test/short", stream=True))
+    wait_for(lambda: known.requests, 20)
+    workers = family(gateway.process.pid)[1:]
+    gateway.process.kill()
+    gateway.process.wait()
+    assert b"message_stop" in rest(connection)
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 20)
+    assert rows(gateway)["test/short"]["outcome"] == "ok"
+    assert "the parent of this worker is gone" in gateway.log
+
+
+def test_a_database_that_is_locked_does_not_keep_the_process(start, upstream):
+    gateway = start(drain_time=1)
+    known = upstream.script("test/endless", ENDLESS)
+    connection = send(gateway, ask("test/endless", stream=True))
+    wait_for(lambda: known.requests, 20)
+    path = gateway.data_dir / "athena.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        gateway.process.send_signal(signal.SIGTERM)
+        assert b"being restarted" in rest(connection)
+        signalled = time.monotonic()
+        assert gateway.process.wait(60) == 0
+        assert time.monotonic() - signalled < 30
+
+
+class Balancer:
+    """Asks a node that says it is ready; what a node refuses without having begun goes to another."""
+
+    def __init__(self, gateways):
+        self.gateways = gateways
+        self.seen = Counter()
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(6)]
+
+    def _ask(self, number):
+        with httpx.Client(
+            headers={"x-api-key": KEY}, timeout=60, trust_env=False, verify=NO_TLS
+        ) as client:
+            while not self._stopping.wait(0.02):
+                self.seen[self._answer(client, streaming=number % 2 == 0)] += 1
+                number += 1
+
+    def _answer(self, client, *, streaming):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            for gateway in self.gateways:
+                try:
+                    if client.get(f"{gateway.url}/readyz").status_code != 200:
+                        continue
+                except httpx.TransportError:  # it ends just now, and is not ready
+                    continue
+                try:
+                    url = f"{gateway.url}/v1/messages"
+                    got = client.post(url, json=ask("test/steady", stream=streaming))
+                except httpx.ConnectError:
+                    continue
+                except httpx.TransportError as error:
+                    return repr(error)
+                if got.headers.get("x-athena-error") == "draining":
+                    continue
+                is_whole = b"one" in got.content and b"two" in got.content
+                return "well" if got.status_code == 200 and is_whole else got.text
+            time.sleep(0.05)
+        return "nobody is ready"
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def test_a_rolling_restart_loses_no_request(start, upstream):
+    gateways = [start(drain_time=30), start(drain_time=30)]
+    words = reply(chunk({"content": "one"}), Pause(0.5), chunk({"content": "two"}), END)
+    upstream.script("test/steady", words)
+    with Balancer(gateways) as balancer:
+        for gateway in gateways:
+            time.sleep(1.5)
+            assert gateway.stop() == 0
+            gateway.start()
+            # So that both are asked again.
+            balancer.gateways = list(reversed(balancer.gateways))
+        time.sleep(1)
+    assert balancer.seen.keys() == {"well"}, balancer.seen
+    for gateway in gateways:
+        gateway.stop()
+    stored = gateways[0].rows("SELECT outcome FROM proxy_exchange WHERE model = 'test/steady'")
+    assert Counter(row["outcome"] for row in stored) == {"ok": balancer.seen["well"]}
