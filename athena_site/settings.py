@@ -10,9 +10,9 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 from athena_site.environment import read_env_file, redis_url, write_whole
-from athena_site.log import lines
-from athena_site.login import *  # noqa: F403
-from athena_site.rest import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
+from athena_site.settings_api import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
+from athena_site.settings_logging import lines
+from athena_site.settings_login import *  # noqa: F403
 from proxy.security.egress import Allowance
 
 BASE_DIR = Path(__file__).resolve().parent.parent

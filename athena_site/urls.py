@@ -6,21 +6,21 @@ The slim handler serves those of `proxy.serving.views` and `proxy.serving.metric
 from django.contrib import admin
 from django.urls import include, path
 
-from proxy.pages.audit import audit_list
+from proxy.pages.audit_list import audit_list
 from proxy.pages.changes import changes
-from proxy.pages.configuration import (
+from proxy.pages.client_keys import revoke_key, rotate_key
+from proxy.pages.dashboard import dashboard
+from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
+from proxy.pages.failure_group import care_for_group, comment_group, group_page, replay_group
+from proxy.pages.import_export import (
     configuration_page,
     export_document,
     import_document,
     show_difference,
 )
-from proxy.pages.dashboard import dashboard
-from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
-from proxy.pages.group import care_for_group, comment_group, group_page, replay_group
-from proxy.pages.keys import revoke_key, rotate_key
+from proxy.pages.logout_everywhere import end_sessions
 from proxy.pages.playground import playground
 from proxy.pages.rules import rules
-from proxy.pages.sessions import end_sessions
 from proxy.pages.upstream import test_upstream, upstream_models
 from proxy.pages.usage import usage
 from proxy.serving import demo
@@ -68,9 +68,9 @@ _configuration = [
     path("proxy/clientkey/<int:pk>/revoke/", revoke_key, name="revoke_key"),
 ]
 
-handler400 = "proxy.pages.errors.bad_request"
-handler404 = "proxy.pages.errors.not_found"
-handler500 = "proxy.pages.errors.server_error"
+handler400 = "proxy.pages.error_pages.bad_request"
+handler404 = "proxy.pages.error_pages.not_found"
+handler500 = "proxy.pages.error_pages.server_error"
 
 urlpatterns = [
     path("v1/messages", only("POST", converse)),

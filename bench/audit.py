@@ -45,7 +45,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
     from proxy.audit.retention import old_rows
     from proxy.audit.traffic.overview import RANGES
     from proxy.models import Exchange, FailureGroup
-    from proxy.pages.audit import shown_groups
+    from proxy.pages.audit_list import shown_groups
     from proxy.pages.dashboard import board
     from proxy.pages.usage import recent_rows, sums
     from proxy.support.exchange_list import filtered, page_of

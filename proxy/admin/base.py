@@ -268,7 +268,7 @@ class SwitchedAdmin(ConfigurationAdmin):
             "action": word,
             "effects": effects,
         }
-        return render(request, "configuration/switch.html", context)
+        return render(request, "configuration/enable_disable.html", context)
 
 
 class OwnedAdmin(SwitchedAdmin):

@@ -15,7 +15,7 @@ from proxy.admin.base import ConfigurationAdmin, ConfigurationForm
 from proxy.database.clock import clock
 from proxy.models import ClientKey, ConfigurationVersion, KeyState
 from proxy.models.keys import new_key
-from proxy.pages.keys import show_key
+from proxy.pages.client_keys import show_key
 
 _MADE = "made_keys"
 _MOST_MADE = 20

@@ -16,8 +16,8 @@ from proxy.audit.traffic.overview import RANGES, Part, Step, Sums, overview, par
 from proxy.database.clock import clock
 from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings, Outcome
 from proxy.pages.access import may, page
-from proxy.pages.chart import Point, bars, lines
-from proxy.pages.figures import Figure, about, counted, rows_url, share, short, told, took
+from proxy.pages.charts import Point, bars, lines
+from proxy.pages.number_format import Figure, about, counted, rows_url, share, short, told, took
 from proxy.pages.tiles import tiles_of, tiles_of_now
 from proxy.support.exchange_list import ANY, FAILED, exactly
 

@@ -16,7 +16,7 @@ from proxy.audit.transcripts.codec import Said, Unreadable
 from proxy.configuration.snapshot import load
 from proxy.models import FAILURES, ConfigurationVersion, Exchange, Outcome, Replay, Transcript
 from proxy.pages.access import may, page, shown, user_of
-from proxy.pages.columns import client_pieces, columns_of, difference
+from proxy.pages.exchange_columns import client_pieces, columns_of, difference
 from proxy.security.visible_text import segments
 from proxy.support.answer_parts import decode_answer, pieces_of
 from proxy.support.curl import curl_of

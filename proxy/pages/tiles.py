@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from proxy.audit.traffic.overview import Overview, Times
 from proxy.models import GatewayProcess, Outcome
-from proxy.pages.figures import DASH, Figure, counted, rows_url, share, told, took
+from proxy.pages.number_format import DASH, Figure, counted, rows_url, share, told, took
 from proxy.support.exchange_list import ANY, FAILED
 
 _PROCESSES = "#processes"

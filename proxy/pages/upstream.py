@@ -36,7 +36,7 @@ def test_upstream(request: HttpRequest, pk: int) -> HttpResponse:
     names = row.routes.exclude(upstream_model="").values_list("upstream_model", flat=True)
     return shown(
         request,
-        "configuration/test.html",
+        "configuration/upstream_test.html",
         f"Test {row.name}",
         row=row,
         steps=steps,
@@ -63,7 +63,7 @@ def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
     found = [name for name in names if wanted.lower() in name.lower()]
     return shown(
         request,
-        "configuration/models.html",
+        "configuration/upstream_models.html",
         f"Models of {row.name}",
         row=row,
         trouble=trouble,

@@ -22,9 +22,9 @@ from proxy.models import (
     GatewaySettings,
     TrafficSum,
 )
-from proxy.pages.chart import HEIGHT, Point, bars, lines, round_top
+from proxy.pages.charts import HEIGHT, Point, bars, lines, round_top
 from proxy.pages.dashboard import board
-from proxy.pages.figures import about, counted, percent, short
+from proxy.pages.number_format import about, counted, percent, short
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.support.exchange_list import filtered
 from tests.proxy.audit.test_traffic import entry

@@ -13,7 +13,7 @@ from proxy.pages.access import page, shown, user_of
 @page(methods=("GET", "POST"))
 def end_sessions(request: HttpRequest) -> HttpResponse:
     if request.method == "GET":
-        return shown(request, "admin/everywhere.html", "Log out everywhere")
+        return shown(request, "admin/logout_everywhere.html", "Log out everywhere")
     # Whose a session is stands inside it, and there are as many as staff has browsers.
     person = str(user_of(request).pk)
     for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():

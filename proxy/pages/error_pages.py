@@ -19,7 +19,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
         detail = _WRONG_HOST if is_host else "The request is malformed."
         return JsonResponse({"detail": detail}, status=400)
     if is_host:  # without the name: anybody can send any
-        return HttpResponse(render_to_string("host.html"), status=400)
+        return HttpResponse(render_to_string("unknown_host.html"), status=400)
     return defaults.bad_request(request, exception)
 
 

@@ -128,7 +128,7 @@ def _shown(request: HttpRequest, form: DocumentForm, **context: Any) -> HttpResp
     ]
     return shown(
         request,
-        "configuration/document.html",
+        "configuration/import_export.html",
         "Export and import",
         form=form,
         version=present_version(),

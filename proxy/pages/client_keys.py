@@ -29,7 +29,7 @@ def show_key(request: HttpRequest, key: ClientKey, plain: str) -> HttpResponse:
     url = request.build_absolute_uri("/").rstrip("/")
     return shown(
         request,
-        "configuration/key.html",
+        "configuration/new_key.html",
         "A client key",
         key=key,
         plain=plain,

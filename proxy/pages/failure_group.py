@@ -12,7 +12,7 @@ from proxy.configuration.snapshot import load
 from proxy.database.clock import clock
 from proxy.models import Exchange, FailureGroup, GroupState, Replay
 from proxy.pages.access import may, page, shown, user_of
-from proxy.pages.audit import shown_groups
+from proxy.pages.audit_list import shown_groups
 from proxy.pages.exchange import ReplayForm
 from proxy.support.exchange_list import BadFilter, filtered, page_of
 from proxy.support.failure_text import why
