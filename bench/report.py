@@ -73,6 +73,24 @@ def headline(results: Results) -> str:
     return table(titles[:width], [row[:width] for row in rows])
 
 
+def ratios(results: Results) -> str:
+    """The short table for the README: CPU per request as a multiple of the pass-through's."""
+    servers = _servers(results)
+    rows = [
+        [
+            f"**{row.letter}** {row.title}",
+            *(
+                number(row.costs[server].ratio) if server in row.costs else "–"
+                for server in servers
+            ),
+        ]
+        for row in results.rows
+        if not row.wrong
+    ]
+    names = [f"**{GATEWAY_NAME}**", *(_named(results, name) for name in servers[1:])]
+    return table(["CPU ÷ pass-through", *names], rows)
+
+
 def _ratio(row: Row, server: str) -> str:
     if server in row.wrong:
         return "wrong ²"

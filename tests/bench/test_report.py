@@ -125,8 +125,17 @@ def test_the_readme_keeps_what_is_around_the_marks():
         readme.replaced("no marks", "new")
 
 
-def test_the_readme_has_the_marks():
+def test_both_readmes_have_the_marks():
     readme.replaced(readme.README.read_text(), "new")
+    readme.replaced(readme.DETAILS.read_text(), "new")
+
+
+def test_the_readme_gets_ratios_of_the_scenarios_that_every_server_answers_right():
+    results = measured()
+    lines = report.ratios(results).splitlines()
+    assert lines[0].startswith(f"| CPU ÷ pass-through | **{GATEWAY_NAME}** |")
+    assert len(lines) == 2 + len([row for row in results.rows if not row.wrong])
+    assert " ms" not in "".join(lines)
 
 
 def test_plots_are_drawn():

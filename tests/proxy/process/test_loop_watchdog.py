@@ -52,7 +52,7 @@ def test_a_blocked_loop_is_logged_with_its_place_once_a_minute_and_measured(reco
         line = formatter.format(record)
         assert "the event loop is blocked for" in line
         assert "a_slow_thing" in line
-        assert "test_watchdog.py" in line
+        assert "test_loop_watchdog.py" in line
         assert "canary" not in line.replace('secret = "sk-canary-in-a-variable"', "")
 
 
