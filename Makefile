@@ -28,6 +28,7 @@ check: $(VENV)/testing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 # Some tests kill and freeze a Redis of their own; root gets it from apt where it is missing.
 redis:

@@ -1,0 +1,1 @@
+"""The gateway as a Django app, in packages. pyproject.toml lists their layers, top to bottom."""

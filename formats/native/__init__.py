@@ -1,0 +1,1 @@
+"""Tool calls that models write into their text, one module per model family."""

@@ -1,0 +1,1 @@
+"""Commands of `manage.py`. May import everything except `admin`, `api` and `pages`."""

@@ -1,0 +1,1 @@
+"""Database migrations, in order. May import `roles` and the models' validators and fields."""
