@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import formats.anthropic.decoder
 import formats.anthropic.encoder
-import formats.anthropic.render
-import formats.anthropic.request
+import formats.anthropic.request_parser
+import formats.anthropic.request_renderer
 import formats.openai.decoder
 import formats.openai.encoder
-import formats.openai.render
-import formats.openai.request
-import formats.openai.usage
+import formats.openai.request_parser
+import formats.openai.request_renderer
+import formats.openai.usage_filter
 from formats.complexity import Parse
 from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
@@ -141,8 +141,8 @@ def build_pipeline(
 
 DIALECTS: dict[str, Dialect] = {
     "anthropic": Dialect(
-        parse=formats.anthropic.request.parse,
-        render=formats.anthropic.render.render,
+        parse=formats.anthropic.request_parser.parse,
+        render=formats.anthropic.request_renderer.render,
         decoder=formats.anthropic.decoder.AnthropicDecoder,
         encoder=formats.anthropic.encoder.AnthropicEncoder,
         encode_reply=formats.anthropic.encoder.encode_reply,
@@ -150,14 +150,14 @@ DIALECTS: dict[str, Dialect] = {
         ping=formats.anthropic.encoder.PING,
     ),
     "openai": Dialect(
-        parse=formats.openai.request.parse,
-        render=formats.openai.render.render,
+        parse=formats.openai.request_parser.parse,
+        render=formats.openai.request_renderer.render,
         decoder=formats.openai.decoder.OpenAIDecoder,
         encoder=formats.openai.encoder.OpenAIEncoder,
         encode_reply=formats.openai.encoder.encode_reply,
         encode_error=formats.openai.encoder.encode_error,
         ping=formats.openai.encoder.PING,
-        without_usage=formats.openai.usage.without_usage,
+        without_usage=formats.openai.usage_filter.without_usage,
     ),
 }
 

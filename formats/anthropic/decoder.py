@@ -10,8 +10,15 @@ from typing import TypeVar
 
 import msgspec
 
-from formats.anthropic.calls import Call
-from formats.anthropic.frames import Block, Delta, WholeMessage, WireError, WireEvent, WireMessage
+from formats.anthropic.call_assembly import Call
+from formats.anthropic.response_wire import (
+    Block,
+    Delta,
+    WholeMessage,
+    WireError,
+    WireEvent,
+    WireMessage,
+)
 from formats.codec import decode, given
 from formats.errors import (
     DEFAULT_LIMITS,

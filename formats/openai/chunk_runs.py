@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from formats.events import ReasoningDelta, TextDelta, ToolCallDelta
-from formats.openai.chunks import Chunk, Delta
+from formats.openai.response_wire import Chunk, Delta
 
 Kind: TypeAlias = type[TextDelta] | type[ReasoningDelta] | type[ToolCallDelta]
 

@@ -23,10 +23,18 @@ from formats.events import (
     ToolCallDelta,
 )
 from formats.failure import check_utf8, truncated, unreadable
-from formats.openai.calls import Calls
+from formats.openai.call_assembly import Calls
 from formats.openai.chunk_runs import Kind, Run
-from formats.openai.chunks import CHUNK, STOP_REASONS, WHOLE, Choice, Chunk, Delta, ToolCallEntry
-from formats.openai.failure import FAILED, reported_error
+from formats.openai.response_wire import (
+    CHUNK,
+    STOP_REASONS,
+    WHOLE,
+    Choice,
+    Chunk,
+    Delta,
+    ToolCallEntry,
+)
+from formats.openai.upstream_errors import FAILED, reported_error
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
 

@@ -28,7 +28,7 @@ from formats.events import (
     ToolCallStart,
     Usage,
 )
-from formats.openai.custom import InputReader
+from formats.openai.custom_tools import InputReader
 from formats.passthrough import Frame
 from formats.reply import Reply, ReplyOptions
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from bench.bodies import body as claude_codes
 from formats import DIALECTS, ClientError, Conversation, Target
-from formats.anthropic import request as anthropic
+from formats.anthropic import request_parser as anthropic
 from formats.complexity import DEFAULT_COMPLEXITY, Complexity
-from formats.openai import request as openai
+from formats.openai import request_parser as openai
 from formats.request_errors import read_fields
 from formats.standing import Rest, Standing
 

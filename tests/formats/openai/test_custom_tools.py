@@ -23,7 +23,7 @@ from formats import (
     build_pipeline,
     collect,
 )
-from formats.openai.custom import InputReader, arguments_of
+from formats.openai.custom_tools import InputReader, arguments_of
 from tests.formats.test_oracle import ASKED, openai_client
 from tests.support.openai_reader import DONE, read
 from tests.support.strategies import pieces

@@ -26,7 +26,7 @@ from formats.conversation import (
     ToolChoice,
     ToolResult,
 )
-from formats.openai.fields import chat_fields
+from formats.openai.field_aliases import chat_fields
 from tests.support.mixed_shapes import PIXEL, SCHEMA, TOOL_SHAPES, mixed, plain, spelled_tool, turns
 from tests.support.strategies import prose, values
 

@@ -37,7 +37,7 @@ KEY = "sk-clients-own-0123456789abcdef"
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
     """What stands in the turns has been met, and nothing else."""
-    monkeypatch.setattr("formats.anthropic.request._standing", formats.standing.Standing())
+    monkeypatch.setattr("formats.anthropic.request_parser._standing", formats.standing.Standing())
     standing._known.clear()
     for _ in range(3):
         parsed(TURNS[0])

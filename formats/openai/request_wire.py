@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from msgspec import Raw, Struct
 
 from formats.codec import ABSENT
-from formats.openai.chunks import ReasoningDetail
+from formats.openai.response_wire import ReasoningDetail
 
 Content: TypeAlias = str | list[Raw] | None
 

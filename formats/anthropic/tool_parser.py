@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw
 
-from formats.anthropic.wire import PlainTool, WireTool
+from formats.anthropic.request_wire import PlainTool, WireTool
 from formats.codec import given
 from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool

@@ -23,9 +23,9 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.openai.custom import arguments_of
-from formats.openai.parts import parse_content, parse_result, translated
-from formats.openai.wire import WireCall, WireFunction, WireMessage
+from formats.openai.content_parser import parse_content, parse_result, translated
+from formats.openai.custom_tools import arguments_of
+from formats.openai.request_wire import WireCall, WireFunction, WireMessage
 from formats.request_errors import require
 
 _ROLES = {"developer": Role.SYSTEM, "system": Role.SYSTEM, "user": Role.USER}

@@ -16,9 +16,9 @@ from msgspec import Raw, Struct
 from formats.conversation import Message, Part, Reasoning, Role, Text, ToolResult
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.openai.messages import MessageParser
-from formats.openai.parts import parse_result
-from formats.openai.wire import Content, WireFunction, WireMessage
+from formats.openai.content_parser import parse_result
+from formats.openai.message_parser import MessageParser
+from formats.openai.request_wire import Content, WireFunction, WireMessage
 from formats.request_errors import parse_json
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from formats.anthropic.wire import (
+from formats.anthropic.request_wire import (
     MediaBlock,
     RedactedBlock,
     ReferenceBlock,

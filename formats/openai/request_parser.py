@@ -31,12 +31,12 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.openai.fields import chat_fields, is_responses
-from formats.openai.items import parse_input
-from formats.openai.messages import MessageParser
-from formats.openai.parts import parse_content
-from formats.openai.tools import parse_functions, parse_tool_choice, parse_tools
-from formats.openai.wire import Content, WireMessage, WireRequest
+from formats.openai.content_parser import parse_content
+from formats.openai.field_aliases import chat_fields, is_responses
+from formats.openai.message_parser import MessageParser
+from formats.openai.request_wire import Content, WireMessage, WireRequest
+from formats.openai.responses_input import parse_input
+from formats.openai.tool_parser import parse_functions, parse_tool_choice, parse_tools
 from formats.request_errors import parse_json, require_object
 from formats.standing import Rest, Standing
 

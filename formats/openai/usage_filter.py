@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from formats.openai.chunks import Chunk
+from formats.openai.response_wire import Chunk
 
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 _EVENT = re.compile(rb".*?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)

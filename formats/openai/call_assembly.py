@@ -17,7 +17,7 @@ from formats.events import (
     ToolCallFailed,
 )
 from formats.openai.call import Call
-from formats.openai.chunks import Function, ToolCallEntry
+from formats.openai.response_wire import Function, ToolCallEntry
 
 
 class Calls:

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from formats.anthropic.blocks import BlockParser, PlainMessage
-from formats.anthropic.tools import parse_tools
-from formats.anthropic.wire import WireRequest, WireToolChoice
+from formats.anthropic.content_parser import BlockParser, PlainMessage
+from formats.anthropic.request_wire import WireRequest, WireToolChoice
+from formats.anthropic.tool_parser import parse_tools
 from formats.codec import ABSENT, given
 from formats.complexity import (
     DEFAULT_COMPLEXITY,

@@ -1,4 +1,4 @@
-"""Conversation → Chat Completions request; the inverse of `formats.openai.request`."""
+"""Conversation → Chat Completions request; the inverse of `formats.openai.request_parser`."""
 
 from msgspec import Raw
 
@@ -6,8 +6,8 @@ from formats.codec import encode
 from formats.conversation import Conversation, ReasoningMode, Rendered, Target, Tool
 from formats.events import Notice, NoticeCode
 from formats.history import short_name, shortened
+from formats.openai.message_renderer import MessageRenderer, render_system
 from formats.openai.passthrough_request import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
-from formats.openai.turns import MessageRenderer, render_system
 from formats.request_errors import check_messages, check_tools, fitted_max_tokens, fitted_user
 from formats.tool_cache import once_for_tools
 

@@ -1,4 +1,4 @@
-"""Messages of a conversation → Chat Completions'; the inverse of `formats.openai.messages`.
+"""Messages of a conversation → Chat Completions'; the inverse of `formats.openai.message_parser`.
 
 One system message at the front, and only there: chat templates insist on it, and an upstream's
 prompt cache needs a front that stays the same. A system message in the middle becomes user text in

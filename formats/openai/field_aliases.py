@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from formats.codec import ABSENT, given
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.openai.parts import translated
+from formats.openai.content_parser import translated
 from formats.request_errors import parse_json
 
 _RENAMED = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}

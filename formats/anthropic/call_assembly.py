@@ -1,6 +1,6 @@
 """A call of an Anthropic stream, from the start of its block to its end."""
 
-from formats.anthropic.frames import Block
+from formats.anthropic.response_wire import Block
 from formats.arguments import Arguments, Status
 from formats.codec import given
 from formats.errors import Limits

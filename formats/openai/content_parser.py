@@ -27,7 +27,7 @@ from formats.conversation import (
     ToolResult,
 )
 from formats.events import Notice, NoticeCode
-from formats.openai.wire import Content
+from formats.openai.request_wire import Content
 from formats.request_errors import parse_json, require_object
 from formats.sources import Source, document_of, image_of
 

@@ -4,7 +4,7 @@ import json
 import re
 
 from formats.errors import KIND_OF_NAME, FailureKind, UpstreamError, kind_of_status
-from formats.openai.chunks import ErrorBody
+from formats.openai.response_wire import ErrorBody
 
 # What upstreams call an answer that did not succeed. The second is Gemini's word for a call that it
 # could not write, the third DeepSeek's for one that it broke off.

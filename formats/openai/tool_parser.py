@@ -16,9 +16,9 @@ from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool, ToolChoice
 from formats.errors import ClientError
 from formats.events import Notice
-from formats.openai.custom import stand_in
-from formats.openai.parts import translated
-from formats.openai.wire import (
+from formats.openai.content_parser import translated
+from formats.openai.custom_tools import stand_in
+from formats.openai.request_wire import (
     WireCustom,
     WireFunction,
     WireGrammar,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from formats.anthropic.blocks import KIND_OF_PLAIN, PlainMessage, plain_blocks
+from formats.anthropic.content_parser import KIND_OF_PLAIN, PlainMessage, plain_blocks
 from formats.codec import ABSENT, given
 from formats.conversation import Target
 from formats.events import Notice, NoticeCode

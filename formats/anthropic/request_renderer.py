@@ -1,4 +1,4 @@
-"""Conversation → Anthropic Messages request; the inverse of `formats.anthropic.request`.
+"""Conversation → Anthropic Messages request; the inverse of `formats.anthropic.request_parser`.
 
 A request that came in this dialect goes on as the client wrote it, byte for byte, but for values
 that the route sets. Only what the upstream would refuse is taken out of its history: blank text,
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw
 
-from formats.anthropic.scrub import REFUSED, UNSIGNED, Scrub, is_genuine
+from formats.anthropic.block_filter import REFUSED, UNSIGNED, Scrub, is_genuine
 from formats.codec import ABSENT, encode, given
 from formats.conversation import (
     Conversation,
