@@ -16,7 +16,6 @@ from proxy import models
 from proxy.audit.failure_groups import count_failures
 from proxy.audit.journal.entries import Entry
 from proxy.audit.traffic.sums import count_traffic
-from proxy.database.clock import clock
 
 
 class Table:
@@ -61,13 +60,6 @@ _EXCHANGES = Table(models.Exchange)
 # A batch knows its exchanges by the names that they have outside.
 _KEY = f"(SELECT id FROM {models.Exchange._meta.db_table} WHERE request_id = %s)"  # noqa: S608
 _TRANSCRIPTS = Table(models.Transcript, {"exchange_id": _KEY})
-_STANDING = models.Standing._meta.db_table
-# Once a day at most, as it is written anew with its text; that day it is in no danger of deletion.
-_UPSERT = (
-    f"INSERT INTO {_STANDING} (digest, packed, used_on) VALUES (%s, %s, %s)"  # noqa: S608
-    f" ON CONFLICT (digest) DO UPDATE SET used_on = excluded.used_on"
-    f" WHERE {_STANDING}.used_on < excluded.used_on"
-)
 # The columns that the version before reads have no default in the database.
 _FORMER = {**_TRANSCRIPTS.defaults, "raw": b"", "sent": b""}
 
@@ -87,29 +79,12 @@ def write(batch: list[Entry]) -> None:
     _EXCHANGES.insert(rows)
     kept = [e for e in batch if e.packed is not None]
     if kept:
-        _store_standing(kept)
         _TRANSCRIPTS.insert(
-            {
-                **_FORMER,
-                "packed": entry.packed,
-                "exchange_id": entry.exchange["request_id"],
-                "standing_id": entry.standing and entry.standing.digest,
-            }
+            {**_FORMER, "packed": entry.packed, "exchange_id": entry.exchange["request_id"]}
             for entry in kept
         )
     # Last: every process adds to the sums of this hour, and waits for whoever is at it.
     count_traffic(rows)
-
-
-def _store_standing(kept: list[Entry]) -> None:
-    """Have what stands in the requests of these transcripts; nearly always it is there."""
-    standing = {entry.standing.digest: entry.standing for entry in kept if entry.standing}
-    today = connection.ops.adapt_datefield_value(clock.now().date())
-    # In one order, as other processes lock the same rows.
-    rows = [(digest, standing[digest].packed, today) for digest in sorted(standing)]
-    if rows:
-        with connection.cursor() as cursor:
-            cursor.executemany(_UPSERT, rows)
 
 
 def missing_of(batch: Iterable[Entry]) -> list[Entry]:

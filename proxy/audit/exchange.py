@@ -72,8 +72,6 @@ class Reading:
     max_calls: int | None
     taken_ids: frozenset[str]
     aliases: dict[str, str]
-    around: tuple[bytes, bytes] | None = None
-    """What stands before and behind the messages in the request, if in others, too."""
 
 
 class Exchange:

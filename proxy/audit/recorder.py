@@ -27,7 +27,6 @@ from proxy.audit.journal.journal import Journal
 from proxy.audit.journal.recovery import salvage
 from proxy.audit.row import beginning, brief_of, record, redactor_of
 from proxy.audit.transcripts.assembly import packed_transcript
-from proxy.audit.transcripts.codec import Standing
 from proxy.database.connections import renew_connection
 from proxy.database.outage import AWAY, reason
 from proxy.models import FAILURES
@@ -105,15 +104,14 @@ class Audit:
             return
         mark = fingerprint(row) if row["outcome"] in FAILURES else None
         packed: bytes | None = None
-        standing: Standing | None = None
         if self._keeps(exchange, leak_mark(row) if mark is None else mark):
             try:
-                packed, standing = packed_transcript(exchange, redactor)
+                packed = packed_transcript(exchange, redactor)
             except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
                 # Without its words and its frames, which may have the content.
                 name = type(error).__name__
                 logger.error("no transcript, a defect: %s", name)  # noqa: TRY400
-        self.keep(Entry(row, None, mark, packed, standing))
+        self.keep(Entry(row, mark, packed))
 
     def keep(self, entry: Entry) -> None:
         """Put an entry where the thread finds it."""
@@ -261,7 +259,7 @@ class Audit:
             elif (entry := batch[0]).packed is not None:
                 # It may be what was said that is refused: that must not cost the row.
                 logger.error("a transcript cannot be stored: %s", type(error).__name__)  # noqa: TRY400
-                self._write([Entry(entry.exchange, None, entry.fingerprint)])
+                self._write([Entry(entry.exchange, entry.fingerprint)])
             else:
                 self._drop()
                 # The error's own words may quote the row.

@@ -110,7 +110,7 @@ def _batches(now: datetime, batch: int) -> Iterator[tuple[str, int]]:
 def _delete(rows: QuerySet[Any], batch: int) -> int:
     with patience(_STATEMENT_SECONDS):
         if rows.model is Standing:
-            return Standing.forget(rows, batch)
+            return Standing.delete_unused(rows, batch)
         keys = list(rows.values_list("pk", flat=True)[:batch])
         rows.model._default_manager.filter(pk__in=keys).delete()
     return len(keys)
@@ -138,8 +138,8 @@ def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
     return {
         "transcripts": transcripts.order_by(),
         "exchanges": Exchange.objects.filter(created_at__lt=oldest).order_by(),
-        # Not those of yesterday: at midnight, one may be about to be used again.
-        "standing parts of requests": Standing.unused().filter(
+        # Not yesterday's: the version before, on a node not yet upgraded, may use them again.
+        "shared request parts": Standing.unused().filter(
             used_on__lt=now.date() - timedelta(days=1)
         ),
         "sums": TrafficSum.objects.filter(start__lt=oldest).order_by(),

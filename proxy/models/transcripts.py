@@ -1,4 +1,4 @@
-"""What was said in some exchanges: transcripts, what they share, and what came of reading again."""
+"""Transcripts: the content of the exchanges that are kept, and their replays."""
 
 from django.conf import settings
 from django.core.validators import MinValueValidator
@@ -10,34 +10,38 @@ from proxy.models.audit import Exchange
 
 
 class Standing(models.Model):
-    """What stands in the requests of transcripts from turn to turn, stored once for all of them."""
+    """Parts of requests that transcripts of the version before share. Nothing writes it.
+
+    Retention and `manage.py erase` delete each row once no transcript names it. The next release
+    drops the table and `Transcript.standing`: see `CONTRACTIONS` in
+    `tests/proxy/database/test_schema.py`.
+    """
 
     digest = models.CharField(max_length=64, primary_key=True)
     packed = models.BinaryField()
-    """As `proxy.audit.transcripts.codec` packs it."""
     used_on = models.DateField()
-    """When a transcript was last stored that has it."""
+    """When a transcript that names it was last stored."""
 
     def __str__(self) -> str:
         return self.digest
 
     @classmethod
     def unused(cls) -> "models.QuerySet[Standing]":
-        """Those that no transcript has any more."""
+        """Rows that no transcript names."""
         holders = Transcript.objects.filter(standing=models.OuterRef("pk"))
         return cls.objects.filter(~models.Exists(holders))
 
     @classmethod
-    def forget(cls, rows: "models.QuerySet[Standing]", most: int) -> int:
-        """Delete some of them, but for those that are being used again just now; how many."""
+    def delete_unused(cls, rows: "models.QuerySet[Standing]", limit: int) -> int:
+        """Delete up to `limit` unused rows; returns how many were deleted."""
         with transaction.atomic():
-            # Whoever stores a transcript locks what it has first: that is left alone, and none
-            # of these is used before they are gone.
+            # During an upgrade the version before may store a transcript that names a row. It locks
+            # the row first: a locked row is skipped here, and it waits for rows locked here.
             free = rows.select_for_update(skip_locked=True).order_by("pk")
-            keys = list(free.values_list("pk", flat=True)[:most])
-            # Without Django's own look at what depends on them, which reads them whole.
-            gone = cls.unused().filter(pk__in=keys)
-            return gone._raw_delete(gone.db)
+            keys = list(free.values_list("pk", flat=True)[:limit])
+            # `delete()` would load the rows with their content to look for dependent rows.
+            unused = cls.unused().filter(pk__in=keys)
+            return unused._raw_delete(unused.db)
 
 
 class Transcript(models.Model):
@@ -62,7 +66,7 @@ class Transcript(models.Model):
     """As `proxy.audit.transcripts.codec` packs it."""
 
     class Meta:
-        # Whether a standing part is still used.
+        # Finds the transcripts that name a row of `Standing`.
         indexes = [
             models.Index(
                 fields=["standing"],

@@ -152,7 +152,6 @@ async def attempt(
             max_calls=max_calls,
             taken_ids=taken_ids,
             aliases=rendered.aliases,
-            around=conversation.around,
         )
         if is_whole == conversation.stream:
             pipeline.write_anew()  # the client wants the other form

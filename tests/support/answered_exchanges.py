@@ -63,7 +63,6 @@ def answered(
         max_calls=None,
         taken_ids=frozenset(),
         aliases={},
-        around=conversation.around,
     )
     exchange.capture = Capture(body, limit)
     pipeline = build_pipeline(

@@ -196,13 +196,8 @@ class Gateway:
 
     def transcripts(self, exchange: int | None = None) -> list[Said]:
         """What is kept of one exchange, or of all."""
-        query = (
-            "SELECT t.packed, s.packed AS standing FROM proxy_transcript t"
-            " LEFT JOIN proxy_standing s ON t.standing_id = s.digest"
-            " WHERE t.exchange_id = COALESCE(?, t.exchange_id)"
-        )
-        rows = self.rows(query, exchange)
-        return [unpack(row["packed"], row["standing"] or b"") for row in rows]
+        query = "SELECT packed FROM proxy_transcript WHERE exchange_id = COALESCE(?, exchange_id)"
+        return [unpack(row["packed"]) for row in self.rows(query, exchange)]
 
     def client(self, **headers: str) -> httpx.Client:
         return httpx.Client(

@@ -1,37 +1,42 @@
-"""What a journal's lines say, and how: JSON, a line each.
+"""Lines of a journal: one JSON object each.
 
-What JSON has no type for is made of its text again when a line is read. A line of another version
-may have fields that this one does not know, or lack those that have a default.
+A line written by another version may have fields that this version does not know, or lack fields
+that have a default. Bytes are base64.
 """
 
 from datetime import datetime
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from proxy.audit.transcripts.codec import Said, Standing, repack
+from proxy.audit.transcripts.codec import Unreadable, with_whole_request
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
-    """An exchange was accepted; should its process be lost, this is what is known of it."""
+    """An exchange was accepted. If its process dies, this is all that is known about it."""
 
     exchange: dict[str, Any]
+
+
+class SharedPart(msgspec.Struct, frozen=True):
+    """The part of a request that several transcripts of the version before have in common."""
+
+    digest: str
+    packed: bytes = b""
+    """Empty if an earlier line of the segment has it."""
 
 
 class Entry(msgspec.Struct, frozen=True, tag="ended"):
-    """An exchange has ended: its row, its kind of failure, its transcript if that is kept.
-
-    What is bytes is base64 in a line.
-    """
+    """An exchange has ended: its row, its kind of failure, and its transcript if that is kept."""
 
     exchange: dict[str, Any]
-    transcript: Said | None
-    """As the version before wrote it; whoever reads a line gets it packed."""
     fingerprint: str | None
     packed: bytes | None = None
-    standing: Standing | None = None
-    """What stands in the transcript's request and in others'; only the first line of a segment that
-    has it tells it."""
+    transcript: object = None
+    """Always null. The version before requires the field."""
+    standing: SharedPart | None = None
+    """Only in lines of the version before. `make_whole` removes it."""
 
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped"):
@@ -50,15 +55,34 @@ def encode(line: Line) -> bytes:
 
 
 def decode(data: bytes) -> Line:
-    """A line, as it was encoded; raises ValueError."""
+    """The inverse of `encode`; raises ValueError."""
     line = _decoder.decode(data)
     try:
         if not isinstance(line, Dropped):
             line.exchange["request_id"]
-            # What JSON has no type for.
+            # JSON has no type for it.
             line.exchange["created_at"] = datetime.fromisoformat(line.exchange["created_at"])
     except (KeyError, TypeError) as error:
-        raise ValueError("a line lacks what every line of its kind has") from error
-    if isinstance(line, Entry) and line.transcript is not None:
-        return Entry(line.exchange, None, line.fingerprint, repack(line.transcript))
+        raise ValueError("the line lacks a field that every line of its kind has") from error
     return line
+
+
+def make_whole(entry: Entry, shared: dict[str, bytes]) -> Entry:
+    """Put the shared part of a request back into its transcript.
+
+    The version before writes a shared part once per segment. `shared` collects these parts; pass
+    the same dict for all lines of a segment. If the line with the shared part is unreadable, only
+    the row is kept.
+    """
+    part = entry.standing
+    if part is None:
+        return entry
+    if part.packed:
+        shared[part.digest] = part.packed
+    packed = None
+    if entry.packed is not None and part.digest in shared:
+        try:
+            packed = with_whole_request(entry.packed, shared[part.digest])
+        except Unreadable:
+            packed = None
+    return replace(entry, packed=packed, standing=None)

@@ -14,11 +14,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from proxy.audit.journal.entries import Begun, Dropped, Entry, encode
 from proxy.audit.journal.reader import Place, Reader, Recent, segment_path
-from proxy.audit.transcripts.codec import Standing
 
 _SEGMENT_BYTES = 4 * 1024 * 1024
 _TIDY_BYTES = 256 * 1024
@@ -38,8 +35,6 @@ class Journal:
         self._file: int | None = None
         self._begun: dict[str, bytes] = {}
         """The lines of exchanges that are open: every segment has those that it is told of."""
-        self._told: dict[str, Standing] = {}
-        """What of requests this segment has, by its digest: all that is remembered shares it."""
         self.end = Place(0, 0)
         self._rotated = 0
         """Bytes of all segments before this one, whether they are still there or not."""
@@ -85,14 +80,7 @@ class Journal:
         request_id = entry.exchange["request_id"]
         begun = self._begun.pop(request_id, None)
         if not self.is_full:
-            self._open_segment()
-            line = entry
-            if entry.standing is not None and (told := self._told.get(entry.standing.digest)):
-                entry = replace(entry, standing=told)
-                line = replace(entry, standing=Standing(told.digest))
-            self._append(encode(line), entry)
-            if entry.standing is not None:
-                self._told[entry.standing.digest] = entry.standing
+            self._append(encode(entry), entry)
             return True
         if begun is not None:
             self._append(encode(Dropped(request_id)))
@@ -133,7 +121,6 @@ class Journal:
             os.close(self._file)
         self._rotated += self.end.offset
         self._file, segment = file, self.end.segment + 1
-        self._told.clear()
         self._extend(Place(segment, 0), Place(segment, len(begun)), None)
 
     def close(self, *, is_lost: bool = False) -> None:

@@ -10,10 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from proxy.audit.journal.entries import Entry, Line, decode
-from proxy.audit.transcripts.codec import Standing
+from proxy.audit.journal.entries import Entry, Line, decode, make_whole
 
 _BATCH_LINES = 500
 _BATCH_BYTES = 8 * 1024 * 1024
@@ -89,8 +86,8 @@ class Reader:
         self.at = Place(first, 0)
         self.removed = 0
         """Bytes of the segments that were read to their end, and are gone."""
-        self._told: dict[str, Standing] = {}
-        """What the lines of this segment have told so far, by its digest."""
+        self._shared: dict[str, bytes] = {}
+        """Shared request parts of the version before, by digest; see `make_whole`."""
 
     def batches(self, end: Place) -> Iterator[list[Line | None]]:
         """What the lines up to `end` say, None for one that cannot be read.
@@ -103,7 +100,6 @@ class Reader:
             lines, after = self._recent.recall(self.at, end)
             if after == self.at:
                 lines, after = self._read(path, min(end, self._recent.oldest or end))
-            lines = [self._completed(line) for line in lines]
             if lines:
                 yield lines
             if after != self.at:
@@ -112,22 +108,9 @@ class Reader:
                 self.removed += size
                 path.unlink()
                 self.at = Place(self.at.segment + 1, 0)
-                self._told.clear()
             else:  # the rest is half a line: its process was killed, or the power was cut
                 return
             self._recent.forget(self.at)
-
-    def _completed(self, line: Line | None) -> Line | None:
-        """A line with what stands in its request, whichever line of its segment told it."""
-        if not isinstance(line, Entry) or (standing := line.standing) is None:
-            return line
-        if standing.packed:
-            self._told[standing.digest] = standing
-            return line
-        if standing.digest in self._told:
-            return replace(line, standing=self._told[standing.digest])
-        # The line that told it cannot be read: the row is all that is left.
-        return replace(line, packed=None, standing=None)
 
     def _read(self, path: Path, end: Place) -> tuple[list[Line | None], Place]:
         """A batch from disk, and where it ends."""
@@ -140,16 +123,16 @@ class Reader:
                 after = offset + len(line)
                 if (segment, after) > end or (lines and after > stop):
                     break
-                lines.append(_meaning(line))
+                lines.append(self._decode(line))
                 offset = after
         return lines, Place(segment, offset)
 
-
-def _meaning(line: bytes) -> Line | None:
-    try:
-        return decode(line)
-    except ValueError:
-        return None
+    def _decode(self, line: bytes) -> Line | None:
+        try:
+            entry = decode(line)
+        except ValueError:
+            return None
+        return make_whole(entry, self._shared) if isinstance(entry, Entry) else entry
 
 
 def segment_path(folder: Path, number: int) -> Path:

@@ -85,4 +85,4 @@ def crashed(row: dict[str, Any], seen: datetime) -> Entry:
         "format": "",
         "duration_ms": max(0.0, (seen - row["created_at"]).total_seconds() * 1000),
     }
-    return Entry(row, None, fingerprint(row))
+    return Entry(row, fingerprint(row))

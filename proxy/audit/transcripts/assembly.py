@@ -13,16 +13,7 @@ from msgspec.structs import replace
 from formats import Event, NoticeCode
 from proxy.audit.capture import Capture, Clipped, clip
 from proxy.audit.exchange import Exchange
-from proxy.audit.standing import messages_of, standing_of
-from proxy.audit.transcripts.codec import (
-    ELSEWHERE,
-    Facts,
-    Parts,
-    Standing,
-    facts_part,
-    gather,
-    press,
-)
+from proxy.audit.transcripts.codec import Facts, Parts, facts_part, gather, press
 from proxy.audit.transcripts.replay_input import packed_tools, reading_fields
 from proxy.errors import UpstreamFailed
 from proxy.models import Outcome
@@ -63,27 +54,23 @@ _HEAD = 32
 """Bytes in which it shows whether a text begins with a secret."""
 
 
-def packed_transcript(exchange: Exchange, redactor: Redactor) -> tuple[bytes, Standing | None]:
-    """What an exchange said, and what of that stands in others, too; neither has a secret."""
+def packed_transcript(exchange: Exchange, redactor: Redactor) -> bytes:
+    """What an exchange said, without secrets."""
     capture = exchange.capture
     assert capture is not None  # noqa: S101
     # Text that was dropped or not understood is in no event.
     is_told = exchange.outcome is Outcome.OK and exchange.stop_reason is not None
     is_told = is_told and _OF_REQUESTS.issuperset([notice.code for notice in exchange.notices])
-    standing = standing_of(exchange, redactor)
-    tools, tools_left_out = _tools(exchange, redactor, standing)
+    declared = exchange.reading.tools if exchange.reading else ()
+    tools, tools_left_out = packed_tools(declared, redactor, capture.limit)
     if is_told and capture.is_whole and not (tools_left_out or redactor.count):
         trusting = Trusting()
-        parts, is_whole = _parts(exchange, trusting, standing, tools, is_told=True)
+        parts, is_whole = _parts(exchange, trusting, tools, is_told=True)
         room = gather(parts)
         if is_whole and not trusting.has_cut and _is_clean(room, parts, redactor):
-            return press(room), standing
-    if standing is not None and not redactor.is_clean(messages_of(exchange)):
-        # What is taken out of them may reach beyond them.
-        standing = None
-        tools, tools_left_out = _tools(exchange, redactor, standing)
-    parts, _ = _parts(exchange, redactor, standing, tools, tools_left_out, is_told=is_told)
-    return press(gather(parts)), standing
+            return press(room)
+    parts, _ = _parts(exchange, redactor, tools, tools_left_out, is_told=is_told)
+    return press(gather(parts))
 
 
 def _is_clean(room: bytearray, parts: Parts, redactor: Redactor) -> bool:
@@ -93,23 +80,10 @@ def _is_clean(room: bytearray, parts: Parts, redactor: Redactor) -> bool:
     return redactor.is_clean(heads) and redactor.is_clean_in_json(room)
 
 
-def _tools(
-    exchange: Exchange, redactor: Redactor, standing: Standing | None
-) -> tuple[msgspec.Raw, int]:
-    """The tools, and how much of them is left out."""
-    assert exchange.capture is not None  # noqa: S101
-    if standing is not None:
-        return ELSEWHERE, 0
-    tools = exchange.reading.tools if exchange.reading else ()
-    packed, left_out = packed_tools(tools, redactor, exchange.capture.limit)
-    return msgspec.Raw(packed), left_out
-
-
 def _parts(
     exchange: Exchange,
     redactor: Redactor,
-    standing: Standing | None,
-    tools: msgspec.Raw,
+    tools: bytes,
     tools_left_out: int = 0,
     *,
     is_told: bool,
@@ -125,11 +99,7 @@ def _parts(
     dialect = route.upstream.dialect if route else exchange.dialect
     clean_raw = _stream(raw, redactor, dialect, is_suspect=is_suspect)
     sent = _stream(capture.sent.take(), redactor, exchange.dialect, is_suspect=is_suspect)
-    if standing is None:
-        request = _bytes(capture.request, redactor)
-    else:
-        messages = messages_of(exchange)
-        request = messages, len(messages), 0
+    request = _bytes(capture.request, redactor)
     left_out = {
         name: [head, count]
         for name, head, count in (
@@ -151,11 +121,10 @@ def _parts(
     )
     parts = Parts(
         request=request[0],
-        tools=tools,
+        tools=msgspec.Raw(tools),
         raw=clean_raw[0],
         sent=sent[0],
         facts=facts_part(facts),
-        standing=standing.digest if standing else "",
     )
     return parts, not left_out
 

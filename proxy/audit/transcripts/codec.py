@@ -2,8 +2,7 @@
 
 It is packed once, where it was redacted. The journal and the database have the same bytes, and
 nobody looks into them in between. What is JSON in the parts is text, as numbers of any size are in
-it; a request and its tools are read when they are shown, which is seldom. What stands in the
-requests of many transcripts is packed apart from them, for all of them.
+it; a request and its tools are read when they are shown, which is seldom.
 """
 
 from hashlib import sha256
@@ -57,33 +56,23 @@ class Said(Facts, frozen=True):
     sent: bytes = b""
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """What stands around the messages of requests, and their tools, packed."""
-
-    digest: str
-    packed: bytes = b""
-    """Empty where it was told before."""
-
-
-ELSEWHERE = msgspec.Raw(b"")
-"""The tools of a request that has them in what stands in it."""
-
-
 class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In an order in which what says the same is near: the compression looks back 64 KiB."""
 
     request: bytes
-    tools: msgspec.Raw = ELSEWHERE
-    """Not there at all where there is `standing`: a version that does not know that is not to take
-    the messages for the request."""
+    tools: msgspec.Raw = msgspec.Raw(b"")
+    """Missing only if there is `standing`."""
     raw: bytes
     sent: bytes
     facts: bytes
     standing: str = ""
-    """Its digest, where the request is its messages alone, and the tools are there, too."""
+    """Only in transcripts of the version before: the digest of the shared part of the request.
+    `request` then has the messages alone."""
 
 
-class _Around(msgspec.Struct, frozen=True):
+class _SharedPart(msgspec.Struct, frozen=True):
+    """All of a request except its messages, as the version before stored it once per session."""
+
     before: bytes
     after: bytes
     tools: msgspec.Raw
@@ -94,7 +83,7 @@ class _Around(msgspec.Struct, frozen=True):
 _rooms: list[bytearray] = []
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(Parts)
-_around = msgspec.msgpack.Decoder(_Around)
+_shared_part = msgspec.msgpack.Decoder(_SharedPart)
 _declared = msgspec.msgpack.Decoder(list[Declared])
 _facts = msgspec.json.Decoder(Facts)
 _write_json = msgspec.json.Encoder().encode
@@ -102,12 +91,6 @@ _write_json = msgspec.json.Encoder().encode
 
 def pack_tools(tools: list[Declared]) -> bytes:
     return _encoder.encode(tools)
-
-
-def pack_standing(*, before: bytes, after: bytes, tools: bytes) -> Standing:
-    """`tools`: as `pack_tools` gives them."""
-    packed: bytes = compress(_encoder.encode(_Around(before, after, msgspec.Raw(tools))))
-    return Standing(_digest(packed), packed)
 
 
 def facts_part(facts: Facts) -> bytes:
@@ -139,26 +122,42 @@ def press(room: bytearray) -> bytes:
     return packed
 
 
-def unpack(data: bytes, standing: bytes = b"") -> Said:
-    """What was packed, with what stands in its request if that was; raises Unreadable."""
+def unpack(data: bytes, shared: bytes = b"") -> Said:
+    """Open a transcript; raises Unreadable. `shared`: see `with_whole_request`."""
+    parts = _open(data, shared)
     try:
-        parts = _parts.decode(_decompressed(data))
-        request, tools = parts.request, parts.tools
-        if parts.standing:
-            if _digest(standing) != parts.standing:
-                raise Unreadable("what stands in its request is not what was packed")
-            around = _around.decode(_decompressed(standing))
-            request, tools = around.before + request + around.after, around.tools
-        facts, declared = _facts.decode(parts.facts), _declared.decode(tools)
-    except (LZ4BlockError, ValueError) as error:
+        facts, declared = _facts.decode(parts.facts), _declared.decode(parts.tools)
+    except ValueError as error:
         raise Unreadable("its bytes are not what was packed") from error
     return Said(
         **msgspec.structs.asdict(facts),
-        request=request.decode("utf-8", "replace").replace("\0", NUL),
+        request=parts.request.decode("utf-8", "replace").replace("\0", NUL),
         tools=[_tool(tool) for tool in declared],
         raw=parts.raw,
         sent=parts.sent,
     )
+
+
+def with_whole_request(data: bytes, shared: bytes) -> bytes:
+    """Pack a transcript of the version before with all of its request; raises Unreadable.
+
+    `shared`: the packed part of the request that transcripts of a session have in common.
+    """
+    return press(gather(_open(data, shared)))
+
+
+def _open(data: bytes, shared: bytes) -> Parts:
+    try:
+        parts = _parts.decode(_decompressed(data))
+        if not parts.standing:
+            return parts
+        if sha256(shared).hexdigest() != parts.standing:
+            raise Unreadable("the shared part of its request is missing or damaged")
+        part = _shared_part.decode(_decompressed(shared))
+    except (LZ4BlockError, ValueError) as error:
+        raise Unreadable("its bytes are not what was packed") from error
+    request = part.before + parts.request + part.after
+    return msgspec.structs.replace(parts, request=request, tools=part.tools, standing="")
 
 
 def _decompressed(data: bytes) -> bytes:
@@ -166,10 +165,6 @@ def _decompressed(data: bytes) -> bytes:
         raise Unreadable("it is larger than anything that is packed")
     found: bytes = decompress(data)
     return found
-
-
-def _digest(packed: bytes) -> str:
-    return sha256(packed).hexdigest()
 
 
 def _tool(tool: Declared) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Command(BaseCommand):
             else:
                 found.delete()
             count += len(ids)
-        while Standing.forget(Standing.unused(), BATCH):  # also what an erasure before has left
+        while Standing.delete_unused(Standing.unused(), BATCH):
             pass
         question = next(name for name in ("request", "key", "owner") if options[name])
         logger.info("erased", extra={"by": question, "exchanges": count})

@@ -18,7 +18,7 @@ def row(request_id, **fields):
 
 
 def ended(request_id, **fields):
-    return Entry(row(request_id, **fields), None, None)
+    return Entry(row(request_id, **fields), None)
 
 
 @pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
@@ -49,7 +49,7 @@ def is_entry(line):
 
 def test_a_line_is_read_as_it_was_written():
     exchange = row("a", first_byte_ms=1.5, notices=[["x", "y", 1]])
-    entry = Entry(exchange, None, "mark", b"\xff\x00\n")
+    entry = Entry(exchange, "mark", b"\xff\x00\n")
     assert decode(encode(entry)) == entry
     assert decode(encode(Begun(row("a")))) == Begun(row("a"))
     assert decode(encode(Dropped("a"))) == Dropped("a")
@@ -278,7 +278,7 @@ def test_only_its_owner_may_read_it(journal):
 
 
 def test_an_entry_is_one_line_whatever_others_wrote_into_it():
-    line = encode(Entry(row("req_1", model="a\nb"), None, "c\nd", b"\n"))
+    line = encode(Entry(row("req_1", model="a\nb"), "c\nd", b"\n"))
     assert line.count(b"\n") == 1
     assert isinstance(decode(line), Entry)
 
@@ -287,4 +287,4 @@ def test_an_entry_is_one_line_whatever_others_wrote_into_it():
 def test_a_line_without_what_every_row_has_is_none(name):
     lacking = {key: value for key, value in row("req_1").items() if key != name}
     with pytest.raises(ValueError, match="lacks"):
-        decode(encode(Entry(lacking, None, None)))
+        decode(encode(Entry(lacking, None)))

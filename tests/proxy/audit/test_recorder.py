@@ -146,7 +146,7 @@ def entry(number, **fields):
         "configuration_version": 1,
     }
     row |= fields
-    return Entry(row, None, fingerprint(row))
+    return Entry(row, fingerprint(row))
 
 
 @pytest.mark.usefixtures("one_connection")
@@ -175,7 +175,7 @@ def test_a_transcript_that_the_database_refuses_costs_no_row(monkeypatch, caplog
     audit = Audit()
     for number, packed in enumerate((repack(Said()), refused)):
         kept = entry(number)
-        audit.keep(Entry(kept.exchange, None, kept.fingerprint, packed))
+        audit.keep(Entry(kept.exchange, kept.fingerprint, packed))
     audit._write_all()
     assert (audit.waiting, audit.dropped) == (0, 0)
     assert models.Exchange.objects.count() == 2
@@ -241,7 +241,7 @@ def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     audit = Audit()
     raw = random.Random(1).randbytes(2**20)
-    audit.keep(Entry(entry(1).exchange, None, None, repack(Said(raw=raw))))
+    audit.keep(Entry(entry(1).exchange, None, repack(Said(raw=raw))))
     with connection.cursor() as cursor:
         pages = cursor.execute("PRAGMA page_count").fetchone()[0]
         cursor.execute(f"PRAGMA max_page_count = {pages}")

@@ -58,7 +58,7 @@ def entry(chance, **fields):
         "configuration_version": 1,
         **fields,
     }
-    return Entry(row, None, None)
+    return Entry(row, None)
 
 
 def told(numbers):

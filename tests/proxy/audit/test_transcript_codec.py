@@ -3,7 +3,6 @@
 import json
 import os
 
-import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -12,9 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from proxy.audit.journal.entries import Entry, decode, encode
-from proxy.audit.journal.journal import Journal
-from proxy.audit.recorder import Audit
 from proxy.audit.transcripts.codec import Said, Unreadable, repack, unpack
 from proxy.models import Transcript
 from proxy.roles import SUPPORT
@@ -38,11 +34,6 @@ SAID = Said(
     left_out={"raw": [5, 99]},
     redactions=3,
 )
-
-
-def former(said):
-    """A transcript as the version before wrote it: its columns in a journal's line."""
-    return json.loads(msgspec.json.encode(asdict(said)))
 
 
 @pytest.fixture
@@ -98,44 +89,6 @@ def test_a_row_of_the_version_before_says_the_same(db):
     row = exchange_row()
     Transcript.objects.create(exchange=row, **asdict(SAID))
     assert Transcript.objects.get().said == SAID
-
-
-def test_a_line_of_the_version_before_is_stored_as_any_other(db, tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
-    row = {
-        "request_id": "req_1",
-        "created_at": "2026-11-16T12:00:00+00:00",
-        "dialect": "anthropic",
-        "model": "m",
-        "status": 200,
-        "outcome": "ok",
-        "duration_ms": 1.0,
-        "gateway_ms": 1.0,
-        "configuration_version": 1,
-    }
-    line = {"type": "ended", "exchange": row, "transcript": former(SAID), "fingerprint": None}
-    (tmp_path / "dead").mkdir()
-    (tmp_path / "dead" / "00000001.jsonl").write_bytes(json.dumps(line).encode() + b"\n")
-    audit = Audit(Journal(tmp_path, most_bytes=2**20))
-    audit.start()
-    audit._write_all()
-    audit.journal.close()
-    assert audit.dropped == 0
-    stored = Transcript.objects.get()
-    assert stored.packed is not None
-    assert (stored.said, bytes(stored.raw), stored.request) == (SAID, b"", "")
-
-
-def test_the_version_before_reads_the_row_in_a_line():
-    class Before(msgspec.Struct, tag="ended"):
-        exchange: dict
-        transcript: dict | None
-        fingerprint: str | None
-
-    row = {"request_id": "req_1", "created_at": "2026-11-16T12:00:00+00:00"}
-    line = encode(Entry(row, None, "mark", repack(SAID)))
-    assert msgspec.json.decode(line, type=Before) == Before(row, None, "mark")
-    assert unpack(decode(line).packed) == SAID
 
 
 def test_the_page_of_what_cannot_be_read_says_so(support):
