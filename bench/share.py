@@ -32,7 +32,6 @@ FUNCTIONS = (
     (ROUTING, "proxy.serving.retry", "resolve"),
     (AUDIT, "proxy.serving.views", "remember"),
     (AUDIT, "proxy.audit.exchange", "Exchange.received"),
-    (AUDIT, "proxy.audit.exchange", "Exchange.relayed"),
     (AUDIT, "proxy.audit.exchange", "Exchange.sent"),
     (AUDIT, "proxy.audit.exchange", "Exchange.understood"),
     (AUDIT, "proxy.audit.exchange", "Exchange.observe"),

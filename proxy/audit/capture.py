@@ -1,7 +1,6 @@
 """What one exchange said, while it says it: bounded, by reference, and nothing more.
 
-Whether it is kept is decided at the end, so everything is captured at first; an append for every
-read is all that it costs. What is captured is sorted when it is looked at, or when it gets long.
+Whether it is kept is decided at the end, so everything is captured at first.
 """
 
 from collections import deque
@@ -13,7 +12,6 @@ from formats import Event
 
 _MOST_READS = 4000
 """Whose moments are captured; and of whose events, the first half and the last."""
-_MOST_UNSORTED = 500
 
 Clipped: TypeAlias = tuple[bytes, int, int]
 """Head and tail in one, how long the head is, and how many bytes are missing between."""
@@ -93,74 +91,26 @@ class Capture:
         self.request = clip(request, limit)
         self.limit = limit
         self._started = perf_counter()
-        self._raw = Clip(limit)
-        self._arrivals: list[tuple[int, float]] = []
-        self._events = Understood(limit)
-        self._sent = Clip(limit)
-        self._unsorted: list[tuple[bytes, list[Event], bytes, float]] = []
-        self._room = limit // 2  # bytes that may still come unsorted
+        self.raw = Clip(limit)
+        self.arrivals: list[tuple[int, float]] = []
+        """For each read: its offset in the received bytes, and the milliseconds until it came."""
+        self.events = Understood(limit)
+        self.sent = Clip(limit)
 
     @property
     def is_whole(self) -> bool:
         """Whether all that was said is here."""
-        self._sort()
-        is_here = self._raw.is_whole and self._sent.is_whole and not self._events.left_out
+        is_here = self.raw.is_whole and self.sent.is_whole and not self.events.left_out
         return is_here and not self.request[2]
 
-    @property
-    def raw(self) -> Clip:
-        self._sort()
-        return self._raw
-
-    @property
-    def arrivals(self) -> list[tuple[int, float]]:
-        """Of each read, the place in all that was received, and the milliseconds until it came."""
-        self._sort()
-        return self._arrivals
-
-    @property
-    def events(self) -> Understood:
-        self._sort()
-        return self._events
-
-    @property
-    def sent(self) -> Clip:
-        self._sort()
-        return self._sent
-
-    def relayed(self, data: bytes, events: list[Event], part: bytes, came: float) -> None:
-        """One read, from the one side to the other; `came` is a time of `perf_counter`."""
-        self._unsorted.append((data, events, part, came))
-        self._room -= len(data) + len(part)
-        if self._room < 0 or len(self._unsorted) >= _MOST_UNSORTED:
-            self._sort()
-
     def received(self, data: bytes) -> None:
-        if self._unsorted:
-            self._sort()
-        self._receive(data, perf_counter())
+        if len(self.arrivals) < _MOST_READS:
+            self.arrivals.append((self.raw.size, (perf_counter() - self._started) * 1000))
+        self.raw.add(data)
 
     def understood(self, events: list[Event]) -> None:
-        if self._unsorted:
-            self._sort()
-        self._events.add(events, self._raw.size)
+        self.events.add(events, self.raw.size)
 
     def again(self) -> None:
         """Another attempt begins: what the last one sent is no part of the answer."""
-        self._sort()
-        self._raw, self._arrivals, self._events = Clip(self.limit), [], Understood(self.limit)
-
-    def _receive(self, data: bytes, came: float) -> None:
-        if len(self._arrivals) < _MOST_READS:
-            self._arrivals.append((self._raw.size, (came - self._started) * 1000))
-        self._raw.add(data)
-
-    def _sort(self) -> None:
-        for data, events, part, came in self._unsorted:
-            self._receive(data, came)
-            if events:
-                self._events.add(events, self._raw.size)
-            if part:
-                self._sent.add(part)
-        self._unsorted.clear()
-        self._room = self.limit // 2
+        self.raw, self.arrivals, self.events = Clip(self.limit), [], Understood(self.limit)

@@ -178,20 +178,6 @@ class Exchange:
         if self.capture is not None:
             self.capture.received(data)
 
-    def relayed(self, data: bytes, events: list[Event], part: bytes, came: float) -> None:
-        """A read of the upstream's was written at once: `received`, `understood` and `sent`."""
-        self.bytes_upstream += len(data)
-        if events:
-            self._bytes_used = self.bytes_upstream
-            if len(events) > 1 or type(events[0]) not in _DELTAS:
-                self.observe(events)
-        if part:
-            self.bytes_out += len(part)
-            if self.first_byte is None:
-                self.first_byte = perf_counter() - self.started
-        if self.capture is not None:
-            self.capture.relayed(data, events, part, came)
-
     def sent(self, data: bytes) -> None:
         """Bytes go to the client."""
         if self.first_byte is None:

@@ -37,14 +37,10 @@ from proxy.upstreams.client import (
     failure_of,
     redacted_events,
 )
-from proxy.upstreams.connection import Take
 from proxy.upstreams.error_answers import told_headers
 
 _BLANK_BYTES = 8 * 1024
 """In front of an answer. Some upstreams keep a connection open with an empty line a second."""
-_MUCH_BYTES = 16 * 1024
-"""More than this at once is not read before the client has the first of it."""
-_FIRST_BYTES = 4 * 1024
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space, and the byte order mark
 
 
@@ -60,18 +56,6 @@ class Begun:
     """All of it, for a client that wants it as the upstream wrote it."""
     headers: dict[str, str] = field(default_factory=dict)
     """Of the upstream's, those that the client may see."""
-    rest: list[bytes] = field(default_factory=list)
-    """What came with the beginning, and has not been read."""
-
-    async def read(self, take: Take | None = None) -> bytes | None:
-        """What follows of the answer, as `Answer.read` gives it."""
-        if not self.rest:
-            return await self.answer.read(take)
-        # The client gets the beginning first: the outlet writes it in a turn of the loop's, at
-        # whose end it goes out.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return self.rest.pop()
 
     @property
     def is_empty(self) -> bool:
@@ -141,7 +125,7 @@ async def attempt(
         markers=route.markers,
         conceal=upstream.conceal,
     )
-    source = _Beginning(answer, exchange, upstream.first_byte_timeout, is_split=conversation.stream)
+    source = _Beginning(answer, exchange, upstream.first_byte_timeout)
     try:
         skipped, start = await _read_start(source)
         # Not by its content type, which many servers get wrong: no event begins like this.
@@ -180,33 +164,23 @@ async def attempt(
     document = pipeline.encode(events) if is_whole and pipeline.is_verbatim else None
     if not pipeline.is_verbatim:  # what was to be delivered turned out to differ
         document = None
-    return Begun(route, pipeline, answer, events, document, told, source.rest)
+    return Begun(route, pipeline, answer, events, document, told)
 
 
 class _Beginning:
     """What is read of an answer until it has begun, for so many seconds."""
 
-    def __init__(
-        self, answer: Answer, exchange: Exchange, seconds: float, *, is_split: bool
-    ) -> None:
-        """`is_split`: the client gets the first of it before all that came at once is read."""
+    def __init__(self, answer: Answer, exchange: Exchange, seconds: float) -> None:
         self._answer = answer
         self._exchange = exchange
-        self._is_split = is_split
-        self.rest: list[bytes] = []
-        """What came, and has not been read."""
         self._is_late = False
         self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
 
     async def read(self) -> bytes:
         """The next bytes, empty at the end; raises TimeoutError."""
-        data = self.rest.pop() if self.rest else await self._answer.read()
+        data = await self._answer.read()
         if data is None or self._is_late:
             raise TimeoutError
-        if self._is_split and len(data) > _MUCH_BYTES:
-            self.rest.append(data[_FIRST_BYTES:])
-            data = data[:_FIRST_BYTES]
-        self._is_split = False  # if that is no beginning yet, the rest is read at once
         self._exchange.received(data)
         return data
 
@@ -251,8 +225,6 @@ async def _read_beginning(pipeline: Pipeline, start: bytes, source: _Beginning) 
     while not pipeline.done and not any(map(_is_content, events)):
         data = await source.read()
         events += pipeline.decode(data) if data else pipeline.decode_end()
-    if pipeline.done and source.rest:  # nobody will read on
-        events += pipeline.decode(await source.read())
     return events
 
 

@@ -27,8 +27,8 @@ class Deadlines:
         """When an event came with them that was more than a sign of life."""
         self.sent_at = now
         """When bytes went to the client."""
-        self.none_before = now
-        """Nothing is due before this moment: those above only ever get later."""
+        self._no_failure_before = now
+        """Saves comparisons for every read: the moments above only ever get later."""
 
     @property
     def ping_at(self) -> float:
@@ -36,19 +36,14 @@ class Deadlines:
 
     @property
     def due(self) -> float:
-        """When a read has waited long enough."""
-        upstream = self._upstream
-        idle_at = self.received_at + upstream.idle_timeout
-        return min(
-            idle_at, self.advanced_at + upstream.progress_timeout, self._end_at, self.ping_at
-        )
-
-    def is_due(self, now: float) -> bool:
-        self.none_before = self.due
-        return now >= self.none_before
+        """When a read has waited long enough: for a ping, or to fail."""
+        return min(self.ping_at, self._failure_at)
 
     def failure(self, now: float) -> UpstreamFailed | None:
         """Why the answer must end, if it must."""
+        if now < self._no_failure_before:
+            return None
+        self._no_failure_before = self._failure_at
         upstream = self._upstream
         if now >= self.received_at + upstream.idle_timeout:
             said = f"was silent for {upstream.idle_timeout:g} s"
@@ -60,6 +55,15 @@ class Deadlines:
             said = f"did not come to an end within {upstream.total_timeout:g} s"
             return _late(upstream, said, ErrorCode.STREAM_TOO_LONG)
         return None
+
+    @property
+    def _failure_at(self) -> float:
+        upstream = self._upstream
+        return min(
+            self.received_at + upstream.idle_timeout,
+            self.advanced_at + upstream.progress_timeout,
+            self._end_at,
+        )
 
 
 class Alarm:

@@ -31,7 +31,6 @@ from proxy.errors import GatewayError
 from proxy.http.direct_writer import Shortcut
 from proxy.serving.attempt import Begun
 from proxy.serving.deadlines import Alarm, Deadlines
-from proxy.serving.epilogue import epilogue
 from proxy.serving.retry import begin
 from proxy.upstreams.client import (
     NOTHING_CARRIED,
@@ -40,6 +39,10 @@ from proxy.upstreams.client import (
     failure_of,
     redacted_events,
 )
+
+_TRAILER_SECONDS = 0.5
+_TRAILER_BYTES = 64 * 1024
+"""Limits on what is read after the end of a message."""
 
 logger = logging.getLogger("athena.relay")
 
@@ -112,8 +115,8 @@ class Relay:
         return self._begun.headers if self._begun is not None else {}
 
     async def stream(self, shortcut: Shortcut | None = None) -> AsyncGenerator[bytes, None]:
-        """The client's bytes, but for those that the shortcut takes at once: one part for every
-        read of the upstream, and pings in silence."""
+        """Yield the client's bytes, except those that the shortcut writes: one part for every read
+        of the upstream, and pings while it is silent."""
         dialect = DIALECTS[self._exchange.dialect]
         while not self._opening.done():
             yield dialect.ping
@@ -130,8 +133,7 @@ class Relay:
         self._shortcut = shortcut
         async with aclosing(self._reads(begun)) as reads:
             async for events in reads:
-                data = b"" if events is None else begun.pipeline.encode(events)
-                now = self._time()
+                data, now = begun.pipeline.encode(events), self._time()
                 if not data and now >= self._deadlines.ping_at and not begun.pipeline.done:
                     data = dialect.ping
                 if data:
@@ -144,7 +146,7 @@ class Relay:
         begun, collector = self._take_begun(), Collector()
         most = begun.route.limits.answer_bytes
         async for events in self._reads(begun):
-            collector.feed(events or ())
+            collector.feed(events)
             if collector.size > most:
                 self.cut(GatewayError.of(LimitExceeded("answer_bytes", most)))
         if failure := collector.reply.failure:
@@ -198,8 +200,8 @@ class Relay:
             carried=carried,
         )
 
-    async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event] | None, None]:
-        """The events of every read, observed; None where it was interrupted, for a ping."""
+    async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event], None]:
+        """Yield the events of every read, recorded; none where it was interrupted, for a ping."""
         self._time = asyncio.get_running_loop().time
         now = self._time()
         self._deadlines = Deadlines(
@@ -209,19 +211,12 @@ class Relay:
             since=now - (self._exchange.begun_after or 0),
         )
         alarm = Alarm(self._deadlines, begun.answer.interrupt)
-        events: list[Event] | None = begun.events
         try:
-            while True:
-                if events:
-                    if begun.pipeline.done:
-                        events = redacted_events(events, begun.route.upstream)
-                    self._exchange.understood(events)
-                yield events
-                if begun.pipeline.done:
-                    break
-                events = await self._next(begun)
+            yield self._record(begun, begun.events)
+            while not begun.pipeline.done:
+                yield await self._next(begun)
             if begun.pipeline.is_verbatim and begun.document is None:
-                async with aclosing(epilogue(begun, self._exchange)) as reads:
+                async with aclosing(self._trailer(begun)) as reads:
                     async for events in reads:
                         yield events
             if self._exchange.error is None:  # else what follows may have no end
@@ -232,70 +227,86 @@ class Relay:
             alarm.cancel()
             self.close()
 
-    async def _next(self, begun: Begun) -> list[Event] | None:
-        """The events of the next read, or of what happened instead of one; None if nothing did."""
+    async def _next(self, begun: Begun) -> list[Event]:
+        """Wait for the next read. Returns its events, or those of the failure that came instead;
+        none if the read was interrupted or its bytes were written directly."""
         pipeline, upstream = begun.pipeline, begun.route.upstream
         try:
             # A cut that came while nothing was being read has interrupted nothing.
-            data = None if self._cut else await begun.read(self._pass_on)
-            now = self._time()
+            data = None if self._cut else await begun.answer.read(self._write_directly)
             if data:
-                self._exchange.received(data)
-                events = self._decode(begun, data, now, perf_counter())
-                if pipeline.done or (late := self._deadlines.failure(now)) is None:
-                    return events
-                return [*events, *self._fail(begun, late)]
+                return self._advance(begun, data)
             if data is not None:
-                return pipeline.decode_end()
+                return self._record(begun, pipeline.decode_end())
         except httpx.TransportError as error:
             return self._fail(begun, failure_of(error, upstream))
         except Exception:
             logger.exception("a defect of the gateway's own")
-            return pipeline.fail(EventOrderError("the gateway could not translate the answer"))
-        if pipeline.done:  # all of it was passed on
-            return None
-        if self._cut is not None:
-            return self._fail(begun, self._cut)
-        late = self._deadlines.failure(now)
-        return self._fail(begun, late) if late else None
+            defect = EventOrderError("the gateway could not translate the answer")
+            return self._record(begun, pipeline.fail(defect))
+        if pipeline.done:  # its end was written directly
+            return []
+        reason = self._cut or self._deadlines.failure(self._time())
+        return self._fail(begun, reason) if reason else []
 
-    def _pass_on(self, data: bytes) -> bool:
-        """Write what has come, unless that must wait or something else is due."""
-        begun, shortcut, deadlines = self._begun, self._shortcut, self._deadlines
+    def _write_directly(self, data: bytes) -> bool:
+        """Write what the upstream's connection has just read, without waking the request's task.
+        Returns False to leave it to the task: when a write must wait, or the answer was cut."""
+        begun, shortcut = self._begun, self._shortcut
         if begun is None or shortcut is None or not shortcut.is_open or self._cut is not None:
             return False
-        now = self._time()
-        if now >= deadlines.none_before and deadlines.is_due(now):
-            return False
-        pipeline, came = begun.pipeline, perf_counter()
-        events: list[Event] = []
-        part = b""
-        try:
-            events = self._decode(begun, data, now, came)
-            if pipeline.done:
-                events = redacted_events(events, begun.route.upstream)
-            part = pipeline.encode(events)
-        finally:  # what came is remembered, whatever comes of it
-            self._exchange.relayed(data, events, part, came)
+        part = begun.pipeline.encode(self._advance(begun, data))
         if part:
-            deadlines.sent_at = now
+            self._exchange.sent(part)
+            self._deadlines.sent_at = self._deadlines.received_at
             shortcut.write(part)
-        if pipeline.done:
+        if begun.pipeline.done:
             begun.answer.interrupt()
         return True
 
-    def _decode(self, begun: Begun, data: bytes, now: float, came: float) -> list[Event]:
-        """The events of a read; `came` is a time of `perf_counter`."""
-        pipeline, deadlines = begun.pipeline, self._deadlines
+    def _advance(self, begun: Begun, data: bytes) -> list[Event]:
+        """Decode one read, record it, and move the deadlines; past one, the answer fails."""
+        exchange, pipeline, deadlines = self._exchange, begun.pipeline, self._deadlines
+        now, started = self._time(), perf_counter()
+        exchange.received(data)
         events = pipeline.decode(data)
-        self._exchange.own_time += perf_counter() - came
+        exchange.own_time += perf_counter() - started
         deadlines.received_at = now
         if (heard := pipeline.heard) != self._heard:
             self._heard = heard
             deadlines.advanced_at = now
+        events = self._record(begun, events)
+        if not pipeline.done and (late := deadlines.failure(now)) is not None:
+            return [*events, *self._fail(begun, late)]
         return events
+
+    async def _trailer(self, begun: Begun) -> AsyncGenerator[list[Event], None]:
+        """Read what follows the end of a message that is passed through: `[DONE]`, a comment."""
+        deadline, size = self._time() + _TRAILER_SECONDS, 0
+        while size < _TRAILER_BYTES:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    data = await begun.answer.read()
+            except (TimeoutError, httpx.TransportError):
+                break  # the message itself is complete
+            if data is None:
+                continue
+            if not data:
+                break
+            size += len(data)
+            yield self._advance(begun, data)
+        yield begun.pipeline.decode_end()
 
     def _fail(self, begun: Begun, error: GatewayError) -> list[Event]:
         """End the message for a reason outside it."""
         self._exchange.error = error
-        return begun.pipeline.fail(UpstreamError(str(error), kind=error.kind))
+        failure = UpstreamError(str(error), kind=error.kind)
+        return self._record(begun, begun.pipeline.fail(failure))
+
+    def _record(self, begun: Begun, events: list[Event]) -> list[Event]:
+        """Note what is delivered; the words of a failure are redacted first."""
+        if events:
+            if begun.pipeline.done:  # only the last event can be a failure
+                events = redacted_events(events, begun.route.upstream)
+            self._exchange.understood(events)
+        return events

@@ -362,32 +362,6 @@ def test_events_are_bounded_with_the_bytes_that_they_came_from():
     assert (len(head), len(tail)) == (205, 205)
 
 
-@pytest.mark.parametrize("limit", [64, 4096, 10**6])
-def test_what_is_relayed_at_once_is_captured_as_if_it_came_apart(limit):
-    from formats import TextDelta
-
-    chance = random.Random(limit)
-    relayed, apart = Capture(b"", limit), Capture(b"", limit)
-    for number in range(5000):
-        data = chance.randbytes(chance.randrange(1, 40))
-        events = [TextDelta(str(number))] * chance.randrange(3)
-        part = chance.randbytes(chance.randrange(1, 40)) if events else b""
-        for kept in (relayed, apart):
-            if kept is relayed and chance.random() < 0.99:
-                kept.relayed(data, events, part, kept._started)
-                continue
-            kept.received(data)
-            if events:
-                kept.understood(events)
-            if part:
-                kept.sent.add(part)
-    assert relayed.raw.take() == apart.raw.take()
-    assert relayed.sent.take() == apart.sent.take()
-    assert relayed.events.take() == apart.events.take()
-    assert relayed.events.left_out == apart.events.left_out
-    assert [at for at, _ in relayed.arrivals] == [at for at, _ in apart.arrivals]
-
-
 def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog):
     def fail(*_):
         raise ValueError("canary of the content")

@@ -171,8 +171,8 @@ def test_silence_is_filled_and_a_deadline_ends_what_does_not_advance(monkeypatch
 
     limits = {"ping_after": 0.05, "progress_timeout": 0.4}
     written, parts, exchange, _ = relaying(monkeypatch, drip, **limits)
-    assert not written
     assert b"event: ping" in parts[1]
+    assert sum(part.count(b"event: error") for part in written + parts) == 1
     assert exchange.error.code == ErrorCode.UPSTREAM_NO_PROGRESS
 
 

@@ -68,20 +68,6 @@ def test_one_read_of_the_upstream_is_one_write_to_the_client(gateway, upstream, 
     assert received.count(b'"text_delta"') == 2
 
 
-def test_of_an_answer_that_comes_at_once_the_client_gets_the_first_before_all_is_read(
-    gateway, upstream, model
-):
-    words = [f"{n} " for n in range(1000)]
-    upstream.script(model, reply(b"".join(chunk({"content": word}) for word in words), END))
-    with connect(gateway, ask(model, stream=True)) as connection:
-        received = b""
-        while b"message_stop" not in received:
-            received += connection.recv(65536)
-    texts = [json.loads(text) for text in re.findall(rb'"text_delta","text":("[^"]*")', received)]
-    assert "".join(texts) == "".join(words)
-    assert len(texts[0]) < 100
-
-
 def test_what_comes_with_an_early_end_is_remembered_too(gateway, client, upstream, model):
     answer = chunk({"content": "Hello"}) + END + b": %b\n\n" % (b"z" * 30_000)
     upstream.script(model, reply(answer))
