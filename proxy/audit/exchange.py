@@ -229,7 +229,7 @@ class Exchange:
     def failed(self, failure: MessageFailed) -> GatewayError:
         """An answer that said that all is well, and then failed."""
         if failure.kind is FailureKind.INTERNAL:  # a defect of the gateway's, not the upstream's
-            return GatewayError(failure.message, kind=failure.kind, code=ErrorCode.INTERNAL_ERROR)
+            return GatewayError(ErrorCode.INTERNAL_ERROR, failure.message)
         code = code_of(failure)
         if code is ErrorCode.TRANSFORMATION_FAILED and self.fault is not None:
             code = ErrorCode(f"call_{self.fault}")

@@ -15,7 +15,6 @@ from time import monotonic
 
 from django.db import DatabaseError
 
-from formats import FailureKind
 from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load, read_version
 from proxy.database.clock import clock
 from proxy.database.connections import renew_connection
@@ -69,11 +68,7 @@ class Configuration:
         """The snapshot for a request that begins; raises GatewayError before there is one."""
         if self._snapshot is None:
             raise GatewayError(
-                "the gateway has not read its configuration yet",
-                kind=FailureKind.OVERLOADED,
-                status=503,
-                code=ErrorCode.NOT_READY,
-                retry_after=1,
+                ErrorCode.NOT_READY, "the gateway has not read its configuration yet"
             )
         return self._snapshot
 

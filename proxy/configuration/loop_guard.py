@@ -8,7 +8,6 @@ from functools import cache
 
 from django.utils.crypto import salted_hmac
 
-from formats import FailureKind
 from proxy.errors import ErrorCode, GatewayError
 
 VIA = "x-athena-via"
@@ -24,10 +23,6 @@ def check_sender(name: str | None) -> None:
     """Raise GatewayError if the request comes from this gateway itself."""
     if name == own_name():
         raise GatewayError(
+            ErrorCode.UPSTREAM_IS_GATEWAY,
             "this upstream is this gateway itself: its base URL must be that of another server",
-            kind=FailureKind.INVALID_REQUEST,
-            status=508,
-            code=ErrorCode.UPSTREAM_IS_GATEWAY,
-            source="config",
-            may_retry=False,
         )

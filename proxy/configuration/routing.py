@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from formats import Detected, FailureKind, Limits, Markers, Override, Target, detect_format
+from formats import Detected, Limits, Markers, Override, Target, detect_format
 from proxy.configuration.snapshot import FormatRow, RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, GatewayError
@@ -60,11 +60,9 @@ def _resolve(snapshot: Snapshot, requested: str) -> Route:
     default = snapshot.default_route
     if default is None:
         raise GatewayError(
+            ErrorCode.MODEL_NOT_FOUND,
             f"no route to an active upstream matches the model {requested[:200]!r}, "
             "and the default route leads to none",
-            kind=FailureKind.NOT_FOUND,
-            code=ErrorCode.MODEL_NOT_FOUND,
-            source="config",
         )
     model = name if "/" in name else default.upstream_model or name
     return _route(snapshot, default, name, model)

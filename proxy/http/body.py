@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from formats import FailureKind
 from proxy.errors import ErrorCode, GatewayError
 
 Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -48,11 +47,7 @@ async def read_body(
             return await _read(receive, patience, most=most, seconds=seconds)
     except TimeoutError as error:
         raise GatewayError(
-            "the request's body did not come in time",
-            kind=FailureKind.TIMEOUT,
-            status=408,
-            code=ErrorCode.REQUEST_TIMEOUT,
-            source="client",
+            ErrorCode.REQUEST_TIMEOUT, "the request's body did not come in time"
         ) from error
     finally:
         uploads.discard(patience)
@@ -80,10 +75,4 @@ async def _read(
 
 
 def _too_large(most: int) -> GatewayError:
-    return GatewayError(
-        f"the request is larger than {most} bytes",
-        kind=FailureKind.TOO_LARGE,
-        code=ErrorCode.BODY_TOO_LARGE,
-        source="client",
-        may_retry=False,
-    )
+    return GatewayError(ErrorCode.BODY_TOO_LARGE, f"the request is larger than {most} bytes")

@@ -7,18 +7,18 @@ import json
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from proxy.errors import ErrorCode
+from proxy.errors import ERRORS, ErrorCode
 
 
 class Dismissal(Exception):
-    def __init__(self, status: int, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
-        self.status = status
         self.code = code
+        self.status = ERRORS[code].status
 
     def answer(self, request_id: str) -> bytes:
-        kind = "timeout_error" if self.status == 408 else "invalid_request_error"
-        error = {"type": kind, "message": str(self), "param": None, "code": kind}
+        spec = ERRORS[self.code]
+        error = {"type": spec.kind, "message": str(self), "param": None, "code": spec.kind}
         body = json.dumps({"type": "error", "error": error, "request_id": request_id}).encode()
         lines = (
             "content-type: application/json",
@@ -27,7 +27,7 @@ class Dismissal(Exception):
             f"request-id: {request_id}",
             f"x-request-id: {request_id}",
             f"x-athena-error: {self.code}",
-            "x-athena-error-source: client",
-            *(() if self.status == 408 else ("x-should-retry: false",)),
+            f"x-athena-error-source: {spec.source}",
+            *(() if spec.should_retry else ("x-should-retry: false",)),
         )
         return STATUS_LINE[self.status] + "\r\n".join((*lines, "", "")).encode() + body

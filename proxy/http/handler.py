@@ -14,7 +14,6 @@ from typing import Any
 from django.http import HttpResponse, QueryDict
 from django.urls import ResolverMatch, get_resolver
 
-from formats import FailureKind
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Snapshot
 from proxy.errors import ErrorCode, GatewayError
@@ -186,21 +185,14 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def _ended() -> GatewayError:
     return GatewayError(
+        ErrorCode.DRAINING,
         "the gateway was stopped before the answer was complete",
-        kind=FailureKind.OVERLOADED,
-        status=503,
-        code=ErrorCode.DRAINING,
-        retry_after=2,
-        headers={"connection": "close"},
     )
 
 
 def _stalled() -> GatewayError:
     return GatewayError(
-        "the client took nothing of its answer for too long",
-        kind=FailureKind.TIMEOUT,
-        code=ErrorCode.CLIENT_STALLED,
-        source="client",
+        ErrorCode.CLIENT_STALLED, "the client took nothing of its answer for too long"
     )
 
 

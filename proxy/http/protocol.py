@@ -123,7 +123,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
-            raise Dismissal(400, ErrorCode.MALFORMED_HTTP, "a request has no trailers here")
+            raise Dismissal(ErrorCode.MALFORMED_HTTP, "a request has no trailers here")
         super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
@@ -138,14 +138,14 @@ class GatewayProtocol(HttpToolsProtocol):
         self._check_head(size, len(self.headers))
         names, version = [name for name, _ in self.headers], self.parser.get_http_version()
         if names.count(b"host") > 1 or (b"host" not in names and version == "1.1"):
-            raise Dismissal(400, ErrorCode.MALFORMED_HTTP, "a request has one Host header")
+            raise Dismissal(ErrorCode.MALFORMED_HTTP, "a request has one Host header")
         # An HTTP/1.0 request has no chunks: whoever passed it on may have seen another end of it.
         if version not in ("1.0", "1.1") or (version == "1.0" and b"transfer-encoding" in names):
-            raise Dismissal(400, ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
+            raise Dismissal(ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
         if self.parser.should_upgrade() and not _UPGRADE_SPOILS.isdisjoint(names):
             # The parser would take the body for what is spoken after the upgrade.
             message = "nothing is spoken here but HTTP/1.1: send the request without Upgrade"
-            raise Dismissal(400, ErrorCode.MALFORMED_HTTP, message)
+            raise Dismissal(ErrorCode.MALFORMED_HTTP, message)
         self._is_in_head = False
         self._steps += 1
         self._forget_head()
@@ -211,7 +211,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._ahead_bytes += size
         if self._ahead_bytes >= _AHEAD_BYTES or len(self.pipeline) >= _AHEAD:
             message = "more is asked than waits for an answer here"
-            raise Dismissal(400, ErrorCode.MALFORMED_HTTP, message)
+            raise Dismissal(ErrorCode.MALFORMED_HTTP, message)
 
     def _await_head(self) -> None:
         if self._head_timer is None:
@@ -227,7 +227,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._head_timer = None
         if self._is_in_head:
             message = "the request's head did not come in time"
-            self._refuse(Dismissal(408, ErrorCode.REQUEST_TIMEOUT, message))
+            self._refuse(Dismissal(ErrorCode.REQUEST_TIMEOUT, message))
         else:
             self.transport.close()
 
@@ -235,15 +235,15 @@ class GatewayProtocol(HttpToolsProtocol):
         bounds = self._bounds()
         if size > bounds.max_header_bytes:
             message = f"the request's head is larger than {bounds.max_header_bytes} bytes"
-            raise Dismissal(431, ErrorCode.HEADERS_TOO_LARGE, message)
+            raise Dismissal(ErrorCode.HEADERS_TOO_LARGE, message)
         if count > bounds.max_headers:
             message = f"the request has more than {bounds.max_headers} headers"
-            raise Dismissal(431, ErrorCode.HEADERS_TOO_LARGE, message)
+            raise Dismissal(ErrorCode.HEADERS_TOO_LARGE, message)
 
     def _refuse(self, error: Exception) -> None:
         cause = error if isinstance(error, Dismissal) else error.__context__
         if not isinstance(cause, Dismissal):
-            cause = Dismissal(400, ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
+            cause = Dismissal(ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
         cycle = self._current
         is_answering = cycle and cycle.response_started and not cycle.response_complete
         request_id = f"req_{secrets.token_hex(12)}"

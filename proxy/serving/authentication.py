@@ -6,7 +6,6 @@ so the time that takes says nothing about its characters.
 
 from fnmatch import fnmatchcase
 
-from formats import FailureKind
 from proxy.configuration.live import Configuration
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.database.clock import clock
@@ -28,33 +27,17 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
         return key
     if key is None and not configuration.is_fresh:
         raise GatewayError(
+            ErrorCode.KEYS_UNAVAILABLE,
             "the gateway cannot check this key now: its database is away",
-            kind=FailureKind.OVERLOADED,
-            status=503,
-            code=ErrorCode.KEYS_UNAVAILABLE,
-            retry_after=2,
         )
     reason = "expired" if key is not None else "unknown" if credential else "missing"
     metrics.REFUSED_KEYS.labels(reason).inc()
-    raise GatewayError(
-        "invalid client key",
-        kind=FailureKind.AUTHENTICATION,
-        code=ErrorCode.INVALID_KEY,
-        source="client",
-        may_retry=False,
-        headers={"www-authenticate": "Bearer"},
-    )
+    raise GatewayError(ErrorCode.INVALID_KEY, "invalid client key")
 
 
 def revoked() -> GatewayError:
     """For an answer whose key was revoked while it was on its way."""
-    return GatewayError(
-        "this client key was revoked",
-        kind=FailureKind.AUTHENTICATION,
-        code=ErrorCode.KEY_REVOKED,
-        source="client",
-        may_retry=False,
-    )
+    return GatewayError(ErrorCode.KEY_REVOKED, "this client key was revoked")
 
 
 def check_model(key: Key, model: str) -> None:
@@ -62,11 +45,7 @@ def check_model(key: Key, model: str) -> None:
     allowed = key.allowed_models
     if allowed and not any(fnmatchcase(model.lower(), pattern.lower()) for pattern in allowed):
         raise GatewayError(
-            f"this key may not use the model {model[:200]!r}",
-            kind=FailureKind.PERMISSION,
-            code=ErrorCode.MODEL_NOT_ALLOWED,
-            source="client",
-            may_retry=False,
+            ErrorCode.MODEL_NOT_ALLOWED, f"this key may not use the model {model[:200]!r}"
         )
 
 
@@ -78,10 +57,7 @@ def _credential(request: GatewayRequest) -> str:
     api_key = headers.get("x-api-key", "").strip()
     if token and api_key and token != api_key:
         raise GatewayError(
+            ErrorCode.AMBIGUOUS_CREDENTIALS,
             "authorization and x-api-key carry different keys: send one of them",
-            kind=FailureKind.INVALID_REQUEST,
-            code=ErrorCode.AMBIGUOUS_CREDENTIALS,
-            source="client",
-            may_retry=False,
         )
     return token or api_key

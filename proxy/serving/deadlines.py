@@ -8,7 +8,6 @@ which the client has waited long enough for a ping.
 import asyncio
 from collections.abc import Callable
 
-from formats import FailureKind
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, UpstreamFailed
 
@@ -85,6 +84,4 @@ class Alarm:
 
 
 def _late(upstream: Upstream, said: str, code: ErrorCode) -> UpstreamFailed:
-    return UpstreamFailed(
-        f"the upstream {upstream.name} {said}", kind=FailureKind.TIMEOUT, code=code
-    )
+    return UpstreamFailed(code, f"the upstream {upstream.name} {said}")

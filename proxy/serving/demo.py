@@ -15,7 +15,7 @@ import msgspec
 from django.http import HttpResponse
 from django.utils.crypto import salted_hmac
 
-from formats import FailureKind, detect_format
+from formats import detect_format
 from proxy.errors import ErrorCode, GatewayError
 from proxy.http.handler import GatewayRequest
 from proxy.http.response import EventStream, Response
@@ -53,9 +53,7 @@ async def chat_completions(request: GatewayRequest) -> Response:
         deltas = [*answer(asked)]
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise GatewayError(
-            f"the demo upstream cannot read this request: {error}",
-            kind=FailureKind.INVALID_REQUEST,
-            code=ErrorCode.INVALID_REQUEST,
+            ErrorCode.INVALID_REQUEST, f"the demo upstream cannot read this request: {error}"
         ) from error
     stream = _stream(str(asked["model"]), deltas, prompt_chars=len(request.content))
     return EventStream(stream, on_close=lambda: None)
@@ -149,13 +147,7 @@ def check_sender(request: GatewayRequest) -> None:
     """Raise GatewayError unless it is the gateway itself that asks."""
     sent = request.headers.get("authorization", "").removeprefix("Bearer ")
     if not hmac.compare_digest(sent.encode(), demo_key().encode()):
-        raise GatewayError(
-            "the demo upstream is for this gateway alone",
-            kind=FailureKind.AUTHENTICATION,
-            code=ErrorCode.INVALID_KEY,
-            source="client",
-            may_retry=False,
-        )
+        raise GatewayError(ErrorCode.INVALID_KEY, "the demo upstream is for this gateway alone")
 
 
 def _text(message: dict[str, Any]) -> str:

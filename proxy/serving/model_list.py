@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from formats import FailureKind
 from proxy.configuration.routing import listed_models, resolve
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.errors import ErrorCode, GatewayError
@@ -40,10 +39,7 @@ def entry(snapshot: Snapshot, key: Key, dialect: str, name: str) -> dict[str, An
     resolve(snapshot, name)
     if not _allows(key, name):
         raise GatewayError(
-            f"there is no model {name[:200]!r}",
-            kind=FailureKind.NOT_FOUND,
-            code=ErrorCode.MODEL_NOT_FOUND,
-            source="client",
+            ErrorCode.MODEL_NOT_FOUND, f"there is no model {name[:200]!r}", source="client"
         )
     return _shown(name, dialect)
 

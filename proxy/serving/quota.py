@@ -8,14 +8,10 @@ counted. A request that is refused counts for nothing.
 
 from math import ceil
 
-from formats import FailureKind
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
-from proxy.errors import ErrorCode, GatewayError, at_capacity
+from proxy.errors import ErrorCode, GatewayError
 from proxy.serving.rate import OwnRate, Rate
-
-_TRY_AGAIN = 1
-"""Seconds: nobody knows when one of the key's answers will end."""
 
 
 class Quota:
@@ -43,13 +39,15 @@ class Quota:
     def hold(self, exchange: Exchange, key: Key, most: int) -> None:
         """A place alone, whatever the key's rate."""
         if self.open >= ceil(most / self._processes):
-            raise at_capacity()
+            raise GatewayError(
+                ErrorCode.AT_CAPACITY,
+                "the gateway is serving its maximum number of requests: try again",
+            )
         held = self._open.get(key.id, ())
         if key.max_streams is not None and len(held) >= key.max_streams:
-            raise _refusal(
-                f"this key may have {key.max_streams} open at once, and has {len(held)}",
+            raise GatewayError(
                 ErrorCode.KEY_BUSY,
-                _TRY_AGAIN,
+                f"this key may have {key.max_streams} open at once, and has {len(held)}",
             )
         self._open.setdefault(key.id, set()).add(exchange)
         self.open += 1
@@ -59,10 +57,10 @@ class Quota:
         if (limit := key.requests_per_minute) is not None:
             wait = await self.rate.hit(key.id, limit)
             if wait is not None:
-                raise _refusal(
-                    f"this key has made as many requests in a minute as it may: {limit}",
+                raise GatewayError(
                     ErrorCode.KEY_RATE_LIMIT,
-                    ceil(wait),
+                    f"this key has made as many requests in a minute as it may: {limit}",
+                    retry_after=ceil(wait),
                 )
 
     def release(self, exchange: Exchange) -> None:
@@ -74,13 +72,3 @@ class Quota:
             self.open -= 1
             if not held:
                 del self._open[key_id]
-
-
-def _refusal(message: str, code: ErrorCode, retry_after: int) -> GatewayError:
-    return GatewayError(
-        message,
-        kind=FailureKind.RATE_LIMIT,
-        code=code,
-        source="client",
-        retry_after=retry_after,
-    )

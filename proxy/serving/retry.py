@@ -49,11 +49,11 @@ async def begin(
             if failure.refuses_thinking and route.target.takes_thinking:
                 route = replace(route, target=_without_thinking(route.target))
                 continue
-            if failure.retries and may_retry:
+            if failure.retry_same_upstream and may_retry:
                 may_retry = False
                 await asyncio.sleep(_PAUSE)
                 continue
-            other = fallback(snapshot, route, requested) if failure.falls_back else None
+            other = fallback(snapshot, route, requested) if failure.allows_fallback else None
             if other is None or route.fallback_id in followed:  # edits may have made a circle
                 raise
             followed.add(route.fallback_id)
@@ -67,4 +67,4 @@ def _without_thinking(target: Target) -> Target:
 
 def _empty(upstream: Upstream) -> UpstreamFailed:
     message = f"the upstream {upstream.name} finished with nothing in its answer"
-    return UpstreamFailed(message, code=ErrorCode.UPSTREAM_EMPTY)
+    return UpstreamFailed(ErrorCode.UPSTREAM_EMPTY, message)

@@ -12,7 +12,6 @@ from typing import Any
 
 from django.conf import settings
 
-from formats import FailureKind
 from proxy.audit.exchange import Exchange
 from proxy.audit.journal.journal import Journal
 from proxy.audit.recorder import Audit
@@ -179,12 +178,8 @@ class Runtime:
 
 def _restarting() -> GatewayError:
     return GatewayError(
+        ErrorCode.DRAINING,
         "the gateway is being restarted: try again",
-        kind=FailureKind.OVERLOADED,
-        status=503,
-        code=ErrorCode.DRAINING,
-        retry_after=2,
-        headers={"connection": "close"},
     )
 
 

@@ -14,7 +14,6 @@ from formats import (
     ClientError,
     Complexity,
     Conversation,
-    FailureKind,
     FormatsError,
     ReplyOptions,
     estimate_tokens,
@@ -157,12 +156,8 @@ def only(
     async def checked(request: GatewayRequest, **kwargs: Any) -> Response:
         if request.method not in allowed:
             raise GatewayError(
+                ErrorCode.METHOD_NOT_ALLOWED,
                 f"{request.method} is not allowed here, only {method}",
-                kind=FailureKind.INVALID_REQUEST,
-                status=405,
-                code=ErrorCode.METHOD_NOT_ALLOWED,
-                source="client",
-                may_retry=False,
                 headers={"allow": ", ".join(allowed)},
             )
         return await view(request, **kwargs)
@@ -178,28 +173,12 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
         case FormatsError():
             failure = GatewayError.of(error)
         case Http404():
-            failure = GatewayError(
-                f"there is nothing at {request.path[:200]}",
-                kind=FailureKind.NOT_FOUND,
-                code=ErrorCode.NOT_FOUND,
-                source="client",
-                may_retry=False,
-            )
+            failure = GatewayError(ErrorCode.NOT_FOUND, f"there is nothing at {request.path[:200]}")
         case SuspiciousOperation():
-            failure = GatewayError(
-                str(error),
-                kind=FailureKind.INVALID_REQUEST,
-                code=ErrorCode.INVALID_REQUEST,
-                source="client",
-                may_retry=False,
-            )
+            failure = GatewayError(ErrorCode.INVALID_REQUEST, str(error), should_retry=False)
         case _:
             logger.error("a defect", exc_info=error)
-            failure = GatewayError(
-                "the gateway failed; its log says why",
-                kind=FailureKind.INTERNAL,
-                code=ErrorCode.INTERNAL_ERROR,
-            )
+            failure = GatewayError(ErrorCode.INTERNAL_ERROR, "the gateway failed; its log says why")
     exchange = request.exchange
     exchange.error = failure
     headers = {
@@ -225,7 +204,7 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
     exchange.sent(body)
     if failure.retry_after is not None:
         headers["retry-after"] = str(failure.retry_after)
-    if not failure.may_retry:
+    if not failure.should_retry:
         headers["x-should-retry"] = "false"
     status = _STATUS.get((exchange.dialect, failure.status), failure.status)
     return HttpResponse(body, content_type="application/json", status=status, headers=headers)
@@ -235,12 +214,8 @@ def _parse(request: GatewayRequest, key: Key, bounds: Bounds) -> Conversation:
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise GatewayError(
+            ErrorCode.UNSUPPORTED_ENCODING,
             f"the body is compressed ({encoding[:20]}): send it as it is",
-            kind=FailureKind.INVALID_REQUEST,
-            status=415,
-            code=ErrorCode.UNSUPPORTED_ENCODING,
-            source="client",
-            may_retry=False,
         )
     exchange = request.exchange
     conversation = DIALECTS[exchange.dialect].parse(

@@ -9,7 +9,7 @@ from typing import Protocol
 import httpx
 from msgspec.structs import replace
 
-from formats import Event, FailureKind, MessageFailed
+from formats import Event, MessageFailed
 from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
@@ -74,9 +74,8 @@ class UpstreamClient:
         upstream = route.upstream
         if upstream.trouble:
             raise UpstreamFailed(
+                ErrorCode.UPSTREAM_MISCONFIGURED,
                 f"the upstream {upstream.name} cannot be used: {upstream.trouble}",
-                code=ErrorCode.UPSTREAM_MISCONFIGURED,
-                may_retry=False,
             )
         try:
             if self._transport is not None:
@@ -172,53 +171,42 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
     match error:
         case httpx.ConnectTimeout() | httpx.PoolTimeout():
             return UpstreamFailed(
+                ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
                 f"the upstream {name} did not take the connection in time",
-                kind=FailureKind.TIMEOUT,
-                code=ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
             )
         case httpx.TimeoutException() | TimeoutError():
             return UpstreamFailed(
+                ErrorCode.FIRST_BYTE_TIMEOUT,
                 f"the upstream {name} did not begin its answer in time",
-                kind=FailureKind.TIMEOUT,
-                code=ErrorCode.FIRST_BYTE_TIMEOUT,
             )
         case httpx.ConnectError() if _is_caused_by(Forbidden, error):
             return UpstreamFailed(
-                f"the upstream {name} cannot be used: {error}",
-                code=ErrorCode.UPSTREAM_FORBIDDEN_ADDRESS,
-                may_retry=False,
+                ErrorCode.UPSTREAM_FORBIDDEN_ADDRESS, f"the upstream {name} cannot be used: {error}"
             )
         case httpx.ConnectError() if _is_caused_by(socket.gaierror, error):
             return UpstreamFailed(
-                f"the name of the upstream {name} cannot be resolved",
-                code=ErrorCode.UPSTREAM_DNS,
-                retries=True,
+                ErrorCode.UPSTREAM_DNS, f"the name of the upstream {name} cannot be resolved"
             )
         case httpx.ConnectError() if _is_caused_by(ssl.SSLError, error):
             return UpstreamFailed(
+                ErrorCode.UPSTREAM_TLS,
                 f"the upstream {name} cannot be trusted: its certificate or TLS is wrong",
-                code=ErrorCode.UPSTREAM_TLS,
             )
         case httpx.ConnectError():
             return UpstreamFailed(
-                f"the upstream {name} cannot be reached",
-                code=ErrorCode.UPSTREAM_UNREACHABLE,
-                retries=True,
+                ErrorCode.UPSTREAM_UNREACHABLE, f"the upstream {name} cannot be reached"
             )
         case Cut():
             return UpstreamFailed(
+                ErrorCode.UPSTREAM_TRUNCATED,
                 f"the upstream {name} closed the connection in the middle of its answer",
-                code=ErrorCode.UPSTREAM_TRUNCATED,
-                retries=True,
             )
         case httpx.RemoteProtocolError():
             return UpstreamFailed(
-                f"the upstream {name} does not speak HTTP", code=ErrorCode.UPSTREAM_PROTOCOL
+                ErrorCode.UPSTREAM_PROTOCOL, f"the upstream {name} does not speak HTTP"
             )
     return UpstreamFailed(
-        f"the connection to the upstream {name} was lost",
-        code=ErrorCode.UPSTREAM_RESET,
-        retries=True,
+        ErrorCode.UPSTREAM_RESET, f"the connection to the upstream {name} was lost"
     )
 
 
@@ -288,6 +276,6 @@ def _check_encoding(answer: Answer) -> None:
     if encoding and encoding.lower() != "identity":
         answer.abort()
         raise UpstreamFailed(
+            ErrorCode.UPSTREAM_ENCODING,
             f"the upstream compressed its answer ({encoding[:20]}) although that was not allowed",
-            code=ErrorCode.UPSTREAM_ENCODING,
         )

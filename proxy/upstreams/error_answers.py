@@ -10,7 +10,7 @@ import time
 from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
-from formats import FailureKind, UpstreamError, is_error_body, read_failure
+from formats import UpstreamError, is_error_body, read_failure
 from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, Refusal, UpstreamFailed, code_of_kind
@@ -36,21 +36,18 @@ def refusal_of(
     """Why an upstream refused; `tokens` is the estimate of the input."""
     if 300 <= status < 400:
         return UpstreamFailed(
+            ErrorCode.UPSTREAM_REDIRECT,
             f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
-            code=ErrorCode.UPSTREAM_REDIRECT,
-            may_retry=False,
         )
     error = read_failure(status, body, tokens=tokens, window=route.context_window)
     is_ours = status in (401, 402, 403)
     return UpstreamFailed(
+        ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind, str(error)),
         redacted(str(error), route.upstream),
         kind=error.kind,
-        code=ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind, str(error)),
         status=error.status,
         retry_after=_retry_after(headers),
-        may_retry=not is_ours,
-        retries=status in _RETRIED,
-        falls_back=error.kind is not FailureKind.INVALID_REQUEST,
+        retry_same_upstream=status in _RETRIED,
         raw=route.upstream.conceal(body),
         refusal=None if is_ours else _own_words(route.upstream, error, status, headers, body),
         refuses_thinking=status == 400 and bool(_THINKING_REFUSED.search(body)),

@@ -114,7 +114,7 @@ def test_a_filter_that_makes_no_sense_is_refused_in_a_sentence(support, query):
 def test_an_exchange_has_every_field_and_the_sentence(support):
     row = exchange_row(outcome="timeout", error_code="upstream_idle")
     body = support.get(f"/api/exchanges/{row.request_id}/").json()
-    assert body["why"] == "openrouter began to answer and then fell silent."
+    assert body["why"] == "openrouter started to answer and then sent nothing more."
     assert (body["outcome"], body["duration_ms"], body["tool_calls"]) == ("timeout", 1234.5, 0)
     assert "id" not in body
 

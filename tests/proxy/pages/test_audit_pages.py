@@ -559,7 +559,7 @@ def test_an_exchange_that_was_lost_with_its_process_says_so(support):
     write([crashed({**BEGUN, "created_at": timezone.now()}, timezone.now())])
     row = Exchange.objects.get()
     page = get(support, row.get_absolute_url()).content.decode()
-    assert "The gateway&#x27;s process was killed, or ran out of memory." in page
+    assert "The gateway process was killed or ran out of memory." in page
     assert "not known" in page
     for url in (
         f"{reverse('audit:list')}?outcome=crashed",

@@ -255,7 +255,7 @@ def test_a_forbidden_upstream_is_the_configurations_fault(settings, transport):
         asyncio.run(call())
     error = failed.value
     assert (error.status, error.code) == (502, "upstream_forbidden_address")
-    assert (error.source, error.retries, error.may_retry) == ("config", False, False)
+    assert (error.source, error.retry_same_upstream, error.should_retry) == ("config", False, False)
     assert "169.254" not in str(error)
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from formats import FailureKind, Identity, Limits, ReplyOptions, Toolbox, build_pipeline
+from formats import Identity, Limits, ReplyOptions, Toolbox, build_pipeline
 from proxy.audit.exchange import Exchange
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Outcome
@@ -14,7 +14,7 @@ from proxy.serving.attempt import Begun
 from proxy.serving.relay import Relay
 from tests.support.chat import chunk
 
-RESTART = GatewayError("restarting", kind=FailureKind.OVERLOADED, code=ErrorCode.DRAINING)
+RESTART = GatewayError(ErrorCode.DRAINING, "restarting")
 
 
 class EndlessAnswer:
