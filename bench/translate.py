@@ -26,7 +26,7 @@ from formats import (
     detect_format,
     estimate_tokens,
 )
-from formats.native.transform import NativeTransform
+from formats.native.rescue import NativeTransform
 
 ROUNDS = 7
 KIMI_SECTION = (

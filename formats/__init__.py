@@ -20,7 +20,6 @@ from formats.errors import (
     UpstreamError,
     kind_of_status,
 )
-from formats.estimate import estimate_tokens
 from formats.events import (
     CallFault,
     Event,
@@ -43,8 +42,7 @@ from formats.events import (
     merge_deltas,
     next_state,
 )
-from formats.failure import as_overflow, is_error_body, read_failure
-from formats.native.watch import MarkupWatch
+from formats.native.markup_watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
     DIALECTS,
@@ -59,8 +57,10 @@ from formats.registry import (
     spelled_format,
 )
 from formats.reply import Collector, Reply, ReplyOptions, collect
+from formats.token_estimate import estimate_tokens
 from formats.tool_cache import once_for_tools
 from formats.toolbox import Toolbox
+from formats.upstream_errors import as_overflow, is_error_body, read_failure
 
 __all__ = [
     "DIALECTS",

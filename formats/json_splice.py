@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw
 
-from formats.codec import encode
+from formats.json_codec import encode
 
 _KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*', re.DOTALL)
 _NEXT = re.compile(rb"\s*([,}])")

@@ -15,9 +15,9 @@ from typing import Protocol
 from formats.delivery import Delivery
 from formats.errors import FormatsError, UpstreamError
 from formats.events import Event, MessageFailed, ReasoningDelta, State, TextDelta, Usage
-from formats.failure import as_overflow
 from formats.passthrough import Framed, Verbatim
 from formats.sse import last_words
+from formats.upstream_errors import as_overflow
 
 _DONE = State.DONE  # bound once: to name a member costs as much as a call
 _MORE = frozenset({ReasoningDelta, TextDelta})

@@ -27,9 +27,9 @@ from formats.errors import DEFAULT_LIMITS, Limits
 from formats.native.deepseek import DEEPSEEK
 from formats.native.format import NativeFormat
 from formats.native.kimi import KIMI
+from formats.native.markup_watch import MarkupWatch
 from formats.native.qwen import QWEN
-from formats.native.transform import NativeTransform
-from formats.native.watch import MarkupWatch
+from formats.native.rescue import NativeTransform
 from formats.passthrough import Resumable, Verbatim
 from formats.pipeline import Decoder, Pipeline
 from formats.reply import Reply, ReplyOptions

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from formats.codec import to_bytes
 from formats.conversation import Part, Reasoning, RedactedReasoning, Text, ToolCall
 from formats.events import (
     UNKNOWN_USAGE,
@@ -25,6 +24,7 @@ from formats.events import (
     ToolCallStart,
     Usage,
 )
+from formats.json_codec import to_bytes
 
 
 class Reply(Struct):

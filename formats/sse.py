@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits, UpstreamError
-from formats.failure import check_utf8
+from formats.upstream_errors import check_utf8
 
 _BOM = b"\xef\xbb\xbf"
 _LAST_WORDS = frozenset(

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Raw
 
 from formats.anthropic.content_parser import KIND_OF_PLAIN, PlainMessage, plain_blocks
-from formats.codec import ABSENT, given
 from formats.conversation import Target
 from formats.events import Notice, NoticeCode
+from formats.json_codec import ABSENT, given
 from formats.request_errors import BILLING
 
 # Anthropic's signatures have hundreds of characters; shorter ones were made up on the way.

@@ -2,7 +2,6 @@
 
 from formats.anthropic.response_wire import Block
 from formats.arguments import Arguments, Status
-from formats.codec import given
 from formats.errors import Limits
 from formats.events import (
     CallFault,
@@ -12,6 +11,7 @@ from formats.events import (
     ToolCallFailed,
     ToolCallStart,
 )
+from formats.json_codec import given
 
 
 class Call:

@@ -21,7 +21,6 @@ from formats.anthropic.request_wire import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from formats.codec import ABSENT, given
 from formats.conversation import (
     Document,
     Image,
@@ -36,8 +35,9 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
+from formats.json_codec import ABSENT, given
+from formats.media_sources import Source, document_of, image_of
 from formats.request_errors import parse_json, require_object
-from formats.sources import Source, document_of, image_of
 
 Content: TypeAlias = Raw | str | list[Any] | None
 """A content as JSON text, or decoded into plain blocks."""

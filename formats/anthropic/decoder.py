@@ -19,7 +19,6 @@ from formats.anthropic.response_wire import (
     WireEvent,
     WireMessage,
 )
-from formats.codec import decode, given
 from formats.errors import (
     DEFAULT_LIMITS,
     KIND_OF_NAME,
@@ -45,9 +44,10 @@ from formats.events import (
     ToolCallFailed,
     merge_deltas,
 )
-from formats.failure import check_utf8, truncated, unreadable
+from formats.json_codec import decode, given
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
+from formats.upstream_errors import check_utf8, truncated, unreadable
 
 _T = TypeVar("_T")
 

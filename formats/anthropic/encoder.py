@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from formats.codec import encode, encode_string
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
 from formats.errors import FailureKind
 from formats.events import (
@@ -30,6 +29,7 @@ from formats.events import (
     ToolCallStart,
     Usage,
 )
+from formats.json_codec import encode, encode_string
 from formats.passthrough import Frame
 from formats.reply import Reply, ReplyOptions
 from formats.sse import encode_event

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from formats.anthropic.content_parser import BlockParser, PlainMessage
 from formats.anthropic.request_wire import WireRequest, WireToolChoice
 from formats.anthropic.tool_parser import parse_tools
-from formats.codec import ABSENT, given
 from formats.complexity import (
     DEFAULT_COMPLEXITY,
     Complexity,
@@ -35,8 +34,9 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
+from formats.json_codec import ABSENT, given
 from formats.request_errors import parse_json, require, require_object
-from formats.standing import Rest, Standing
+from formats.turn_cache import Rest, Standing
 
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[dict[str, Raw]])

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Raw
 
 from formats.anthropic.block_filter import REFUSED, UNSIGNED, Scrub, is_genuine
-from formats.codec import ABSENT, encode, given
 from formats.conversation import (
     Conversation,
     Document,
@@ -30,6 +29,7 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import ordered, safe_ids
+from formats.json_codec import ABSENT, encode, given
 from formats.json_splice import spliced
 from formats.request_errors import check_messages, check_tools, fitted_max_tokens
 

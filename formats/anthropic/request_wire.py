@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct
 
-from formats.codec import ABSENT
-from formats.sources import Source
+from formats.json_codec import ABSENT
+from formats.media_sources import Source
 
 
 class TextBlock(Struct):

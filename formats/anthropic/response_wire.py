@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from formats.codec import ABSENT
 from formats.events import Usage
+from formats.json_codec import ABSENT
 
 
 class WireUsage(Struct):

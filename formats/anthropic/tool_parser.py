@@ -6,11 +6,11 @@ import msgspec
 from msgspec import Raw
 
 from formats.anthropic.request_wire import PlainTool, WireTool
-from formats.codec import given
 from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
+from formats.json_codec import given
 from formats.request_errors import parse_json, require_schema
 from formats.tool_cache import Offered, once_for_text
 

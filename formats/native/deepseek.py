@@ -25,10 +25,9 @@ V3.2 (DSML); V4 calls the block `tool_calls`, and relays spell the bars in sever
 import re
 
 from formats.native.format import NativeFormat
+from formats.native.grammar import Name, Unnamed
 from formats.native.markers import Atoms, literal
-from formats.native.region import Name, Unnamed
-from formats.native.sections import TokenGrammar
-from formats.native.tags import (
+from formats.native.tag_grammar import (
     BLOCK,
     BLOCK_END,
     FUNCTION,
@@ -39,12 +38,13 @@ from formats.native.tags import (
     Parameter,
     TagGrammar,
 )
-from formats.native.tokens import (
+from formats.native.token_grammar import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
     CALL_END,
     SECTION_BEGIN,
     SECTION_END,
+    TokenGrammar,
     Tokens,
 )
 from formats.toolbox import Toolbox

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+from formats.native.grammar import Grammar
 from formats.native.markers import Atoms, MarkerSet, literal
-from formats.native.region import Grammar
-from formats.native.sections import TokenGrammar
+from formats.native.token_grammar import TokenGrammar
 
 THINK = "THINK"
 THINK_END = "THINK_END"

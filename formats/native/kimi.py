@@ -13,15 +13,15 @@ bare counter, as the id of another vendor's call, or with the punctuation lost.
 import re
 
 from formats.native.format import NativeFormat
+from formats.native.grammar import Name, Unnamed
 from formats.native.markers import literal
-from formats.native.region import Name, Unnamed
-from formats.native.sections import TokenGrammar
-from formats.native.tokens import (
+from formats.native.token_grammar import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
     CALL_END,
     SECTION_BEGIN,
     SECTION_END,
+    TokenGrammar,
     Tokens,
 )
 from formats.toolbox import Toolbox

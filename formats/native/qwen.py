@@ -23,12 +23,11 @@ Flowers, of the older Qwen-Agent:
     ✿RESULT✿
 """
 
-from formats.native.envelope import open_envelope
 from formats.native.format import NativeFormat
+from formats.native.grammar import Context, Name, Opening, Unnamed, Verdict
+from formats.native.json_envelope import open_envelope
 from formats.native.markers import MarkerSet, literal
-from formats.native.region import Context, Name, Opening, Unnamed, Verdict
-from formats.native.sections import TokenGrammar
-from formats.native.tags import (
+from formats.native.tag_grammar import (
     BLOCK,
     BLOCK_END,
     FUNCTION,
@@ -39,10 +38,11 @@ from formats.native.tags import (
     Parameter,
     TagGrammar,
 )
-from formats.native.tokens import (
+from formats.native.token_grammar import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
     SECTION_END,
+    TokenGrammar,
     Tokens,
 )
 from formats.toolbox import Toolbox

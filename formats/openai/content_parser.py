@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from formats.codec import ABSENT, given
 from formats.conversation import (
     Document,
     Image,
@@ -27,9 +26,10 @@ from formats.conversation import (
     ToolResult,
 )
 from formats.events import Notice, NoticeCode
+from formats.json_codec import ABSENT, given
+from formats.media_sources import Source, document_of, image_of
 from formats.openai.request_wire import Content
 from formats.request_errors import parse_json, require_object
-from formats.sources import Source, document_of, image_of
 
 
 class _Url(Struct):

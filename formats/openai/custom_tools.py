@@ -10,8 +10,8 @@ import json
 import re
 from enum import Enum, auto
 
-from formats.codec import encode_string
 from formats.conversation import Tool
+from formats.json_codec import encode_string
 
 _SCHEMA = (
     b'{"type":"object","properties":{"input":{"type":"string","description":'

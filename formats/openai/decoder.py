@@ -7,7 +7,6 @@ end without a finish reason. Text that arrives while a call is open follows the 
 
 import msgspec
 
-from formats.codec import decode
 from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits, UpstreamError
 from formats.events import (
     UNKNOWN_USAGE,
@@ -22,7 +21,7 @@ from formats.events import (
     TextDelta,
     ToolCallDelta,
 )
-from formats.failure import check_utf8, truncated, unreadable
+from formats.json_codec import decode
 from formats.openai.call_assembly import Calls
 from formats.openai.chunk_runs import Kind, Run
 from formats.openai.response_wire import (
@@ -37,6 +36,7 @@ from formats.openai.response_wire import (
 from formats.openai.upstream_errors import FAILED, reported_error
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
+from formats.upstream_errors import check_utf8, truncated, unreadable
 
 _chunks = msgspec.json.Decoder(Chunk)
 

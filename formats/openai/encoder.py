@@ -8,7 +8,6 @@ that OpenAI's API does not define, but for reasoning, of which it has none: text
 
 from collections.abc import Iterable, Mapping
 
-from formats.codec import encode, encode_string
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
 from formats.errors import FailureKind
 from formats.events import (
@@ -28,6 +27,7 @@ from formats.events import (
     ToolCallStart,
     Usage,
 )
+from formats.json_codec import encode, encode_string
 from formats.openai.custom_tools import InputReader
 from formats.passthrough import Frame
 from formats.reply import Reply, ReplyOptions

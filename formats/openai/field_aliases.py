@@ -7,9 +7,9 @@ has stored is refused: to leave it out would be another conversation.
 import msgspec
 from msgspec import Raw, Struct
 
-from formats.codec import ABSENT, given
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
+from formats.json_codec import ABSENT, given
 from formats.openai.content_parser import translated
 from formats.request_errors import parse_json
 

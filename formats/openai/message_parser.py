@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Raw
 
 from formats.arguments import Arguments, Status
-from formats.codec import encode_string
 from formats.conversation import (
     Message,
     Part,
@@ -23,6 +22,7 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
+from formats.json_codec import encode_string
 from formats.openai.content_parser import parse_content, parse_result, translated
 from formats.openai.custom_tools import arguments_of
 from formats.openai.request_wire import WireCall, WireFunction, WireMessage

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Raw
 
-from formats.codec import encode_string
 from formats.conversation import (
     Document,
     Image,
@@ -26,6 +25,7 @@ from formats.conversation import (
 )
 from formats.events import Notice, NoticeCode
 from formats.history import ordered, short_name
+from formats.json_codec import encode_string
 from formats.request_errors import BILLING
 from formats.tool_cache import once_for_system
 

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from formats.codec import ABSENT, given
 from formats.complexity import (
     DEFAULT_COMPLEXITY,
     Complexity,
@@ -31,6 +30,7 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
+from formats.json_codec import ABSENT, given
 from formats.openai.content_parser import parse_content
 from formats.openai.field_aliases import chat_fields, is_responses
 from formats.openai.message_parser import MessageParser
@@ -38,7 +38,7 @@ from formats.openai.request_wire import Content, WireMessage, WireRequest
 from formats.openai.responses_input import parse_input
 from formats.openai.tool_parser import parse_functions, parse_tool_choice, parse_tools
 from formats.request_errors import parse_json, require_object
-from formats.standing import Rest, Standing
+from formats.turn_cache import Rest, Standing
 
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[WireMessage])

@@ -2,10 +2,10 @@
 
 from msgspec import Raw
 
-from formats.codec import encode
 from formats.conversation import Conversation, ReasoningMode, Rendered, Target, Tool
 from formats.events import Notice, NoticeCode
 from formats.history import short_name, shortened
+from formats.json_codec import encode
 from formats.openai.message_renderer import MessageRenderer, render_system
 from formats.openai.passthrough_request import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
 from formats.request_errors import check_messages, check_tools, fitted_max_tokens, fitted_user

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
 
-from formats.codec import ABSENT
+from formats.json_codec import ABSENT
 from formats.openai.response_wire import ReasoningDetail
 
 Content: TypeAlias = str | list[Raw] | None

@@ -11,11 +11,11 @@ What has no name that a model could call is a tool of the vendor's own server.
 import msgspec
 from msgspec import Raw
 
-from formats.codec import given
 from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool, ToolChoice
 from formats.errors import ClientError
 from formats.events import Notice
+from formats.json_codec import given
 from formats.openai.content_parser import translated
 from formats.openai.custom_tools import stand_in
 from formats.openai.request_wire import (

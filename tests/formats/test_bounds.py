@@ -27,7 +27,7 @@ from formats import (
 )
 from formats.complexity import Complexity
 from formats.conversation import Text
-from formats.native.transform import NativeTransform
+from formats.native.rescue import NativeTransform
 from formats.toolbox import Toolbox
 from tests.support.wire import chunk, decode, stream
 

@@ -33,8 +33,8 @@ from formats import (
     next_state,
 )
 from formats.delivery import Delivery
-from formats.native.transform import NativeTransform
-from formats.native.watch import MarkupWatch
+from formats.native.markup_watch import MarkupWatch
+from formats.native.rescue import NativeTransform
 from formats.pipeline import Pipeline
 from formats.registry import spelled_format
 from tests.formats.test_laws import NATIVE, TOOLS, encoded, garbage, whole, written

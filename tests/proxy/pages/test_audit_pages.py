@@ -12,7 +12,7 @@ from django.utils import timezone
 from msgspec.structs import replace
 
 from formats import collect
-from formats.native.watch import _SIGNS
+from formats.native.markup_watch import _SIGNS
 from proxy.audit.bulk_insert import write
 from proxy.audit.journal.recovery import crashed
 from proxy.audit.transcripts.codec import repack

@@ -10,7 +10,7 @@ import pytest
 import formats
 import proxy
 from formats import UpstreamError
-from formats.failure import as_overflow
+from formats.upstream_errors import as_overflow
 from tests.support.linear_time import is_linear
 
 UNITS = [
@@ -22,10 +22,10 @@ UNITS = [
 ]
 # Others are matched at one place, or to the whole of a text.
 SEARCHED = {
-    "formats.failure._COUNTED",
-    "formats.failure._MAXIMUM",
-    "formats.failure._NUMBERS",
-    "formats.failure._OVERFLOW",
+    "formats.upstream_errors._COUNTED",
+    "formats.upstream_errors._MAXIMUM",
+    "formats.upstream_errors._NUMBERS",
+    "formats.upstream_errors._OVERFLOW",
     "formats.native.deepseek._ATTRIBUTE",
     "formats.native.kimi._PUNCTUATION",
     "proxy.security.redaction._PATTERNS",

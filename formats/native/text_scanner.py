@@ -15,8 +15,8 @@ from enum import Enum
 from formats.errors import LimitExceeded
 from formats.events import CallFault, Event, Notice, NoticeCode, ReasoningDelta, TextDelta
 from formats.native.format import LAST, STRAY, THINK, THINK_END, NativeFormat
+from formats.native.grammar import Context, Grammar, Opening, Reader, Verdict
 from formats.native.markers import PARTIAL
-from formats.native.region import Context, Grammar, Opening, Reader, Verdict
 
 _SPACE = " \t\r\n\f\v"
 _TO_END = re.compile(r"\s{0,256}\Z")

@@ -28,9 +28,8 @@ from formats.events import (
     ToolCallStart,
 )
 from formats.native.format import NativeFormat
-from formats.native.machine import Channel, Machine
-from formats.native.output import Output
-from formats.native.region import Context
+from formats.native.grammar import Context, Output
+from formats.native.text_scanner import Channel, Machine
 from formats.toolbox import Toolbox
 
 # Bound once: to name a member costs as much as a call.

@@ -23,7 +23,7 @@ from formats.conversation import (
     ToolCall,
     ToolResult,
 )
-from formats.images import image_tokens
+from formats.image_tokens import image_tokens
 
 BASE = Conversation("m", (Message(Role.USER, ()),))
 

@@ -16,12 +16,11 @@ from dataclasses import replace
 import msgspec
 
 from formats.arguments import Arguments, Status
-from formats.codec import ABSENT, decode, given, to_bytes
 from formats.events import CallFault, NoticeCode
+from formats.json_codec import ABSENT, decode, given, to_bytes
+from formats.native.grammar import Context, Opening, Output, Verdict
 from formats.native.markers import PARTIAL, MarkerSet
-from formats.native.output import Output
-from formats.native.region import Context, Opening, Verdict
-from formats.native.streamed import Outcome, StreamedArguments
+from formats.native.streamed_arguments import Outcome, StreamedArguments
 
 _SPACE = re.compile(r"\s*")
 _SEPARATORS = re.compile(r"[\s,\[\]]*")

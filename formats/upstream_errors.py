@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from formats.codec import decode
 from formats.errors import AnswerFault, FailureKind, UpstreamError, kind_of_status
+from formats.json_codec import decode
 
 _MESSAGE_CHARS = 2000
 _NESTING = 4

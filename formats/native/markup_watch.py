@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from formats.events import Event, MessageEnd, MessageFailed, Notice, NoticeCode, TextDelta
-from formats.native.transform import NativeTransform
+from formats.native.rescue import NativeTransform
 
 # The openings of every family that is on record, known to this library or not.
 _SIGNS = {

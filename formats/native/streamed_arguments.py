@@ -9,8 +9,8 @@ from enum import Enum
 
 from formats.arguments import Arguments, Status
 from formats.events import CallFault, NoticeCode
+from formats.native.grammar import Context
 from formats.native.markers import PARTIAL, MarkerSet
-from formats.native.region import Context
 
 
 class Outcome(Enum):

@@ -27,7 +27,7 @@ from formats.conversation import (
     ToolCall,
     ToolResult,
 )
-from formats.images import decoded, image_tokens
+from formats.image_tokens import decoded, image_tokens
 from formats.tool_cache import once_for_tools
 
 _Text = TypeVar("_Text", str, bytes)

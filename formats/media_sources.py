@@ -3,8 +3,8 @@
 import msgspec
 from msgspec import Raw, Struct
 
-from formats.codec import ABSENT, given
 from formats.conversation import Document, Image
+from formats.json_codec import ABSENT, given
 from formats.request_errors import parse_json
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from formats import FailureKind, NoticeCode, StopReason, Tool, Toolbox, collect, merge_deltas
 from formats.conversation import Reasoning, Text, ToolCall
-from formats.native.values import coerce
+from formats.native.parameter_values import coerce
 from tests.formats.openai.test_decoder import calls, entry
 from tests.support.wire import byte_cuts, decode, reply_from, stream
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from re import Match
 from typing import NamedTuple
 
-from formats.codec import encode_string
 from formats.events import CallFault
+from formats.json_codec import encode_string
+from formats.native.grammar import Context, Opening, Verdict
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
-from formats.native.region import Context, Opening, Verdict
-from formats.native.streamed import Outcome, StreamedArguments
-from formats.native.values import STRING, Value
+from formats.native.parameter_values import STRING, Value
+from formats.native.streamed_arguments import Outcome, StreamedArguments
 
 BLOCK = "BLOCK"
 FUNCTION = "FUNCTION"

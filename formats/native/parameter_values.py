@@ -8,9 +8,9 @@ import ast
 import json
 import re
 
-from formats.codec import escape
 from formats.errors import LimitExceeded
-from formats.native.region import Context
+from formats.json_codec import escape
+from formats.native.grammar import Context
 
 STRING = frozenset({"string"})
 

@@ -14,7 +14,7 @@ from formats.anthropic import request_parser as anthropic
 from formats.complexity import DEFAULT_COMPLEXITY, Complexity
 from formats.openai import request_parser as openai
 from formats.request_errors import read_fields
-from formats.standing import Rest, Standing
+from formats.turn_cache import Rest, Standing
 
 MOST = DEFAULT_COMPLEXITY
 REST = Rest(Conversation("m", ()), behind=())
