@@ -24,6 +24,8 @@ from tests.support.launcher import Launched, can_launch
 ROOT = Path(__file__).parent.parent.parent
 _PATIENCE = 90  # seconds: a start takes two, but not on a machine that has much else to do
 KEY = "sk-athena-test-key-of-the-suite"
+# For a gateway that keeps the intervals of the product (`tests/support/short_intervals.py`).
+PRODUCT_INTERVALS = {"DJANGO_SETTINGS_MODULE": "athena_site.settings"}
 # For clients of gateways, which speak none: to read the authorities of this machine takes httpx 25 ms
 # for every client, and for every request without one.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -87,6 +89,7 @@ class Gateway:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ATHENA_", "OPENROUTER_"))}
         self.environment = {
             **kept,
+            "DJANGO_SETTINGS_MODULE": "tests.support.short_intervals",
             "ATHENA_DATA_DIR": str(data_dir),
             "ATHENA_PORT": str(self.port),
             "ATHENA_CLIENT_KEY": KEY,

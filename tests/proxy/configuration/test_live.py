@@ -8,7 +8,7 @@ import pytest
 
 from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import TOOLS, ask, read, reply, says, stream
-from tests.support.gateway import KEY, Gateway
+from tests.support.gateway import KEY, PRODUCT_INTERVALS, Gateway
 from tests.support.scripted_upstream import whole
 
 TEXT = '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harbor":"Moss"}<|tool_call_end|><|tool_calls_section_end|>'
@@ -90,7 +90,11 @@ def test_the_use_of_a_key_is_remembered(gateway, client, upstream, model):
 @pytest.fixture
 def two_workers(upstream, tmp_path):
     gateway = Gateway(
-        tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url, ATHENA_WORKERS="2"
+        tmp_path,
+        OPENROUTER_API_KEY="x" * 20,
+        OPENROUTER_BASE_URL=upstream.url,
+        ATHENA_WORKERS="2",
+        **PRODUCT_INTERVALS,
     ).start()
     yield gateway
     gateway.stop()
