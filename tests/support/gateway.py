@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 from proxy.audit.transcripts.codec import Said, unpack
 from tests.support.database import database_url, read_rows
 from tests.support.launcher import Launched, can_launch
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent.parent
 _PATIENCE = 90  # seconds: a start takes two, but not on a machine that has much else to do
@@ -163,10 +164,7 @@ class Gateway:
             weakref.finalize(self, self._editor.close)
         version = self._editor.run(code)
         assert isinstance(version, int), version
-        deadline = time.monotonic() + 5
-        while self._version() < version:
-            assert time.monotonic() < deadline, "the edit did not become live"
-            time.sleep(0.05)
+        wait_for(lambda: self._version() >= version)
 
     def ready(self) -> httpx.Response:
         """What it says of itself."""
@@ -186,10 +184,7 @@ class Gateway:
         query, value = "SELECT * FROM proxy_exchange WHERE model = ?", model
         if response is not None:
             query, value = query.replace("model", "request_id"), response.headers["request-id"]
-        deadline = time.monotonic() + 10
-        while not (found := self.rows(query, value)):
-            assert time.monotonic() < deadline, f"no row\n{self.log[-2000:]}"
-            time.sleep(0.05)
+        found = wait_for(lambda: self.rows(query, value))
         assert len(found) == 1
         return found[0]
 

@@ -6,10 +6,10 @@ from functools import partial
 import psycopg
 import pytest
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask, says
 from tests.support.gateway import Gateway
 from tests.support.postgres_server import PostgresMissing, PostgresServer
+from tests.support.waiting import wait_for
 
 MOST = 4
 """Of one process, as the README says: configuration, audit, report, and now and then old rows."""
@@ -65,11 +65,11 @@ def test_when_all_connections_are_taken_requests_go_on_and_rows_come_later(
                 return gateway.log.count("too many clients") > refused
 
             refused = gateway.log.count("too many clients")
-            wait_for(take, 60)
+            wait_for(take)
             assert asked() == 200
         ids = sorted(answer.headers["request-id"] for answer in answers)
         query = "SELECT request_id FROM proxy_exchange ORDER BY request_id"
-        wait_for(lambda: len(gateway.rows(query)) >= len(ids), 30)
+        wait_for(lambda: len(gateway.rows(query)) >= len(ids))
         assert [row["request_id"] for row in gateway.rows(query)] == ids
     finally:
         gateway.stop()

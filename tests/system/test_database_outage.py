@@ -19,7 +19,6 @@ from django.test import RequestFactory
 from athena_site.postgresql.base import DatabaseWrapper
 from proxy.configuration.live import Configuration
 from proxy.database.outage import AnswerOutage, is_away, reason, told
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.background_load import Load
 from tests.support.chat import ask, says
 from tests.support.database import of_sqlite
@@ -28,6 +27,7 @@ from tests.support.metrics import scrape, value
 from tests.support.operator_session import Operator
 from tests.support.postgres_server import PostgresMissing, PostgresServer
 from tests.support.scripted_upstream import whole
+from tests.support.waiting import wait_for
 
 OUTAGE = 30  # seconds
 UNHARMED = 5  # seconds for an answer, on a machine that has much else to do; a wait takes ten
@@ -124,8 +124,8 @@ def test_a_database_that_is_down_at_the_start_is_waited_for(server, make):
     assert (refused.status_code, refused.headers["x-athena-error"]) == (503, "not_ready")
     assert refused.headers["retry-after"]
     server.start()
-    wait_for(lambda: readyz(gateway)[0] == 200, 60)
-    wait_for(lambda: "Admin:" in gateway.log, 10)
+    wait_for(lambda: readyz(gateway)[0] == 200)
+    wait_for(lambda: "Admin:" in gateway.log)
     answered = post(gateway)
     assert answered.status_code == 200
     wait_for_rows(gateway, [answered.headers["request-id"]])
@@ -136,11 +136,11 @@ def test_postgresql_is_away_for_half_a_minute_and_every_row_is_there_afterwards(
     gateway = make(DATABASE_URL=with_password(server.create_database())).start()
     operator = Operator(gateway)
     with Load([gateway], BUSY) as load:
-        wait_for(lambda: len(load.ids) > 20, 30)
+        wait_for(lambda: len(load.ids) > 20)
         server.stop()
         began = time.monotonic()
-        wait_for(lambda: readyz(gateway)[1]["degraded"][:1] == ["database unreachable"], 10)
-        wait_for(lambda: len(readyz(gateway)[1]["degraded"]) == 2, 10)
+        wait_for(lambda: readyz(gateway)[1]["degraded"][:1] == ["database unreachable"])
+        wait_for(lambda: len(readyz(gateway)[1]["degraded"]) == 2)
         assert readyz(gateway)[0] == 200, "it still answers those that it knows"
         unknown = post(gateway, "sk-athena-nobody-knows-this")
         assert (unknown.status_code, unknown.headers["x-athena-error"]) == (
@@ -158,12 +158,12 @@ def test_postgresql_is_away_for_half_a_minute_and_every_row_is_there_afterwards(
         assert value(scrape(gateway.url), "athena_journal_bytes") > 10_000
         assert value(scrape(gateway.url), "athena_audit_queue_depth") > 10
         server.start()
-        wait_for(lambda: readyz(gateway)[1]["degraded"] == [], 30)
-        wait_for(lambda: len(load.ids) > during + 5, 30)
+        wait_for(lambda: readyz(gateway)[1]["degraded"] == [])
+        wait_for(lambda: len(load.ids) > during + 5)
     assert load.seen.keys() == {"Good morning"}, load.seen
     assert load.slowest < UNHARMED
     wait_for_rows(gateway, load.ids)
-    wait_for(lambda: value(scrape(gateway.url), "athena_journal_bytes") == 0, 10)
+    wait_for(lambda: value(scrape(gateway.url), "athena_journal_bytes") == 0)
     assert value(scrape(gateway.url), "athena_audit_dropped_total") == 0
     sums = "SELECT requests FROM proxy_trafficsum WHERE span = 'day' AND facet = 'all'"
     assert sum(row["requests"] for row in gateway.rows(sums)) == len(load.ids)
@@ -205,22 +205,22 @@ def test_nobody_waits_for_a_frozen_database_not_even_the_end(server, make):
     gateway = make(DATABASE_URL=with_password(server.create_database())).start()
     gateway.edit("GatewaySettings.objects.update(drain_time=2); ConfigurationVersion.advance()")
     with Load([gateway], BUSY) as load:
-        wait_for(lambda: len(load.ids) > 10, 30)
+        wait_for(lambda: len(load.ids) > 10)
         with frozen(server):
-            wait_for(lambda: "database unreachable" in readyz(gateway)[1]["degraded"], 20)
+            wait_for(lambda: "database unreachable" in readyz(gateway)[1]["degraded"])
             unknown = post(gateway, "sk-athena-nobody-knows-this")
             assert unknown.headers["x-athena-error"] == "keys_unavailable"
             page = httpx.get(f"{gateway.url}/api/exchanges/", headers=STRANGER, timeout=40)
             assert (page.status_code, page.json()) == (503, AWAY)
         # Its threads come back by themselves, and the same process is well again.
-        wait_for(lambda: readyz(gateway)[1]["degraded"] == [], 40)
+        wait_for(lambda: readyz(gateway)[1]["degraded"] == [])
         before = len(load.ids)
-        wait_for(lambda: len(load.ids) > before + 10, 30)
+        wait_for(lambda: len(load.ids) > before + 10)
     assert load.seen.keys() == {"Good morning"}, load.seen
     assert load.slowest < UNHARMED
     wait_for_rows(gateway, load.ids)
     with frozen(server):
-        wait_for(lambda: "database unreachable" in readyz(gateway)[1]["degraded"], 20)
+        wait_for(lambda: "database unreachable" in readyz(gateway)[1]["degraded"])
         last = [post(gateway).headers["request-id"] for _ in range(3)]
         began = time.monotonic()
         assert gateway.stop() == 0
@@ -282,13 +282,13 @@ def test_a_locked_sqlite_file_holds_up_nobody(gateway, upstream, model):
             refused = post(gateway, "sk-athena-nobody-knows-this").status_code
             assert refused == 401, "it can be read all the time"
             time.sleep(0.3)
-        wait_for(lambda: "audit waiting for the database" in readyz(gateway)[1]["degraded"], 10)
+        wait_for(lambda: "audit waiting for the database" in readyz(gateway)[1]["degraded"])
         assert readyz(gateway)[0] == 200
         other.execute("ROLLBACK")
     query = "SELECT request_id FROM proxy_exchange WHERE model = ?"
-    wait_for(lambda: len(gateway.rows(query, model)) == len(ids), 20)
+    wait_for(lambda: len(gateway.rows(query, model)) == len(ids))
     assert {row["request_id"] for row in gateway.rows(query, model)} == set(ids)
-    wait_for(lambda: readyz(gateway)[1]["degraded"] == [], 10)
+    wait_for(lambda: readyz(gateway)[1]["degraded"] == [])
 
 
 @pytest.fixture
@@ -330,12 +330,12 @@ def test_a_disk_that_is_full_holds_up_nobody(small_disk, upstream, tmp_path):
             except OSError:
                 pass
         ask_some()
-        wait_for(is_degraded, 20)
+        wait_for(is_degraded)
         (small_disk / "junk").unlink()
         wait_for_rows(gateway, ids)
         ask_some()
         wait_for_rows(gateway, ids)
-        wait_for(lambda: readyz(gateway)[1]["degraded"] == [], 20)
+        wait_for(lambda: readyz(gateway)[1]["degraded"] == [])
     finally:
         gateway.stop()
     assert "Traceback" not in gateway.log
@@ -348,11 +348,11 @@ def test_a_flood_of_failures_is_counted_and_sampled_and_harms_nobody(gateway, up
     upstream.script(BUSY, says("Good morning"))
     number = 400
     with Load([gateway], model, clients=8) as flood, Load([gateway], BUSY, clients=1) as load:
-        wait_for(lambda: len(flood.ids) >= number, 60)
+        wait_for(lambda: len(flood.ids) >= number)
     assert load.seen.keys() == {"Good morning"}
     assert load.slowest < UNHARMED
     query = "SELECT group_id, count(*) AS n FROM proxy_exchange WHERE model = ? GROUP BY group_id"
-    wait_for(lambda: sum(row["n"] for row in gateway.rows(query, model)) == len(flood.ids), 30)
+    wait_for(lambda: sum(row["n"] for row in gateway.rows(query, model)) == len(flood.ids))
     rows = gateway.rows(query, model)
     assert len(rows) == 1, "one kind of failure"
     transcripts = gateway.rows(

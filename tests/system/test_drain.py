@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.soak.measure import family
 from tests.support.chat import ask, chunk, reply
 from tests.support.gateway import KEY, NO_TLS, Gateway
 from tests.support.scripted_upstream import Pause
+from tests.support.waiting import wait_for
 
 PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
 END = chunk({}, "stop") + b"data: [DONE]\n\n"
@@ -89,7 +89,7 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
             name = f"test/{length}-{dialect}-{streaming}"
             known = upstream.script(name, script)
             opened[name] = send(gateway, ask(name, stream=streaming), dialect)
-            wait_for(lambda known=known: known.requests, 20)
+            wait_for(lambda known=known: known.requests)
     upload = socket.create_connection(("127.0.0.1", gateway.port), timeout=60)
     upload.sendall(head(1000) + b"{")
     deaf = send(gateway, ask("test/flood", stream=True), window=4096)
@@ -99,7 +99,7 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
 
     gateway.process.send_signal(signal.SIGTERM)
     signalled = time.monotonic()
-    wait_for(lambda: gateway.ready().status_code == 503, 3)
+    wait_for(lambda: gateway.ready().status_code == 503)
     for _ in range(6):  # whichever worker takes it
         refused = gateway.ready()
         assert (refused.status_code, refused.json()["status"]) == (503, "draining")
@@ -148,7 +148,7 @@ def test_a_second_signal_reaches_the_workers_and_ends_it_at_once(start, upstream
     for number in range(6):
         known = upstream.script(f"test/endless-{number}", ENDLESS)
         opened.append(send(gateway, ask(f"test/endless-{number}", stream=number % 2 == 0)))
-        wait_for(lambda known=known: known.requests, 20)
+        wait_for(lambda known=known: known.requests)
     deaf = send(gateway, ask("test/flood", stream=True), window=4096)
     time.sleep(0.5)
     gateway.process.send_signal(signal.SIGTERM)
@@ -170,12 +170,12 @@ def test_workers_whose_parent_was_killed_let_open_answers_finish_and_end(start, 
     gateway = start(drain_time=20, ATHENA_WORKERS="2")
     known = upstream.script("test/short", SHORT)
     connection = send(gateway, ask("test/short", stream=True))
-    wait_for(lambda: known.requests, 20)
+    wait_for(lambda: known.requests)
     workers = family(gateway.process.pid)[1:]
     gateway.process.kill()
     gateway.process.wait()
     assert b"message_stop" in rest(connection)
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 20)
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
     assert rows(gateway)["test/short"]["outcome"] == "ok"
     assert "the parent of this worker is gone" in gateway.log
 
@@ -184,7 +184,7 @@ def test_a_database_that_is_locked_does_not_keep_the_process(start, upstream):
     gateway = start(drain_time=1)
     known = upstream.script("test/endless", ENDLESS)
     connection = send(gateway, ask("test/endless", stream=True))
-    wait_for(lambda: known.requests, 20)
+    wait_for(lambda: known.requests)
     path = gateway.data_dir / "athena.sqlite3"
     with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:
         other.execute("BEGIN EXCLUSIVE")

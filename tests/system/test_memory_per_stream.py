@@ -5,10 +5,10 @@ import resource
 import socket
 from pathlib import Path
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask, chunk, reply
 from tests.support.gateway import KEY, Gateway
 from tests.support.scripted_upstream import Pause
+from tests.support.waiting import wait_for
 
 STREAMS = 200
 
@@ -55,7 +55,7 @@ def test_200_open_streams_need_few_threads_and_under_250_kilobytes_each(upstream
         assert each < 250
         for connection in connections:
             connection.close()
-        wait_for(lambda: all(request.closed_at for request in script.requests), 10)
+        wait_for(lambda: all(request.closed_at for request in script.requests))
     finally:
         for connection in connections:
             connection.close()

@@ -14,13 +14,13 @@ import pytest
 
 from tests.proxy.database.test_schema import LAST
 from tests.proxy.serving.test_quota import MAKE_KEY
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.balancer import Balancer
 from tests.support.chat import ask, chunk, read, reply, says, stream
 from tests.support.concurrent_clients import Crowd
 from tests.support.database import database_url, of_postgres
 from tests.support.gateway import KEY, NO_TLS, Gateway
 from tests.support.scripted_upstream import Pause
+from tests.support.waiting import wait_for
 
 pytestmark = of_postgres
 
@@ -87,7 +87,7 @@ def fleet(upstream, tmp_path_factory):
         "u = Upstream.objects.get(name='openrouter')\n"
         f"ModelRoute.objects.create(pattern={FLIPPED!r}, upstream=u, upstream_model='load/old')"
     )
-    wait_for(lambda: len(fleet.workers()) == 4, 30)
+    wait_for(lambda: len(fleet.workers()) == 4)
     yield fleet
     for node in fleet.nodes:
         assert node.stop() == 0
@@ -133,7 +133,7 @@ class Load(Crowd):
     def wait_after(self, moment):
         """Until enough were asked when the promise had to be kept that all workers had some."""
         late = moment + PROMISE + 0.5
-        wait_for(lambda: sum(one.began > late for one in list(self.seen)) >= 40, 60)
+        wait_for(lambda: sum(one.began > late for one in list(self.seen)) >= 40)
 
     def last_of(self, moment, is_old):
         """How many seconds after a moment the last request began that got what was before."""
@@ -148,7 +148,7 @@ def every_row_once(fleet, loads):
     def found():
         return sorted(row["request_id"] for row in fleet.rows(query, wanted))
 
-    wait_for(lambda: len(found()) >= len(wanted), 60)
+    wait_for(lambda: len(found()) >= len(wanted))
     assert found() == wanted
     return wanted
 
@@ -167,7 +167,7 @@ def test_edits_and_revocations_reach_all_workers_of_all_nodes_and_no_request_is_
     parts = [part for _ in range(120) for part in (chunk({"content": "word "}), Pause(0.5))]
     upstream.script("load/slow", reply(*parts, stream({"content": "end"})))
     # One that another test has killed is reported for some seconds more.
-    wait_for(lambda: len(fleet.workers()) == 4, 30)
+    wait_for(lambda: len(fleet.workers()) == 4)
     spent = {pid: processor_time(pid) for pid in fleet.workers()}
     waits, versions = [], [(first, "load/old")]
     with Load(fleet) as load, Load(fleet, "sk-athena-short-lived", clients=2) as theirs:
@@ -213,12 +213,12 @@ def test_edits_and_revocations_reach_all_workers_of_all_nodes_and_no_request_is_
 def test_a_restored_backup_with_a_lower_version_reaches_all_workers(fleet):
     version, _ = fleet.change(route_to("old"))
     # A worker that still has the version before would take the backup's for its own.
-    wait_for(lambda: [node._version() for node in fleet.nodes] == [version, version], 10)
+    wait_for(lambda: [node._version() for node in fleet.nodes] == [version, version])
     with Load(fleet, clients=2) as load:
         load.wait_for(20)
         version, _ = fleet.change(route_to("new"), version="number - 2")
-        wait_for(lambda: all(one.text == "new" for one in load.seen[-20:]), 30)
-        wait_for(lambda: [node._version() for node in fleet.nodes] == [version, version], 10)
+        wait_for(lambda: all(one.text == "new" for one in load.seen[-20:]))
+        wait_for(lambda: [node._version() for node in fleet.nodes] == [version, version])
     assert not load.failed
     assert {one.status for one in load.seen} == {200}
 
@@ -275,8 +275,8 @@ def test_a_worker_that_is_started_again_never_migrates_and_its_siblings_serve(fl
                 load.wait_for(10)
                 os.kill(min(before), signal.SIGKILL)
                 count = len(load.seen)
-                wait_for(lambda: fleet.workers() - before, 60)
-                wait_for(lambda: len(load.seen) >= count + 50, 60)
+                wait_for(lambda: fleet.workers() - before)
+                wait_for(lambda: len(load.seen) >= count + 50)
             assert fleet.rows(recorded, LAST) == []
         finally:
             connection.execute(statement, ["proxy", "elsewhere", LAST])

@@ -12,13 +12,14 @@ from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Us
 from proxy.audit.transcripts.replay_input import read_again
 from proxy.support.replay import load_event
 from tests.formats.openai.test_custom_tools import NESTED, PATCH, structured
-from tests.proxy.serving.test_streaming import END, connect, wait_for
+from tests.proxy.serving.test_streaming import END, connect
 from tests.support import openai_reader
 from tests.support.chat import TOOLS, ask, chunk, data, reply, says, stream
 from tests.support.client_views import view
 from tests.support.database import dump
 from tests.support.gateway import KEY, Gateway
 from tests.support.scripted_upstream import Close, Pause, whole
+from tests.support.waiting import wait_for
 from tests.support.wire import anthropic_stream
 
 UPSTREAM_KEY = "sk-or-canary-of-the-upstream"

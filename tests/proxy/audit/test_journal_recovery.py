@@ -18,11 +18,11 @@ from proxy.audit.journal.entries import Begun, Dropped, encode
 from proxy.audit.journal.journal import Journal, hold
 from proxy.audit.recorder import Audit
 from tests.proxy.audit.test_recorder import entry, one_connection  # noqa: F401
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask, chunk, reply, says, stream
 from tests.support.database import of_sqlite
 from tests.support.gateway import KEY, Gateway
 from tests.support.scripted_upstream import Pause
+from tests.support.waiting import wait_for
 
 
 def dead(root, *lines):
@@ -185,7 +185,7 @@ class Streams:
         ]
         for thread in self._threads:
             thread.start()
-        wait_for(lambda: len(self.ids) == number, 30)
+        wait_for(lambda: len(self.ids) == number)
 
     def _read(self, gateway, model):
         with (
@@ -228,7 +228,7 @@ def test_a_killed_gateway_loses_nothing_that_had_ended_and_marks_what_had_not(ki
         other.execute("ROLLBACK")
     assert gateway.rows("SELECT * FROM proxy_exchange") == []
     gateway.start()
-    wait_for(lambda: len(gateway.rows("SELECT id FROM proxy_exchange")) == 8, 20)
+    wait_for(lambda: len(gateway.rows("SELECT id FROM proxy_exchange")) == 8)
     rows = gateway.rows("SELECT request_id, outcome FROM proxy_exchange")
     expected = dict.fromkeys(ended, "ok") | dict.fromkeys(streams.ids, "crashed")
     assert {row["request_id"]: row["outcome"] for row in rows} == expected
@@ -258,7 +258,7 @@ def test_of_a_killed_worker_the_siblings_find_the_rows(killed, upstream):
     gateway = killed(ATHENA_WORKERS="2")
     slow = [chunk({"content": "a"}), Pause(6), stream({"content": "b"})]
     upstream.script("test/slow", reply(*slow))
-    wait_for(lambda: len(workers_of(gateway)) == 2, 30)
+    wait_for(lambda: len(workers_of(gateway)) == 2)
     before = workers_of(gateway)
     streams = Streams(gateway, "test/slow", 8)
     os.kill(before[0], signal.SIGKILL)
@@ -273,9 +273,9 @@ def test_of_a_killed_worker_the_siblings_find_the_rows(killed, upstream):
     ends = streams.join()
     expected = {name: "ok" if is_whole else "crashed" for name, is_whole in ends.items()}
     expected |= {name: "ok" for _, name in answered}
-    wait_for(lambda: len(gateway.rows("SELECT id FROM proxy_exchange")) == 18, 30)
+    wait_for(lambda: len(gateway.rows("SELECT id FROM proxy_exchange")) == 18)
     rows = gateway.rows("SELECT request_id, outcome FROM proxy_exchange")
     assert {row["request_id"]: row["outcome"] for row in rows} == expected
     assert len(rows) == len(expected), "each once"
-    wait_for(lambda: len(workers_of(gateway)) == 2, 30)
+    wait_for(lambda: len(workers_of(gateway)) == 2)
     assert set(workers_of(gateway)) != set(before), "there is a new one"

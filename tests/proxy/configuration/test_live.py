@@ -6,10 +6,10 @@ import time
 import httpx
 import pytest
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import TOOLS, ask, read, reply, says, stream
 from tests.support.gateway import KEY, PRODUCT_INTERVALS, Gateway
 from tests.support.scripted_upstream import whole
+from tests.support.waiting import wait_for
 
 TEXT = '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harbor":"Moss"}<|tool_call_end|><|tool_calls_section_end|>'
 

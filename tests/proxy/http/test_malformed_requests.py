@@ -5,11 +5,11 @@ import json
 import httpx
 import pytest
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import TOOLS, ask, error_of, says, stream
 from tests.support.gateway import KEY
 from tests.support.raw_client import ask_raw, connect, post
 from tests.support.scripted_upstream import reply
+from tests.support.waiting import wait_for
 
 PATHS = {
     "HEAD of an endpoint": ("HEAD", "/v1/messages", 405),

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import TOOLS, ask, chunk, reply, says
 from tests.support.gateway import KEY, Gateway
 from tests.support.metrics import scrape, value
 from tests.support.raw_client import answer, ask_raw, closed_after, connect, is_closed, post
 from tests.support.scripted_upstream import Pause
+from tests.support.waiting import wait_for
 
 HEAD = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\n"
 PROBE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -184,7 +184,7 @@ def test_who_asks_too_much_ahead_of_an_answer_is_let_go(gateway, upstream, model
         assert b"200 OK" in connection.recv(65536)
         connection.sendall(more)
         assert is_closed(connection, 10)
-    wait_for(lambda: script.last.closed_at, 10)
+    wait_for(lambda: script.last.closed_at)
     assert gateway.exchange(model=model)["outcome"] == "client_disconnect"
 
 
@@ -364,12 +364,12 @@ def test_leaving_while_a_call_is_held_back_frees_what_is_held(hasty, upstream):
     body = ask(model, stream=True, tools=TOOLS)
     with connect(hasty.port, post(body)) as connection:
         assert b"200 OK" in connection.recv(65536)
-        wait_for(lambda: value(scrape(hasty.url), "athena_buffer_bytes") > 20_000, 10)
+        wait_for(lambda: value(scrape(hasty.url), "athena_buffer_bytes") > 20_000)
         left_at = time.monotonic()
     assert wait_for(lambda: script.last.closed_at, 5) - left_at < 1
     assert hasty.exchange(model=model)["outcome"] == "client_disconnect"
     for name in ("athena_buffer_bytes", "athena_held_places", "athena_open_streams"):
-        wait_for(lambda name=name: value(scrape(hasty.url), name) == 0, 10)
+        wait_for(lambda name=name: value(scrape(hasty.url), name) == 0)
 
 
 @pytest.mark.parametrize("framing", ["content-length: 33554433", "transfer-encoding: chunked"])
@@ -421,7 +421,7 @@ def test_hundreds_of_idle_connections_are_closed_and_cost_nobody_else(hasty, ups
         for connection in connections:
             assert is_closed(connection, 20)
         descriptors = Path(f"/proc/{hasty.process.pid}/fd")
-        wait_for(lambda: len(list(descriptors.iterdir())) < 100, 10)
+        wait_for(lambda: len(list(descriptors.iterdir())) < 100)
     finally:
         for connection in connections:
             connection.close()

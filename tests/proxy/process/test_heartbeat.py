@@ -11,10 +11,10 @@ from django.db.models.functions import Now
 
 from proxy.models import GatewayProcess
 from proxy.process.heartbeat import Heartbeat, State
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask, chunk, reply, stream
 from tests.support.gateway import Gateway
 from tests.support.scripted_upstream import Pause
+from tests.support.waiting import wait_for
 
 STATE = State(configuration_version=3, open_streams=2, audit_waiting=1, audit_dropped=0)
 
@@ -27,12 +27,12 @@ def test_all_workers_report_until_they_stop(upstream, tmp_path):
     def reports():
         return gateway.rows("SELECT * FROM proxy_gatewayprocess ORDER BY name")
 
-    wait_for(lambda: len(reports()) == 2, 10)
+    wait_for(lambda: len(reports()) == 2)
     first, second = reports()
     assert first["name"] != second["name"]
     assert {row["configuration_version"] for row in (first, second)} == {gateway._version()}
     gateway.edit("FormatOverride.objects.create(pattern='house/*', format='kimi')")
-    wait_for(lambda: {r["configuration_version"] for r in reports()} == {gateway._version()}, 6)
+    wait_for(lambda: {r["configuration_version"] for r in reports()} == {gateway._version()})
     upstream.script("test/slow", reply(chunk({"content": "one"}), Pause(4), stream()))
     with (
         gateway.client() as client,
@@ -40,8 +40,8 @@ def test_all_workers_report_until_they_stop(upstream, tmp_path):
     ):
         parts = answer.iter_bytes()  # held: without it the answer would be closed
         next(parts)
-        wait_for(lambda: sum(row["open_streams"] for row in reports()) == 1, 6)
-    wait_for(lambda: sum(row["open_streams"] for row in reports()) == 0, 6)
+        wait_for(lambda: sum(row["open_streams"] for row in reports()) == 1)
+    wait_for(lambda: sum(row["open_streams"] for row in reports()) == 0)
     assert all(row["seen_at"] > first["started_at"] for row in reports())
     assert gateway.stop() == 0
     assert reports() == []
@@ -49,7 +49,7 @@ def test_all_workers_report_until_they_stop(upstream, tmp_path):
 
 def test_one_that_was_killed_leaves_a_row_that_is_not_counted(tmp_path):
     gateway = Gateway(tmp_path).start()
-    wait_for(lambda: gateway.rows("SELECT * FROM proxy_gatewayprocess"), 10)
+    wait_for(lambda: gateway.rows("SELECT * FROM proxy_gatewayprocess"))
     gateway.stop(signal.SIGKILL)
     assert len(gateway.rows("SELECT * FROM proxy_gatewayprocess")) == 1
 

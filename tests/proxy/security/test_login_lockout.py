@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
-from tests.proxy.serving.test_streaming import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a password that is long"

@@ -15,11 +15,11 @@ from proxy.errors import GatewayError
 from proxy.http.handler import GatewayRequest
 from proxy.models.keys import digest_of
 from proxy.serving.authentication import authenticate
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask
 from tests.support.gateway import KEY
 from tests.support.metrics import scrape, value
 from tests.support.raw_client import ask_raw, post
+from tests.support.waiting import wait_for
 
 GOOD = "sk-athena-" + "g" * 40
 EXPIRED = "sk-athena-" + "e" * 40

@@ -14,11 +14,12 @@ from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError
 from proxy.serving.quota import Quota
-from tests.proxy.serving.test_streaming import END, wait_for
+from tests.proxy.serving.test_streaming import END
 from tests.support.chat import TOOLS, ask, chunk, error_of, reply, says
 from tests.support.metrics import scrape, value
 from tests.support.raw_client import answer, connect, post
 from tests.support.scripted_upstream import Close, Pause, Reset, whole
+from tests.support.waiting import wait_for
 
 MAKE_KEY = "k = ClientKey(label={0!r}, {1}); k.adopt({0!r}); k.save()"
 
@@ -331,10 +332,10 @@ def test_after_a_thousand_random_ends_no_place_is_lost(gateway, upstream, model)
                         return number
             return most + 1
 
-        wait_for(lambda: opened() == most, 10)
+        wait_for(lambda: opened() == most)
         assert opened() <= most
-    wait_for(lambda: value(scrape(gateway.url), "athena_held_places") == 0, 10)
-    wait_for(lambda: value(scrape(gateway.url), "athena_open_streams") == 0, 10)
+    wait_for(lambda: value(scrape(gateway.url), "athena_held_places") == 0)
+    wait_for(lambda: value(scrape(gateway.url), "athena_open_streams") == 0)
     # Had places been lost, all but a few would have been refused for it.
     rows = gateway.rows(
         "SELECT error_code FROM proxy_exchange JOIN proxy_clientkey k ON k.id = key_id"

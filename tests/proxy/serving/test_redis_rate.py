@@ -10,11 +10,11 @@ import pytest
 from proxy.serving.rate import OwnRate, rate_at
 from proxy.serving.redis_rate import SharedRate
 from tests.proxy.serving.test_quota import MAKE_KEY
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask, says
 from tests.support.gateway import Gateway
 from tests.support.metrics import scrape, value
 from tests.support.redis_server import Redis
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -149,12 +149,12 @@ def test_two_workers_share_a_keys_minute_until_redis_is_gone_and_again_after(
             assert time.monotonic() - began < 10
             wait_for(lambda: fallbacks() >= 6)
             redis.thaw()
-            wait_for(lambda: gateway.log.count("Redis answers again") >= 1, 20)
+            wait_for(lambda: gateway.log.count("Redis answers again") >= 1)
             redis.kill()
             assert set(statuses(second, 3)) <= {200, 429}
             redis.start()
             before = gateway.log.count("Redis answers again")
-            wait_for(lambda: gateway.log.count("Redis answers again") >= max(before, 2), 20)
+            wait_for(lambda: gateway.log.count("Redis answers again") >= max(before, 2))
             time.sleep(2.5)  # either worker is back by now
             assert statuses(third, 20).count(200) == 6
     finally:

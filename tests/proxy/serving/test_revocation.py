@@ -6,9 +6,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.proxy.serving.test_quota import key_of
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask, chunk, error_of, reply, stream
 from tests.support.scripted_upstream import Pause
+from tests.support.waiting import wait_for
 
 REVOKE = (
     "from django.utils import timezone\nClientKey.objects.get(label={!r}).revoke(timezone.now())"
@@ -25,7 +25,7 @@ def script(upstream, model):
     parts = [part for _ in range(60) for part in (chunk({"content": "word "}), Pause(0.5))]
     script = upstream.script(model, reply(*parts, stream({"content": "end"})))
     yield script
-    wait_for(lambda: all(request.closed_at for request in script.requests), 10)
+    wait_for(lambda: all(request.closed_at for request in script.requests))
 
 
 def opened(stack, client, model):
@@ -65,7 +65,7 @@ def test_a_request_of_a_revoked_key_that_waits_for_its_answer_gets_401(gateway, 
     name = "sk-athena-revoked-meanwhile"
     with key_of(gateway, name, "max_streams=None") as client, ThreadPoolExecutor() as pool:
         waiting = pool.submit(client.post, "/v1/messages", json=ask(model))
-        wait_for(lambda: script.requests, 10)
+        wait_for(lambda: script.requests)
         gateway.edit(REVOKE.format(name))
         refused = waiting.result(10)
     assert error_of(refused) == (401, "authentication_error", "this client key was revoked")

@@ -12,6 +12,7 @@ import pytest
 from tests.support.chat import ask, chunk, error_of, read, reply, stream
 from tests.support.gateway import KEY, Gateway
 from tests.support.scripted_upstream import Pause, whole
+from tests.support.waiting import wait_for
 
 END = chunk({}, "stop") + b"data: [DONE]\n\n"
 
@@ -38,14 +39,6 @@ def connect(gateway, body):
     connection = socket.create_connection(("127.0.0.1", gateway.port), timeout=10)
     connection.sendall(head.encode() + data)
     return connection
-
-
-def wait_for(condition, seconds=5.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return found
 
 
 def test_bytes_leave_as_they_arrive(client, upstream, model):
@@ -120,7 +113,7 @@ def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstrea
     script = upstream.script("slow-body", reply(chunk({"content": "one"}), Pause(20)))
     seen = read(client.post("/v1/messages", json=ask("slow-body", stream=True)))
     assert (seen.text, seen.error) == ("one", "timeout_error")
-    wait_for(lambda: script.last.closed_at, 2)
+    wait_for(lambda: script.last.closed_at)
     upstream.script("slow-start", [Pause(20)])
     response = client.post("/v1/messages", json=ask("slow-start", stream=True))
     assert error_of(response)[:2] == (504, "timeout_error")
@@ -150,7 +143,7 @@ def test_the_upstream_is_let_go_within_a_second_when_the_client_leaves(
         time.sleep(0.3)
     left_at = time.monotonic()
     connection.close()
-    closed_at = wait_for(lambda: script.last.closed_at, 3)
+    closed_at = wait_for(lambda: script.last.closed_at)
     assert closed_at - left_at < 1
 
 

@@ -15,10 +15,10 @@ import pytest
 from proxy.telemetry import log_format
 from proxy.telemetry.log_format import JSONFormatter, TextFormatter
 from tests.proxy.serving.test_messages import NATIVE
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask, reply, says, stream
 from tests.support.gateway import ROOT, Gateway
 from tests.support.scripted_upstream import whole
+from tests.support.waiting import wait_for
 
 DOCUMENTED = set(
     re.findall(

@@ -12,9 +12,9 @@ import time
 import pytest
 
 from proxy.telemetry.log_writer import Sink
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import ask, says
 from tests.support.gateway import ROOT, Gateway
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

@@ -17,11 +17,12 @@ from proxy.serving.metrics_view import metrics as answer
 from proxy.serving.runtime import Runtime
 from proxy.telemetry import metrics
 from tests.proxy.serving.test_messages import NATIVE
-from tests.proxy.serving.test_streaming import END, connect, wait_for
+from tests.proxy.serving.test_streaming import END, connect
 from tests.support.chat import ask, chunk, reply, says, stream
 from tests.support.gateway import KEY, Gateway
 from tests.support.metrics import scrape, value
 from tests.support.scripted_upstream import Pause, whole
+from tests.support.waiting import wait_for
 
 TOKEN = "a-token-of-the-metrics"
 KIMI = NATIVE["moonshotai/kimi-k2.5"]
@@ -158,7 +159,7 @@ def test_open_streams_and_what_they_hold_back_are_seen_and_then_gone(counted, up
 def test_the_version_of_the_configuration_is_seen(counted):
     version = value(scrape(counted.url), "athena_config_version")
     counted.edit("k = FormatSettings.objects.first(); k.save()")
-    wait_for(lambda: value(scrape(counted.url), "athena_config_version") > version, 3)
+    wait_for(lambda: value(scrape(counted.url), "athena_config_version") > version)
 
 
 def test_a_row_that_is_dropped_is_counted():
@@ -298,7 +299,7 @@ def test_any_worker_answers_for_all_and_for_those_that_died(workers, upstream, m
         with workers.client() as client:  # a connection of its own goes to either
             assert client.post("/v1/messages", json=ask(model)).status_code == 200
 
-    wait_for(lambda: len(counts_of_workers(workers)) == 2, 30)  # one is ready before the other
+    wait_for(lambda: len(counts_of_workers(workers)) == 2)  # one is ready before the other
     while sent < 10 or min(counts_of_workers(workers).values()) < 2:
         ask_once()
         sent += 1
@@ -324,7 +325,7 @@ def test_any_worker_answers_for_all_and_for_those_that_died(workers, upstream, m
     wait_for(lambda: value(scrape(workers.url), "athena_open_streams") == 0)
     connection.close()
     assert counted() == sent, "what the dead worker counted stays counted"
-    wait_for(lambda: len(counts_of_workers(workers)) == 3, 15)  # it has a successor
+    wait_for(lambda: len(counts_of_workers(workers)) == 3)  # it has a successor
     wait_for(lambda: httpx.get(f"{workers.url}/readyz").status_code == 200)
     assert value(scrape(workers.url), "athena_config_version") >= 1
     upstream.script(model, says("Hi"))

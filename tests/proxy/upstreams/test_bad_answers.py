@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import TOOLS, chunk, data, error_of, read, reply, says, stream
 from tests.support.client_views import view
 from tests.support.faulty_upstreams import PATHS, failed_in_the_middle
 from tests.support.scripted_upstream import Close, Pause, Reset, whole
 from tests.support.upstream_answers import Call, event
 from tests.support.upstream_answers import stream as spoken
+from tests.support.waiting import wait_for
 
 KEY = "sk-or-canary-of-the-upstream"
 CALL = Call("get_tide", {"harbor": "Tromsø", "days": 3}, "call_1")
@@ -158,7 +158,7 @@ def test_64_megabytes_without_an_end_are_cut_and_never_held(athena_faulty, unit,
     # An event may have 4 MiB, and is there twice for the moment in which it is judged.
     assert grown < (4 if "line" in code else 12) * 1024
     assert athena_faulty.row(response) == ("transform_failed", "translation", code, 200)
-    wait_for(lambda: script.last.closed_at, 10)
+    wait_for(lambda: script.last.closed_at)
 
 
 @pytest.mark.parametrize("unit", [b" ", b"\n", b"\r\n"], ids=["spaces", "lines", "CRLF"])
@@ -173,7 +173,7 @@ def test_64_megabytes_of_nothing_are_cut_and_never_held(athena_faulty, unit):
         assert row == ("transform_failed", "translation", "upstream_bad_chunk", 502)
         # What is read ahead, and the read that is one too many: 256 KB each.
         assert athena_faulty.gateway.exchange(response)["bytes_upstream"] < 2**19
-        wait_for(lambda: script.last.closed_at, 10)
+        wait_for(lambda: script.last.closed_at)
 
 
 def test_an_answer_behind_empty_lines_that_kept_a_connection_open_is_read(athena_faulty):

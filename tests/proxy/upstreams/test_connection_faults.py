@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.certificates import BAD
 from tests.support.chat import ask, chunk, error_of, read, reply, says
 from tests.support.faulty_upstreams import PATHS
 from tests.support.scripted_upstream import Close, Pause, ScriptedUpstream, syns
+from tests.support.waiting import wait_for
 
 
 def told(response):

@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from tests.proxy.serving.test_streaming import wait_for
 from tests.support.chat import chunk, error_of, reply
 from tests.support.faulty_upstreams import PATHS, failed_in_the_middle
 from tests.support.scripted_upstream import Drip, Pause
 from tests.support.upstream_answers import event, stream
+from tests.support.waiting import wait_for
 
 BEGUN = chunk({"content": "one"})
 
