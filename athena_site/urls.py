@@ -11,12 +11,12 @@ from proxy.pages.changes import changes
 from proxy.pages.client_keys import revoke_key, rotate_key
 from proxy.pages.dashboard import dashboard
 from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
-from proxy.pages.failure_group import care_for_group, comment_group, group_page, replay_group
+from proxy.pages.failure_group import comment_group, group_page, replay_group, triage_group
 from proxy.pages.import_export import (
     configuration_page,
     export_document,
     import_document,
-    show_difference,
+    show_differences,
 )
 from proxy.pages.logout_everywhere import end_sessions
 from proxy.pages.playground import playground
@@ -48,7 +48,7 @@ _pages = [
     path(f"{_exchange}replay", replay_exchange, name="replay"),
     path(f"{_exchange}override", make_override, name="override"),
     path(_group, group_page, name="group"),
-    path(f"{_group}care", care_for_group, name="care"),
+    path(f"{_group}care", triage_group, name="care"),
     path(f"{_group}comment", comment_group, name="comment"),
     path(f"{_group}replay", replay_group, name="replay_group"),
     path("playground/", playground, name="playground"),
@@ -58,7 +58,7 @@ _pages = [
 _configuration = [
     path("configuration/", configuration_page, name="page"),
     path("configuration/export", export_document, name="export"),
-    path("configuration/difference", show_difference, name="difference"),
+    path("configuration/difference", show_differences, name="difference"),
     path("configuration/import", import_document, name="import"),
     path("rules/", rules, name="rules"),
     path("changes/", changes, name="changes"),

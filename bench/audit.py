@@ -45,8 +45,8 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
     from proxy.audit.retention import old_rows
     from proxy.audit.traffic.overview import RANGES
     from proxy.models import Exchange, FailureGroup
-    from proxy.pages.audit_list import shown_groups
-    from proxy.pages.dashboard import board
+    from proxy.pages.audit_list import describe_groups
+    from proxy.pages.dashboard import board_context
     from proxy.pages.usage import recent_rows, sums
     from proxy.support.exchange_list import filtered, page_of
 
@@ -101,11 +101,11 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
         "neighbour in a group": lambda: (
             Exchange.objects.filter(group=group.group_id, id__gt=group.pk).order_by("id").first()
         ),
-        "list of groups": lambda: shown_groups(undone[:12], now),
+        "list of groups": lambda: describe_groups(undone[:12], now),
         "rescued, rare model": listed(rescued="any", model=MODELS[-1]),
         "rescued, served by, last week": listed(rescued="any", served_by="Parasail", since="7d"),
         "leaked, served by, last 90 days": listed(leaked="any", served_by="Novita", since="90d"),
-        **{f"dashboard, {name}": partial(board, name, now) for name in RANGES},
+        **{f"dashboard, {name}": partial(board_context, name, now) for name in RANGES},
         "API, no filter": answered(),
         "API, failed": answered(outcome="failed"),
         "API, leaked any": answered(leaked="any"),

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from proxy.api.access import Guarded
 from proxy.api.authentication import SCHEME, TokenAuthentication
-from proxy.pages.access import page, shown
+from proxy.pages.access import render_page, staff_page
 
 _METHODS = ("get", "post", "patch", "put", "delete")
 
@@ -48,10 +48,10 @@ class Schema(Guarded):
         return Response(schema())
 
 
-@page()
+@staff_page()
 def docs(request: HttpRequest) -> HttpResponse:
     document = schema()
-    return shown(
+    return render_page(
         request,
         "api/docs.html",
         "Management API",

@@ -1,4 +1,4 @@
-"""Who may see a page, and the frame that every page is shown in."""
+"""Page access and rendering: the permission check and the admin frame that all pages share."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,8 +16,13 @@ from django.views.decorators.http import require_http_methods
 _View: TypeAlias = Callable[..., HttpResponse]
 
 
-def page(*permissions: str, methods: tuple[str, ...] = ("GET", "HEAD")) -> Callable[[_View], _View]:
-    """A view for staff with all of the permissions: others get 403, strangers the login page."""
+def staff_page(
+    *permissions: str, methods: tuple[str, ...] = ("GET", "HEAD")
+) -> Callable[[_View], _View]:
+    """Limit a view to staff with all the permissions.
+
+    Staff without them get 403; anyone else is redirected to the login page.
+    """
 
     def decorate(view: _View) -> _View:
         @wraps(view)
@@ -25,7 +30,7 @@ def page(*permissions: str, methods: tuple[str, ...] = ("GET", "HEAD")) -> Calla
             user = request.user
             if not (user.is_active and user.is_staff):
                 return redirect_to_login(request.get_full_path(), reverse("admin:login"))
-            if not all(may(request, name) for name in permissions):
+            if not all(has_permission(request, name) for name in permissions):
                 raise PermissionDenied
             return view(request, **kwargs)
 
@@ -34,18 +39,20 @@ def page(*permissions: str, methods: tuple[str, ...] = ("GET", "HEAD")) -> Calla
     return decorate
 
 
-def may(request: HttpRequest, permission: str) -> bool:
+def has_permission(request: HttpRequest, permission: str) -> bool:
     return request.user.has_perm(f"proxy.{permission}")
 
 
-def user_of(request: HttpRequest) -> User:
-    """The person; only for views that `page` guards."""
+def staff_user(request: HttpRequest) -> User:
+    """Return the logged-in user. Call only in views guarded by `staff_page`."""
     assert isinstance(request.user, User)  # noqa: S101
     return request.user
 
 
-def shown(request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
-    """A page in the admin's frame, without its sidebar: these pages need the width."""
+def render_page(
+    request: HttpRequest, template: str, title: str, **context: Any
+) -> TemplateResponse:
+    """Render a page in the admin's frame, without its sidebar: these pages need the width."""
     frame = admin.site.each_context(request)
     return TemplateResponse(
         request, template, {**frame, "title": title, "is_nav_sidebar_enabled": False, **context}

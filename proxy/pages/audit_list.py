@@ -1,4 +1,4 @@
-"""The audit list: what fails by its kind, then every exchange."""
+"""Audit list: failure groups at the top, then all exchanges with filter form, tabs and pager."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,8 +20,8 @@ from proxy.models import (
     Outcome,
     Upstream,
 )
-from proxy.pages.access import page, shown
-from proxy.pages.sparkline import sparkline
+from proxy.pages.access import render_page, staff_page
+from proxy.pages.charts import sparkline
 from proxy.security.visible_text import visible
 from proxy.support.exchange_list import (
     ANY,
@@ -36,49 +36,52 @@ from proxy.support.exchange_list import (
 )
 from proxy.support.failure_text import sentence_of, why
 
-_MOST_GROUPS = 12
-_UNDONE = (GroupState.OPEN, GroupState.REGRESSED)
+_MAX_GROUPS = 12
+_UNRESOLVED = (GroupState.OPEN, GroupState.REGRESSED)
 
 
-@page("view_exchange")
+@staff_page("view_exchange")
 def audit_list(request: HttpRequest) -> HttpResponse:
     query = request.GET
-    if wanted := query.get("q", "").replace("\0", "").strip():
-        found = Exchange.objects.filter(request_id=wanted).first()
-        if found is not None:
-            return redirect(found)
-        messages.warning(request, f"There is no exchange {visible(wanted)[:60]}, or it was pruned.")
+    if request_id := query.get("q", "").replace("\0", "").strip():
+        exchange = Exchange.objects.filter(request_id=request_id).first()
+        if exchange is not None:
+            return redirect(exchange)
+        messages.warning(
+            request,
+            f"No exchange has the request id {visible(request_id)[:60]}. Check the id; old"
+            " exchanges are deleted.",
+        )
     now = clock.now()
     try:
-        listed = page_of(filtered(query.dict(), now), query.dict())
+        result = page_of(filtered(query.dict(), now), query.dict())
     except BadFilter as error:
         messages.error(request, str(error))
-        listed = page_of(Exchange.objects.all(), {})
-    groups = shown_groups(_groups(query), now)
-    return shown(
+        result = page_of(Exchange.objects.all(), {})
+    return render_page(
         request,
         "audit/list.html",
         "Audit",
-        rows=[(row, why(row)) for row in listed.rows],
-        groups=groups,
-        filters=_filters(query),
+        rows=[(row, why(row)) for row in result.rows],
+        groups=describe_groups(_groups(query), now),
+        filters=_filter_fields(query),
         tabs=_tabs(query),
         active={name: query[name] for name in FILTERS if query.get(name)},
         all_groups=query.get("groups") == "all",
-        older=_url(query, before=listed.older),
-        newer=_url(query, after=listed.newer),
-        wanted=wanted,
+        older=_page_url(query, before=result.older),
+        newer=_page_url(query, after=result.newer),
+        request_id=request_id,
     )
 
 
-def shown_groups(groups: "QuerySet[FailureGroup]", now: datetime) -> list[dict[str, Any]]:
-    """Groups with what a list tells of them, in three queries."""
+def describe_groups(groups: "QuerySet[FailureGroup]", now: datetime) -> list[dict[str, Any]]:
+    """Add sentence, sparkline and 24-hour count to each group, with three queries in all."""
     since = now - timedelta(hours=24)
     recent = Prefetch("hours", FailureHour.objects.filter(hour__gte=since), to_attr="recent_hours")
-    shown = []
+    described = []
     for group in groups.select_related("assignee").prefetch_related(recent):
         counts = {hour.hour: hour.count for hour in group.recent_hours}
-        shown.append(
+        described.append(
             {
                 "group": group,
                 "sentence": sentence_of(group.error_code, format_name=group.format),
@@ -86,23 +89,23 @@ def shown_groups(groups: "QuerySet[FailureGroup]", now: datetime) -> list[dict[s
                 "day": sum(counts.values()),
             }
         )
-    return shown
+    return described
 
 
 def _groups(query: QueryDict) -> "QuerySet[FailureGroup]":
     groups = FailureGroup.objects.all()
     if query.get("groups") != "all":
-        groups = groups.filter(state__in=_UNDONE)
+        groups = groups.filter(state__in=_UNRESOLVED)
     if query.get("format"):
         groups = groups.filter(format=query["format"])
     if query.get("code"):
         groups = groups.filter(error_code=query["code"])
-    return groups[:_MOST_GROUPS]
+    return groups[:_MAX_GROUPS]
 
 
-def _filters(query: QueryDict) -> list[dict[str, Any]]:
-    """The fields of the filter form; one without choices is typed."""
-    outcomes = [(FAILED, "failed, of any kind"), *Outcome.choices]
+def _filter_fields(query: QueryDict) -> list[dict[str, Any]]:
+    """Describe the filter form's fields; a field without choices is a text input."""
+    outcomes = [(FAILED, "any failure"), *Outcome.choices]
     keys = [(str(key.pk), key.label) for key in ClientKey.objects.only("label", "prefix")[:200]]
     upstreams = Upstream.objects.values_list("name", flat=True)[:200]
     choices: dict[str, list[tuple[str, str]]] = {
@@ -138,7 +141,7 @@ def _filters(query: QueryDict) -> list[dict[str, Any]]:
 
 
 def _tabs(query: QueryDict) -> list[tuple[str, str, bool]]:
-    """The views of the list that people want most: their names, addresses, and which it is."""
+    """List the tabs of common filters: label, URL, and whether the tab is selected."""
     return [
         ("All", "?", not any(query.get(name) for name in FILTERS)),
         ("Failed", f"?outcome={FAILED}", query.get("outcome") == FAILED),
@@ -147,12 +150,12 @@ def _tabs(query: QueryDict) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _url(query: QueryDict, **place: int | None) -> str:
-    """This page's address at another place; empty if there is none."""
-    if not all(place.values()):
+def _page_url(query: QueryDict, **cursor: int | None) -> str:
+    """Return the URL of an adjacent page with the same filters; empty without a cursor."""
+    if not all(cursor.values()):
         return ""
-    other = query.copy()
+    adjacent = query.copy()
     for name in ("before", "after", "q"):
-        other.pop(name, None)
-    other.update({name: str(value) for name, value in place.items()})
-    return f"?{other.urlencode()}"
+        adjacent.pop(name, None)
+    adjacent.update({name: str(value) for name, value in cursor.items()})
+    return f"?{adjacent.urlencode()}"

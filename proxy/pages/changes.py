@@ -1,4 +1,4 @@
-"""What was changed in the configuration, by whom and when, in all of its tables."""
+"""Changes page: recent edits of the configuration, with author, time and changed fields."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from proxy.configuration.history import KINDS, FieldChange, differences, records, with_before
 from proxy.models import CONFIGURATION
-from proxy.pages.access import may, page, shown
+from proxy.pages.access import has_permission, render_page, staff_page
 
-_MOST = 100
+_MAX_ENTRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,50 +21,50 @@ class Entry:
     name: str
     kind: str
     changes: list[FieldChange]
-    history: str
-    """The address of the row's own history; empty if the row is gone."""
-    restore: str
-    """Where a deleted row can be made again; empty if it cannot."""
+    history_url: str
+    """The row's own history page; empty if the row was deleted."""
+    restore_url: str
+    """Posting here recreates a deleted row; empty if that is impossible."""
 
     @property
-    def who(self) -> str:
-        return str(self.record.history_user or "a command, or the environment")
+    def author(self) -> str:
+        return str(self.record.history_user or "a command or the environment")
 
 
-@page("view_upstream", "view_modelroute", "view_formatoverride", "view_clientkey")
+@staff_page("view_upstream", "view_modelroute", "view_formatoverride", "view_clientkey")
 def changes(request: HttpRequest) -> HttpResponse:
-    found = [entry for model in CONFIGURATION for entry in entries_of(records(model))]
-    found.sort(key=lambda entry: entry.record.version, reverse=True)
-    return shown(
+    entries = [entry for model in CONFIGURATION for entry in entries_of(records(model))]
+    entries.sort(key=lambda entry: entry.record.version, reverse=True)
+    return render_page(
         request,
         "configuration/changes.html",
-        "Changes of the configuration",
-        entries=found[:_MOST],
-        may_restore=may(request, "add_upstream"),
+        "Configuration changes",
+        entries=entries[:_MAX_ENTRIES],
+        may_restore=has_permission(request, "add_upstream"),
     )
 
 
-def entries_of(found: "QuerySet[Any]") -> list[Entry]:
-    """The newest records of one table, each with what it changed."""
-    page = with_before(found, _MOST)
-    model, keys = found.model.instance_type, {record.id for record, _ in page}
-    present = set(model._default_manager.filter(pk__in=keys).values_list("pk", flat=True))
-    return [_entry(record, earlier, is_there=record.id in present) for record, earlier in page]
+def entries_of(history: "QuerySet[Any]") -> list[Entry]:
+    """List the newest history records of one table, each with the fields it changed."""
+    page = with_before(history, _MAX_ENTRIES)
+    model, keys = history.model.instance_type, {record.id for record, _ in page}
+    existing = set(model._default_manager.filter(pk__in=keys).values_list("pk", flat=True))
+    return [_entry(record, earlier, exists=record.id in existing) for record, earlier in page]
 
 
-def _entry(record: Any, earlier: Any, *, is_there: bool) -> Entry:
-    meta, is_end = record.instance_type._meta, record.history_type == "-"
-    # What a key was is not kept, so that a deleted one cannot be made again.
-    can_restore = is_end and earlier and not is_there and meta.model_name != "clientkey"
+def _entry(record: Any, earlier: Any, *, exists: bool) -> Entry:
+    meta, is_deletion = record.instance_type._meta, record.history_type == "-"
+    # A client key's digest is not in the history, so a deleted key cannot be restored.
+    can_restore = is_deletion and earlier and not exists and meta.model_name != "clientkey"
     own = reverse(f"admin:proxy_{meta.model_name}_history", args=[record.id])
     return Entry(
         record=record,
         table=str(meta.verbose_name),
         name=str(record.history_object),
         kind=KINDS[record.history_type],
-        changes=[] if is_end else differences(earlier, record),
-        history=own if is_there else "",
-        restore=_revert_url(earlier) if can_restore else "",
+        changes=[] if is_deletion else differences(earlier, record),
+        history_url=own if exists else "",
+        restore_url=_revert_url(earlier) if can_restore else "",
     )
 
 

@@ -1,4 +1,4 @@
-"""What is done to a client key beyond its form: shown once when it is made, rotated, revoked."""
+"""Client key pages: show a new key once, rotate a key, revoke a key."""
 
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -12,25 +12,25 @@ from proxy.configuration.routing import listed_models
 from proxy.configuration.snapshot import load
 from proxy.database.clock import clock
 from proxy.models import ClientKey
-from proxy.pages.access import page, shown
+from proxy.pages.access import render_page, staff_page
 
 _EXAMPLE_MODEL = "claude-sonnet-4-5"
 OVERLAPS = {
-    "0": ("no longer: it ends at once", timedelta()),
-    "1h": ("for an hour", timedelta(hours=1)),
-    "24h": ("for a day", timedelta(days=1)),
-    "7d": ("for a week", timedelta(days=7)),
+    "0": ("revoke it immediately", timedelta()),
+    "1h": ("for one more hour", timedelta(hours=1)),
+    "24h": ("for one more day", timedelta(days=1)),
+    "7d": ("for one more week", timedelta(days=7)),
 }
-_USUAL = "24h"
+_DEFAULT_OVERLAP = "24h"
 
 
 def show_key(request: HttpRequest, key: ClientKey, plain: str) -> HttpResponse:
-    """The key, once, with what clients need: it is rendered here and kept nowhere."""
+    """Show a new key with setup lines for each client. The plain key is stored nowhere."""
     url = request.build_absolute_uri("/").rstrip("/")
-    return shown(
+    return render_page(
         request,
         "configuration/new_key.html",
-        "A client key",
+        "New client key",
         key=key,
         plain=plain,
         url=url,
@@ -40,49 +40,49 @@ def show_key(request: HttpRequest, key: ClientKey, plain: str) -> HttpResponse:
 
 
 def clients() -> list[tuple[str, str, str]]:
-    """Of each client: the id, the name, and the template that has its lines."""
+    """List the clients with setup lines: id, name and template."""
     return [
         (name, label, f"configuration/clients/{name}.txt")
         for name, label in (
             ("claude-code", "Claude Code"),
             ("cursor", "Cursor"),
             ("curl", "curl"),
-            ("anthropic", "Anthropic's SDK, in Python"),
-            ("openai", "OpenAI's SDK, in Python"),
+            ("anthropic", "Anthropic SDK (Python)"),
+            ("openai", "OpenAI SDK (Python)"),
         )
     ]
 
 
-@page("change_clientkey", "add_clientkey", methods=("GET", "POST"))
+@staff_page("change_clientkey", "add_clientkey", methods=("GET", "POST"))
 def rotate_key(request: HttpRequest, pk: int) -> HttpResponse:
-    """Make a key to take the place of this one, which goes on for a while."""
+    """Create a replacement key; the old one stays valid for the chosen overlap."""
     key = get_object_or_404(ClientKey, pk=pk)
     if request.method == "POST":
-        _, overlap = OVERLAPS.get(request.POST.get("overlap", ""), OVERLAPS[_USUAL])
+        _, overlap = OVERLAPS.get(request.POST.get("overlap", ""), OVERLAPS[_DEFAULT_OVERLAP])
         try:
-            made, plain = key.rotate(overlap, clock.now())
+            replacement, plain = key.rotate(overlap, clock.now())
         except ValidationError as error:
             messages.error(request, " ".join(error.messages))
             return redirect("admin:proxy_clientkey_change", key.pk)
-        return show_key(request, made, plain)
-    overlaps = [(name, label, name == _USUAL) for name, (label, _) in OVERLAPS.items()]
-    return shown(
+        return show_key(request, replacement, plain)
+    overlaps = [(name, label, name == _DEFAULT_OVERLAP) for name, (label, _) in OVERLAPS.items()]
+    return render_page(
         request, "configuration/rotate.html", f"Rotate {key.label}", key=key, overlaps=overlaps
     )
 
 
-@page("change_clientkey", methods=("GET", "POST"))
+@staff_page("change_clientkey", methods=("GET", "POST"))
 def revoke_key(request: HttpRequest, pk: int) -> HttpResponse:
     key = get_object_or_404(ClientKey, pk=pk)
     if request.method != "POST":
-        return shown(request, "configuration/revoke.html", f"Revoke {key.label}", key=key)
+        return render_page(request, "configuration/revoke.html", f"Revoke {key.label}", key=key)
     key.revoke(clock.now())
-    messages.success(request, f"“{key}” is revoked: every process refuses it within two seconds.")
+    messages.success(request, f"“{key}” is revoked. All processes reject it within two seconds.")
     return redirect("admin:proxy_clientkey_change", key.pk)
 
 
 def _example_model(key: ClientKey) -> str:
-    """A name that the key may use, for the lines to copy."""
+    """Pick a model name that the key may use, for the setup lines."""
     names = [_EXAMPLE_MODEL, *listed_models(load()), *key.allowed_models]
     patterns = [pattern.lower() for pattern in key.allowed_models] or ["*"]
     allowed = (n for n in names if any(fnmatchcase(n.lower(), p) for p in patterns))

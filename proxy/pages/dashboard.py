@@ -1,9 +1,11 @@
-"""The first page: how the gateway does over a range of time, and at this moment.
+"""Dashboard: the first page of the admin, with tiles, charts and tables for a time range.
 
-Whoever may not see exchanges gets the admin's plain index. The numbers are sums, so that the page
-costs the same at a hundred exchanges and at millions; each leads to the rows that it is made of.
+Users without permission to see exchanges get Django's plain admin index instead. All numbers come
+from precomputed sums (`proxy.audit.traffic`), so the page costs the same for a hundred exchanges
+as for millions. Each number links to the exchanges that it counts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,127 +14,259 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
 from proxy.audit.retention import oldest_kept
-from proxy.audit.traffic.overview import RANGES, Part, Step, Sums, overview, parts_of
+from proxy.audit.traffic.overview import (
+    RANGES,
+    Overview,
+    Part,
+    Step,
+    Sums,
+    Times,
+    overview,
+    parts_of,
+)
 from proxy.database.clock import clock
 from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings, Outcome
-from proxy.pages.access import may, page
-from proxy.pages.charts import Point, bars, lines
-from proxy.pages.number_format import Figure, about, counted, rows_url, share, short, told, took
-from proxy.pages.tiles import tiles_of, tiles_of_now
+from proxy.pages.access import has_permission, staff_page
+from proxy.pages.charts import Point, bar_chart, line_chart
+from proxy.pages.number_format import (
+    DASH,
+    Figure,
+    audit_url,
+    count_figure,
+    duration_figure,
+    format_count,
+    format_duration,
+    share_figure,
+    tokens_figure,
+)
 from proxy.support.exchange_list import ANY, FAILED, exactly
 
-_DEFAULT = "24h"
-_FACETS = (
+_DEFAULT_RANGE = "24h"
+_TABLES = (
     ("By model", Facet.MODEL),
     ("Served by", Facet.SERVED_BY),
     ("By format", Facet.FORMAT),
 )
+_PROCESSES_ANCHOR = "#processes"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a table: what it is of, and its figures by the names of their columns."""
+class Tile:
+    label: str
+    figure: Figure
+    notes: list[Figure]
+    is_bad: bool = False
 
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
     name: str
     detail: str
     figures: dict[str, Figure]
+    """Cells by column heading."""
 
 
-@page()
+@staff_page()
 def dashboard(request: HttpRequest) -> HttpResponse:
-    if not may(request, "view_exchange"):
+    if not has_permission(request, "view_exchange"):
         return admin.site.index(request)
-    shown = board(request.GET.get("range", ""), clock.now())
+    board = board_context(request.GET.get("range", ""), clock.now())
     frame = {"title": "Dashboard", "is_nav_sidebar_enabled": False}
-    return admin.site.index(request, {**frame, "board": shown})
+    return admin.site.index(request, {**frame, "board": board})
 
 
-def board(name: str, now: datetime) -> dict[str, Any]:
-    """All that the dashboard shows of a range."""
-    chosen = name if name in RANGES else _DEFAULT
-    asked = RANGES[chosen]
-    seen = overview(asked, now)
+def board_context(range_name: str, now: datetime) -> dict[str, Any]:
+    """Build the template context for a range; an unknown range name means 24 hours."""
+    chosen = range_name if range_name in RANGES else _DEFAULT_RANGE
+    range_ = RANGES[chosen]
+    summary = overview(range_, now)
     days = GatewaySettings.objects.values_list("exchange_days", flat=True).first()
-    oldest = oldest_kept(now, days) if days else seen.start
+    oldest = oldest_kept(now, days) if days else summary.start
     processes = list(GatewayProcess.running())
     version = ConfigurationVersion.objects.values_list("number", flat=True).first()
+    steps = summary.steps
     return {
         "ranges": [(key, one.label, key == chosen) for key, one in RANGES.items()],
-        "start": seen.start,
+        "start": summary.start,
         "now": now,
         "days": days,
-        "oldest": oldest if oldest > seen.start else None,
-        "tiles": [*tiles_of(seen), *tiles_of_now(processes, version)],
-        "requests": bars([_requests(step) for step in seen.steps], ("fine", "failed"), short),
-        "times": lines([_times(step) for step in seen.steps], ("p95", "p50"), about),
-        "axis": [_when(seen.steps[at]) for at in (0, len(seen.steps) // 2, -1)],
-        "steps": [_row_of_step(step) for step in reversed(seen.steps)],
+        "oldest": oldest if oldest > summary.start else None,
+        "tiles": [*range_tiles(summary), *process_tiles(processes, version)],
+        "requests": bar_chart(
+            [_requests_point(step) for step in steps], ("fine", "failed"), format_count
+        ),
+        "times": line_chart(
+            [_first_byte_point(step) for step in steps], ("p95", "p50"), format_duration
+        ),
+        "axis": [_step_label(steps[at]) for at in (0, len(steps) // 2, -1)],
+        "steps": [_step_row(step) for step in reversed(steps)],
         "tables": [
-            (title, [_row(facet, part, seen.start) for part in parts_of(asked, now, facet)])
-            for title, facet in _FACETS
+            (
+                title,
+                [_facet_row(facet, part, summary.start) for part in parts_of(range_, now, facet)],
+            )
+            for title, facet in _TABLES
         ],
         "processes": processes,
     }
 
 
-def _when(step: Step) -> str:
+def range_tiles(summary: Overview) -> list[Tile]:
+    """Build the tiles that describe the time range: traffic, failures, tokens, p50/p95/p99."""
+    sums, since = summary.sums, summary.start
+    every, failed = audit_url(since), audit_url(since, outcome=FAILED)
+    answered = audit_url(since, outcome=Outcome.OK.value)
+    leaked, rescued = audit_url(since, leaked=ANY), audit_url(since, rescued=ANY)
+    refused = audit_url(since, outcome=Outcome.CLIENT_ERROR.value)
+    disconnected = audit_url(since, outcome=Outcome.CLIENT_DISCONNECT.value)
+    return [
+        Tile(
+            "Requests",
+            count_figure(sums.requests, every),
+            [
+                count_figure(sums.client_errors, refused, "client errors", singular="client error"),
+                count_figure(sums.disconnects, disconnected, "disconnected early"),
+            ],
+        ),
+        Tile(
+            "Failure rate",
+            share_figure(sums.failures, sums.requests, failed),
+            [count_figure(sums.failures, failed, "failed")],
+        ),
+        Tile(
+            "Rescued calls",
+            count_figure(sums.calls_rescued, rescued),
+            [
+                count_figure(sums.rescued, rescued, "answers", singular="answer"),
+                count_figure(sums.calls, every, "calls delivered", singular="call delivered"),
+            ],
+        ),
+        Tile(
+            "Leak rate",
+            share_figure(sums.leaked, sums.requests, leaked),
+            [count_figure(sums.leaked, leaked, "with leaked markup")],
+        ),
+        Tile(
+            "Tokens in",
+            tokens_figure(sums.tokens_in, every),
+            [
+                tokens_figure(sums.tokens_out, every, "out"),
+                tokens_figure(sums.tokens_cached, every, "from cache"),
+            ],
+        ),
+        _percentile_tile("Time to first byte", summary.first_byte, answered),
+        _percentile_tile("Gateway time", summary.gateway, every),
+    ]
+
+
+def _percentile_tile(label: str, times: Times, href: str) -> Tile:
+    notes = [duration_figure(times.p95, href, "p95"), duration_figure(times.p99, href, "p99")]
+    return Tile(label, duration_figure(times.p50, href), [Figure("median"), *notes])
+
+
+def process_tiles(processes: Sequence[GatewayProcess], version: int | None) -> list[Tile]:
+    """Build the tiles that describe this moment, summed over all running processes.
+
+    `version` is the newest version of the configuration.
+    """
+    count = len(processes)
+    if not count:
+        note = [Figure("no process is reporting")]
+        return [
+            Tile("Open streams", Figure(DASH), note),
+            Tile("Audit queue", Figure(DASH), note),
+            Tile("Configuration", Figure(DASH if version is None else f"v{version}"), note),
+        ]
+    streams = sum(process.open_streams for process in processes)
+    waiting = sum(process.audit_waiting for process in processes)
+    dropped = sum(process.audit_dropped for process in processes)
+    current = len([process for process in processes if process.configuration_version == version])
+    all_processes = f"{count} process" if count == 1 else f"{count} processes"
+    return [
+        Tile(
+            "Open streams",
+            Figure(f"{streams:,}", _PROCESSES_ANCHOR),
+            [Figure(f"in {all_processes}", _PROCESSES_ANCHOR)],
+        ),
+        Tile(
+            "Audit queue",
+            Figure(f"{waiting:,}", _PROCESSES_ANCHOR),
+            [Figure(f"{dropped:,} dropped", _PROCESSES_ANCHOR)],
+            is_bad=dropped > 0,
+        ),
+        Tile(
+            "Configuration",
+            Figure(f"v{version}", _PROCESSES_ANCHOR),
+            [Figure(f"live in {current} of {all_processes}", _PROCESSES_ANCHOR)],
+        ),
+    ]
+
+
+def _step_label(step: Step) -> str:
     is_day = (step.end - step.start).days >= 1
     return f"{step.start:%-d %b}" if is_day else f"{step.start:%-d %b %H:%M}"
 
 
-def _requests(step: Step) -> Point:
+def _requests_point(step: Step) -> Point:
     sums = step.sums
     requests = "request" if sums.requests == 1 else "requests"
-    title = f"{_when(step)} UTC: {sums.requests:,} {requests}, {sums.failures:,} failed"
-    parts = (sums.requests - sums.failures, sums.failures)
-    return Point(title, rows_url(step.start, step.end), parts)
+    title = f"{_step_label(step)} UTC: {sums.requests:,} {requests}, {sums.failures:,} failed"
+    values = (sums.requests - sums.failures, sums.failures)
+    return Point(title, audit_url(step.start, step.end), values)
 
 
-def _times(step: Step) -> Point:
+def _first_byte_point(step: Step) -> Point:
     times = step.first_byte
-    p50, p95 = took(times.p50, "", "p50").text, took(times.p95, "", "p95").text
-    title = f"{_when(step)} UTC: {p50}, {p95}"
-    answered = rows_url(step.start, step.end, outcome=Outcome.OK.value)
+    p50, p95 = (
+        duration_figure(times.p50, "", "p50").text,
+        duration_figure(times.p95, "", "p95").text,
+    )
+    title = f"{_step_label(step)} UTC: {p50}, {p95}"
+    answered = audit_url(step.start, step.end, outcome=Outcome.OK.value)
     return Point(title, answered, (times.p95, times.p50))
 
 
-def _row_of_step(step: Step) -> Row:
-    sums, times, here = step.sums, step.first_byte, (step.start, step.end)
-    answered = rows_url(*here, outcome=Outcome.OK.value)
+def _step_row(step: Step) -> TableRow:
+    sums, times, between = step.sums, step.first_byte, (step.start, step.end)
+    answered = audit_url(*between, outcome=Outcome.OK.value)
     figures = {
-        "requests": counted(sums.requests, rows_url(*here)),
-        "failed": counted(sums.failures, rows_url(*here, outcome=FAILED)),
-        "rescued calls": counted(sums.calls_rescued, rows_url(*here, rescued=ANY)),
-        "first byte p50": took(times.p50, answered),
-        "p95": took(times.p95, answered),
-        "p99": took(times.p99, answered),
+        "requests": count_figure(sums.requests, audit_url(*between)),
+        "failed": count_figure(sums.failures, audit_url(*between, outcome=FAILED)),
+        "rescued calls": count_figure(sums.calls_rescued, audit_url(*between, rescued=ANY)),
+        "first byte p50": duration_figure(times.p50, answered),
+        "p95": duration_figure(times.p95, answered),
+        "p99": duration_figure(times.p99, answered),
     }
-    return Row(_when(step), "", figures)
+    return TableRow(_step_label(step), "", figures)
 
 
-def _row(facet: Facet, part: Part, since: datetime) -> Row:
+def _facet_row(facet: Facet, part: Part, since: datetime) -> TableRow:
     if part.value is None:
-        return Row("Other", "", _figures(part.sums, {}, None))
+        return TableRow("Other", "", _facet_figures(part.sums, {}, None))
     if facet is not Facet.SERVED_BY:
         name = part.value or f"no {facet.value}"
-        return Row(name, "", _figures(part.sums, {facet.value: exactly(part.value)}, since))
+        filters = {facet.value: exactly(part.value)}
+        return TableRow(name, "", _facet_figures(part.sums, filters, since))
     upstream, _, served_by = part.value.partition(" ")
     filters = {"upstream": exactly(upstream), "served_by": exactly(served_by)}
-    detail = f"through {upstream}" if served_by else ""
-    return Row(served_by or upstream or "nobody", detail, _figures(part.sums, filters, since))
+    detail = f"via {upstream}" if served_by else ""
+    name = served_by or upstream or "no upstream"
+    return TableRow(name, detail, _facet_figures(part.sums, filters, since))
 
 
-def _figures(sums: Sums, filters: dict[str, str], since: datetime | None) -> dict[str, Figure]:
-    """Without a time, there are no rows to lead to."""
+def _facet_figures(
+    sums: Sums, filters: dict[str, str], since: datetime | None
+) -> dict[str, Figure]:
+    """Build the cells of a table row; without `since` they have no links."""
 
     def rows(**more: str) -> str:
-        return rows_url(since, **filters, **more) if since else ""
+        return audit_url(since, **filters, **more) if since else ""
 
     return {
-        "requests": counted(sums.requests, rows()),
-        "failed": share(sums.failures, sums.requests, rows(outcome=FAILED)),
-        "rescued calls": counted(sums.calls_rescued, rows(rescued=ANY)),
-        "leaked": share(sums.leaked, sums.requests, rows(leaked=ANY)),
-        "tokens in": told(sums.tokens_in, rows()),
-        "tokens out": told(sums.tokens_out, rows()),
+        "requests": count_figure(sums.requests, rows()),
+        "failed": share_figure(sums.failures, sums.requests, rows(outcome=FAILED)),
+        "rescued calls": count_figure(sums.calls_rescued, rows(rescued=ANY)),
+        "leaked": share_figure(sums.leaked, sums.requests, rows(leaked=ANY)),
+        "tokens in": tokens_figure(sums.tokens_in, rows()),
+        "tokens out": tokens_figure(sums.tokens_out, rows()),
     }

@@ -1,4 +1,4 @@
-"""One exchange: what was said on both sides, and what another reading makes of it."""
+"""Exchange page: facts, transcript columns, replays, and creating an override from a replay."""
 
 import json
 from typing import Any
@@ -15,8 +15,8 @@ from formats import FORMATS
 from proxy.audit.transcripts.codec import Said, Unreadable
 from proxy.configuration.snapshot import load
 from proxy.models import FAILURES, ConfigurationVersion, Exchange, Outcome, Replay, Transcript
-from proxy.pages.access import may, page, shown, user_of
-from proxy.pages.exchange_columns import client_pieces, columns_of, difference
+from proxy.pages.access import has_permission, render_page, staff_page, staff_user
+from proxy.pages.exchange_columns import client_pieces, columns_of, diff_answers
 from proxy.security.visible_text import segments
 from proxy.support.answer_parts import decode_answer, pieces_of
 from proxy.support.curl import curl_of
@@ -25,21 +25,21 @@ from proxy.support.override_from_replay import helps, override_for
 from proxy.support.replay import NotReplayable, replay, today_format
 from proxy.support.test_vector import fixture_of
 
-_MOST_REPLAYS = 20
-_REQUEST_WINDOW = 60_000
-_NOT_KEPT = (
-    "Content capture is switched off, the client asked for none, it was pruned, or enough "
-    "transcripts of this failure were kept in that hour."
+_MAX_REPLAYS = 20
+_MAX_REQUEST_CHARS = 60_000
+_FAILURE_NOT_KEPT = (
+    "Possible reasons: content capture is off, the client asked for no capture, the transcript was "
+    "deleted by age, or enough transcripts of this failure were kept in that hour."
 )
 
 
 class ReplayForm(forms.Form):
-    """How an answer is read again; what is left empty is as the configuration has it today."""
+    """Replay options; an empty field uses the current configuration."""
 
     format = forms.ChoiceField(
         required=False,
         choices=lambda: [
-            ("", "today's configuration"),
+            ("", "current configuration"),
             *((name, name) for name in sorted(FORMATS)),
         ],
     )
@@ -53,7 +53,7 @@ class ReplayForm(forms.Form):
     )
 
     def options(self) -> dict[str, Any]:
-        """What `proxy.support.replay.replay` takes."""
+        """Return the keyword arguments for `proxy.support.replay.replay`."""
         strict = self.cleaned_data["strict"]
         return {
             "format_name": self.cleaned_data["format"] or None,
@@ -62,38 +62,38 @@ class ReplayForm(forms.Form):
         }
 
 
-@page("view_exchange")
+@staff_page("view_exchange")
 def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
     exchange = get_object_or_404(
         Exchange.objects.select_related("key", "group"), request_id=request_id
     )
     transcript = Transcript.objects.filter(exchange=exchange).first()
-    said, trouble = _opened(transcript)
-    is_reader = may(request, "view_transcript")
+    said, trouble = _open(transcript)
+    can_read = has_permission(request, "view_transcript")
     content: dict[str, Any] = {}
-    if said is not None and is_reader:
+    if said is not None and can_read:
         content = {
             "columns": columns_of(exchange, said),
-            "request_text": segments(_pretty(said.request), window=_REQUEST_WINDOW),
+            "request_text": segments(_pretty(said.request), window=_MAX_REQUEST_CHARS),
             "headers": said.headers,
             "redactions": said.redactions,
             "curl": curl_of(exchange, said, request.build_absolute_uri("/")),
             "arrivals": said.arrivals,
         }
-    replays = list(exchange.replays.select_related("author")[:_MOST_REPLAYS])
-    chosen = _chosen(request, replays)
-    if chosen is not None and said is not None and is_reader:
-        lines = difference(
+    replays = list(exchange.replays.select_related("author")[:_MAX_REPLAYS])
+    selected = _selected_replay(request, replays)
+    if selected is not None and said is not None and can_read:
+        lines = diff_answers(
             client_pieces(exchange, said),
-            pieces_of(decode_answer(bytes(chosen.sent), exchange.dialect)),
+            pieces_of(decode_answer(bytes(selected.sent), exchange.dialect)),
         )
-        content["difference"] = lines
+        content["diff"] = lines
         content["is_changed"] = any(line.kind != "same" for line in lines)
-    # What helped may be the configuration by now.
-    is_helped = chosen is not None and helps(chosen)
-    today = today_format(exchange, load()) if is_helped else ""
-    previous, following = _neighbours(exchange)
-    return shown(
+    # The fix may be part of the configuration already; then there is no override to offer.
+    is_fix = selected is not None and helps(selected)
+    current_format = today_format(exchange, load()) if is_fix else ""
+    newer, older = _neighbours(exchange)
+    return render_page(
         request,
         "audit/exchange.html",
         exchange.request_id,
@@ -102,20 +102,20 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         has_transcript=transcript is not None,
         trouble=trouble,
         has_answer=said is not None and bool(said.raw and said.reading),
-        is_reader=is_reader,
-        absence=_absence(exchange) if transcript is None else "",
+        can_read=can_read,
+        missing_reason=_missing_transcript_reason(exchange) if transcript is None else "",
         form=ReplayForm(initial={"format": exchange.leaked_format}),
         replays=replays,
-        chosen=chosen,
-        is_helped=is_helped,
-        today=today,
-        previous=previous,
-        following=following,
+        selected=selected,
+        is_fix=is_fix,
+        current_format=current_format,
+        newer=newer,
+        older=older,
         **content,
     )
 
 
-@page("view_exchange", "add_replay", methods=("POST",))
+@staff_page("view_exchange", "add_replay", methods=("POST",))
 def replay_exchange(request: HttpRequest, request_id: str) -> HttpResponse:
     exchange = get_object_or_404(Exchange, request_id=request_id)
     form = ReplayForm(request.POST)
@@ -123,28 +123,33 @@ def replay_exchange(request: HttpRequest, request_id: str) -> HttpResponse:
         messages.error(request, "; ".join(f"{k}: {v[0]}" for k, v in form.errors.items()))
         return redirect(exchange)
     try:
-        made = replay(exchange, **form.options(), author=user_of(request))
+        made = replay(exchange, **form.options(), author=staff_user(request))
     except NotReplayable as error:
-        messages.error(request, f"It cannot be replayed: {error}.")
+        messages.error(request, f"This exchange cannot be replayed: {error}.")
         return redirect(exchange)
     made.save()
     return redirect(f"{exchange.get_absolute_url()}?replay={made.pk}#replay")
 
 
-@page("view_exchange", "add_formatoverride", methods=("POST",))
+@staff_page("view_exchange", "add_formatoverride", methods=("POST",))
 @transaction.atomic
 def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
-    """Make what a replay tried the configuration."""
+    """Save the format that a replay tried as a format override."""
     exchange = get_object_or_404(Exchange, request_id=request_id)
     tried = _replay_of(exchange, request.POST.get("replay", ""))
     if tried is None or not helps(tried):
-        messages.error(request, "Only a replay that fixed the exchange can be made an override.")
+        messages.error(
+            request,
+            "Choose a replay that fixed the exchange; only such a replay can become an override.",
+        )
         return redirect(exchange)
     ConfigurationVersion.lock()
     row = override_for(tried)
     is_new = row.pk is None
-    if not is_new and not may(request, "change_formatoverride"):
-        messages.error(request, "There is an override already, which you may not change.")
+    if not is_new and not has_permission(request, "change_formatoverride"):
+        messages.error(
+            request, "An override for this model exists already, and your role cannot change it."
+        )
         return redirect(exchange)
     try:
         row.full_clean()
@@ -153,29 +158,27 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
         return redirect(exchange)
     row.save()
     LogEntry.objects.log_actions(
-        user_of(request).pk,
+        staff_user(request).pk,
         [row],
         ADDITION if is_new else CHANGE,
-        change_message=f"From the exchange {exchange.request_id}.",
+        change_message=f"From exchange {exchange.request_id}.",
         single_object=True,
     )
-    messages.success(
-        request, f"From now on {row.pattern} is read as {row.format}; no restart is needed."
-    )
+    messages.success(request, f"{row.pattern} is now read as {row.format}. No restart is needed.")
     return redirect(f"{exchange.get_absolute_url()}?replay={tried.pk}#replay")
 
 
-@page("view_exchange", "view_transcript")
+@staff_page("view_exchange", "view_transcript")
 def fixture(request: HttpRequest, request_id: str) -> HttpResponse:
-    """A vector for the test suite: as it was understood, or as the replay of `?replay` has it."""
+    """Download a test vector with the recorded events, or with those of the replay in `?replay`."""
     exchange = get_object_or_404(Exchange, request_id=request_id)
-    said, _ = _opened(get_object_or_404(Transcript, exchange=exchange))
+    said, _ = _open(get_object_or_404(Transcript, exchange=exchange))
     if said is None or not said.reading:
-        raise Http404  # there was no answer to make one of
+        raise Http404  # no answer was recorded
     tried = _replay_of(exchange, request.GET.get("replay", ""))
     options = {"format_name": tried.format, "events": tried.events} if tried else {}
     vector = fixture_of(exchange, said, **options)
-    # In ASCII, on one line: it can be appended to a file of vectors as it is.
+    # One line of ASCII, ready to append to a vector file.
     return HttpResponse(
         json.dumps(vector) + "\n",
         content_type="application/json",
@@ -183,16 +186,16 @@ def fixture(request: HttpRequest, request_id: str) -> HttpResponse:
     )
 
 
-def _opened(transcript: Transcript | None) -> tuple[Said | None, str]:
-    """What a transcript has, if there is one; and why it cannot be read, if it cannot."""
+def _open(transcript: Transcript | None) -> tuple[Said | None, str]:
+    """Decode a transcript; return its content or None, and the reason if it is unreadable."""
     try:
         return transcript.said if transcript is not None else None, ""
     except Unreadable as error:
         return None, str(error)
 
 
-def _chosen(request: HttpRequest, replays: list[Replay]) -> Replay | None:
-    """The replay that the address names, else the newest."""
+def _selected_replay(request: HttpRequest, replays: list[Replay]) -> Replay | None:
+    """Return the replay named by `?replay`, else the newest."""
     wanted = request.GET.get("replay", "")
     named = [made for made in replays if str(made.pk) == wanted]
     if wanted and not named:
@@ -207,7 +210,7 @@ def _replay_of(exchange: Exchange, number: str) -> Replay | None:
 
 
 def _neighbours(exchange: Exchange) -> tuple[Exchange | None, Exchange | None]:
-    """The newer and the older one of the same kind: group, leaked format, or none."""
+    """Return the next newer and older exchange of the same group or leaked format."""
     rows = Exchange.objects.only("request_id")
     if exchange.group_id:
         rows = rows.filter(group=exchange.group_id)
@@ -224,14 +227,11 @@ def _pretty(text: str) -> str:
         return text
 
 
-def _absence(exchange: Exchange) -> str:
-    """Why there is no transcript."""
+def _missing_transcript_reason(exchange: Exchange) -> str:
     if exchange.key is not None and not exchange.key.capture_content:
-        return "The client's key asks that no content be kept."
-    if exchange.group_id:
-        return _NOT_KEPT
-    if exchange.outcome in FAILURES or exchange.leaked_format:
-        return _NOT_KEPT
+        return "Content capture is off for this client key."
+    if exchange.group_id or exchange.outcome in FAILURES or exchange.leaked_format:
+        return _FAILURE_NOT_KEPT
     if exchange.outcome == Outcome.OK:
-        return "It went well and was not among the samples, or its transcript was pruned."
-    return "It was not the gateway's failure and not among the samples, or it was pruned."
+        return "It succeeded and was not sampled, or its transcript was deleted by age."
+    return "It was not a failure of the gateway and was not sampled, or it was deleted by age."

@@ -1,4 +1,4 @@
-"""The columns of an exchange: what the model sent, what was understood, what the client got."""
+"""Columns of the exchange page: model output, decoded events, client output; and answer diffs."""
 
 import difflib
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from proxy.support.answer_parts import (
 )
 from proxy.support.replay import load_event, raw_answer, sent_answer
 
-_WINDOW = 40_000
-_RAW_WINDOW = 30_000
-_MOST_PIECES = 200
-_MOST_LINES = 600
-_LONGEST_LINE = 2000
+_MAX_TEXT_CHARS = 40_000
+_MAX_RAW_CHARS = 30_000
+_MAX_PIECES = 200
+_MAX_DIFF_LINES = 600
+_MAX_DIFF_LINE_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece as it is shown."""
+    """A piece of an answer, split into segments for display."""
 
     channel: str
     title: str
@@ -43,12 +43,12 @@ class Columns:
     raw: list[Segment]
     sent: list[Segment]
     left_out: dict[str, str]
-    """How many bytes of what were not kept."""
+    """Formatted number of bytes missing from the transcript, by field name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line of two answers beside each other; `kind` is `same`, `changed`, `gone` or `new`."""
+class DiffLine:
+    """A line of a side-by-side diff; `kind` is `same`, `changed`, `gone` or `new`."""
 
     kind: str
     before: str
@@ -59,7 +59,7 @@ def columns_of(exchange: Exchange, said: Said) -> Columns:
     reading = said.reading
     events = [load_event(fields) for fields in said.events]
     answer, dialect = raw_answer(said), reading.get("upstream", "openai")
-    # Of an upstream that sent nothing, not even an end is missing.
+    # Decoding an empty answer would report a missing end, which misleads if nothing was sent.
     model = pieces_of(decode_answer(answer, dialect)) if answer else []
     client = client_pieces(exchange, said)
     text = assembled(model)
@@ -74,71 +74,75 @@ def columns_of(exchange: Exchange, said: Said) -> Columns:
         model=_parts(model, spans, wrong, markers),
         events=shown_events(events, spans),
         client=_parts(client, link(events, client_text), client_wrong, markers),
-        raw=_bytes(said.raw),
-        sent=_bytes(said.sent),
+        raw=_byte_segments(said.raw),
+        sent=_byte_segments(said.sent),
         left_out={name: f"{count:,}" for name, (_, count) in said.left_out.items()},
     )
 
 
 def client_pieces(exchange: Exchange, said: Said) -> list[Piece]:
-    """What the client got."""
+    """Decode the stored answer that the client received."""
     sent = sent_answer(said)
     return pieces_of(decode_answer(sent, exchange.dialect)) if sent else []
 
 
-def difference(before: Sequence[Piece], after: Sequence[Piece]) -> list[Line]:
-    """Two answers, line by line beside each other."""
-    old, new = _lines(before), _lines(after)
-    lines: list[Line] = []
+def diff_answers(before: Sequence[Piece], after: Sequence[Piece]) -> list[DiffLine]:
+    """Compare two answers line by line, side by side."""
+    old, new = _diff_lines(before), _diff_lines(after)
+    lines: list[DiffLine] = []
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for tag, start, end, start_new, end_new in matcher.get_opcodes():
         if tag == "equal":
-            lines += [Line("same", text, text) for text in old[start:end]]
+            lines += [DiffLine("same", text, text) for text in old[start:end]]
             continue
-        gone, came = old[start:end], new[start_new:end_new]
-        for number in range(max(len(gone), len(came))):
-            left = gone[number] if number < len(gone) else None
-            right = came[number] if number < len(came) else None
+        removed, added = old[start:end], new[start_new:end_new]
+        for number in range(max(len(removed), len(added))):
+            left = removed[number] if number < len(removed) else None
+            right = added[number] if number < len(added) else None
             kind = "new" if left is None else "gone" if right is None else "changed"
-            lines.append(Line(kind, left or "", right or ""))
+            lines.append(DiffLine(kind, left or "", right or ""))
     return lines
 
 
-def _lines(pieces: Sequence[Piece]) -> list[str]:
+def _diff_lines(pieces: Sequence[Piece]) -> list[str]:
     lines: list[str] = []
     for piece in pieces:
         lines.append(f"{piece.channel} {visible(piece.title)[:200]}".strip())
-        lines += [f"  {visible(line)[:_LONGEST_LINE]}" for line in piece.text.split("\n") if line]
-        if len(lines) > _MOST_LINES:
-            return [*lines[:_MOST_LINES], "… and more"]
+        lines += [
+            f"  {visible(line)[:_MAX_DIFF_LINE_CHARS]}" for line in piece.text.split("\n") if line
+        ]
+        if len(lines) > _MAX_DIFF_LINES:
+            return [*lines[:_MAX_DIFF_LINES], "… more lines not shown"]
     return lines
 
 
 def _parts(
     pieces: Sequence[Piece], spans: Sequence[Span], wrong: int | None, markers: Sequence[str]
 ) -> list[Part]:
-    window = max(2000, _WINDOW // max(1, len(pieces)))
+    window = max(2000, _MAX_TEXT_CHARS // max(1, len(pieces)))
     return [
         Part(
             piece.channel,
             visible(piece.title[:300]),
             segments(
                 piece.text,
-                _inside(spans, piece),
-                wrong=None if wrong is None or not _has(piece, wrong) else wrong - piece.offset,
+                _spans_inside(spans, piece),
+                wrong=None
+                if wrong is None or not _contains(piece, wrong)
+                else wrong - piece.offset,
                 more_markers=markers,
                 window=window,
             ),
         )
-        for piece in pieces[:_MOST_PIECES]
+        for piece in pieces[:_MAX_PIECES]
     ]
 
 
-def _has(piece: Piece, place: int) -> bool:
+def _contains(piece: Piece, place: int) -> bool:
     return piece.offset <= place < piece.end
 
 
-def _inside(spans: Sequence[Span], piece: Piece) -> list[Span]:
+def _spans_inside(spans: Sequence[Span], piece: Piece) -> list[Span]:
     return [
         Span(
             max(span.start, piece.offset) - piece.offset,
@@ -150,5 +154,5 @@ def _inside(spans: Sequence[Span], piece: Piece) -> list[Span]:
     ]
 
 
-def _bytes(data: bytes) -> list[Segment]:
-    return segments(data.decode("utf-8", "replace"), window=_RAW_WINDOW)
+def _byte_segments(data: bytes) -> list[Segment]:
+    return segments(data.decode("utf-8", "replace"), window=_MAX_RAW_CHARS)

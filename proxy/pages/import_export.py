@@ -1,7 +1,9 @@
-"""The whole configuration, out and in: a document to keep in git, and what importing one would do.
+"""Export and import page: the whole configuration as one YAML document.
 
-Nothing is imported that was not shown before: an import carries the text and the version of the
-configuration that its difference was shown for. Nothing of a document is stored.
+An import is confirmed in two steps. The first shows the differences; the second posts the same
+text again with the configuration version that the differences were computed for. If the
+configuration has changed since, the differences are shown again and nothing is imported. Uploaded
+documents are not stored.
 """
 
 from typing import Any
@@ -16,9 +18,10 @@ from proxy.configuration.document.problems import Refused
 from proxy.configuration.document.schema import GATEWAY, TABLES
 from proxy.configuration.document.yaml_nodes import MOST_BYTES
 from proxy.database.clock import clock
-from proxy.pages.access import page, shown
+from proxy.pages.access import render_page, staff_page
 
-# Of everybody who may change all of it by hand; a client key is made or changed, never deleted.
+# The permissions to make every change by hand that an import can make: client keys are added and
+# changed but never deleted.
 _PERMISSIONS = (
     *(
         f"{verb}_{name}"
@@ -34,47 +37,47 @@ _PERMISSIONS = (
 
 class DocumentForm(forms.Form):
     text = forms.CharField(
-        label="document",
+        label="YAML document",
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 18, "spellcheck": "false", "wrap": "off"}),
     )
-    file = forms.FileField(label="or a file", required=False, allow_empty_file=True)
+    file = forms.FileField(label="or upload a file", required=False, allow_empty_file=True)
 
     def clean_file(self) -> str:
         file: UploadedFile[Any] | None = self.cleaned_data["file"]
         if file is None:
             return ""
         if file.size is None or file.size > MOST_BYTES:
-            raise forms.ValidationError(f"It has more than {MOST_BYTES:,} bytes.")
+            raise forms.ValidationError(f"The file is larger than {MOST_BYTES:,} bytes.")
         try:
             return str(file.read(), "utf-8")
         except UnicodeDecodeError:
-            raise forms.ValidationError("It is not UTF-8.") from None
+            raise forms.ValidationError("The file is not UTF-8 text.") from None
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if cleaned.get("file") and cleaned.get("text", "").strip():
-            self.add_error(None, "Paste a document or choose a file, not both.")
+            self.add_error(None, "Paste a document or upload a file, not both.")
         cleaned["text"] = cleaned.get("file") or cleaned.get("text", "")
         if not cleaned["text"].strip() and not self.errors:
-            self.add_error(None, "Paste a document, or choose a file.")
+            self.add_error(None, "Paste a document or upload a file.")
         return cleaned
 
 
 class ImportForm(forms.Form):
-    """What was shown, sent back."""
+    """Carries the previewed document to the confirmation step."""
 
     text = forms.CharField(strip=False, widget=forms.HiddenInput)
     version = forms.IntegerField(widget=forms.HiddenInput)
 
 
-@page(*_PERMISSIONS)
+@staff_page(*_PERMISSIONS)
 def configuration_page(request: HttpRequest) -> HttpResponse:
-    return _shown(request, DocumentForm())
+    return _render(request, DocumentForm())
 
 
-@page(*_PERMISSIONS)
+@staff_page(*_PERMISSIONS)
 def export_document(request: HttpRequest) -> HttpResponse:
     text, version = export()
     return HttpResponse(
@@ -84,49 +87,49 @@ def export_document(request: HttpRequest) -> HttpResponse:
     )
 
 
-@page(*_PERMISSIONS, methods=("POST",))
-def show_difference(request: HttpRequest) -> HttpResponse:
+@staff_page(*_PERMISSIONS, methods=("POST",))
+def show_differences(request: HttpRequest) -> HttpResponse:
     form = DocumentForm(request.POST, request.FILES)
     if not form.is_valid():
-        return _shown(request, form)
-    return _difference(request, form.cleaned_data["text"])
+        return _render(request, form)
+    return _show_differences(request, form.cleaned_data["text"])
 
 
-@page(*_PERMISSIONS, methods=("POST",))
+@staff_page(*_PERMISSIONS, methods=("POST",))
 def import_document(request: HttpRequest) -> HttpResponse:
     form = ImportForm(request.POST)
     if not form.is_valid():
-        return _shown(request, DocumentForm())
+        return _render(request, DocumentForm())
     text, version = form.cleaned_data["text"], form.cleaned_data["version"]
     try:
         report = take(text, now=clock.now(), reason="import", version=version)
     except Moved:
-        return _difference(request, text, has_moved=True)
+        return _show_differences(request, text, has_moved=True)
     except Refused as refused:
-        return _shown(request, _form_with(text), refused=refused)
-    return _shown(request, DocumentForm(), report=report, is_done=True)
+        return _render(request, _form_with(text), refused=refused)
+    return _render(request, DocumentForm(), report=report, is_done=True)
 
 
-def _difference(request: HttpRequest, text: str, *, has_moved: bool = False) -> HttpResponse:
+def _show_differences(request: HttpRequest, text: str, *, has_moved: bool = False) -> HttpResponse:
     try:
         report = rehearse(text, now=clock.now())
     except Refused as refused:
-        return _shown(request, _form_with(text), refused=refused)
+        return _render(request, _form_with(text), refused=refused)
     confirm = ImportForm(initial={"text": text, "version": report.version}, auto_id=False)
-    return _shown(request, _form_with(text), report=report, confirm=confirm, has_moved=has_moved)
+    return _render(request, _form_with(text), report=report, confirm=confirm, has_moved=has_moved)
 
 
 def _form_with(text: str) -> DocumentForm:
     return DocumentForm(initial={"text": text})
 
 
-def _shown(request: HttpRequest, form: DocumentForm, **context: Any) -> HttpResponse:
+def _render(request: HttpRequest, form: DocumentForm, **context: Any) -> HttpResponse:
     counts = [
         (table.model._meta.verbose_name_plural, table.model._default_manager.count())
         for table in TABLES
         if table is not GATEWAY
     ]
-    return shown(
+    return render_page(
         request,
         "configuration/import_export.html",
         "Export and import",

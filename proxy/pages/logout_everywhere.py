@@ -1,4 +1,4 @@
-"""Every session of a person is ended at once: a laptop that was lost is logged out, too."""
+"""Log out everywhere: ends all sessions of the current user, for example after losing a laptop."""
 
 from django.contrib import messages
 from django.contrib.auth import logout
@@ -7,18 +7,18 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 
-from proxy.pages.access import page, shown, user_of
+from proxy.pages.access import render_page, staff_page, staff_user
 
 
-@page(methods=("GET", "POST"))
+@staff_page(methods=("GET", "POST"))
 def end_sessions(request: HttpRequest) -> HttpResponse:
     if request.method == "GET":
-        return shown(request, "admin/logout_everywhere.html", "Log out everywhere")
-    # Whose a session is stands inside it, and there are as many as staff has browsers.
-    person = str(user_of(request).pk)
+        return render_page(request, "admin/logout_everywhere.html", "Log out everywhere")
+    # The user id is inside the encoded session, so all sessions are read; staff has few.
+    user_id = str(staff_user(request).pk)
     for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
-        if session.get_decoded().get("_auth_user_id") == person:
+        if session.get_decoded().get("_auth_user_id") == user_id:
             session.delete()
     logout(request)
-    messages.success(request, "You are logged out everywhere.")
+    messages.success(request, "You are logged out in all browsers.")
     return redirect("admin:index")

@@ -1,4 +1,4 @@
-"""Paste what a model wrote, and see what every client would get of it. Nothing is stored."""
+"""Playground: decode pasted model output and show what clients would receive. Stores nothing."""
 
 from typing import Any
 
@@ -8,61 +8,64 @@ from django.http import HttpRequest, HttpResponse
 from formats import FORMATS
 from proxy.configuration.routing import detected_format
 from proxy.configuration.snapshot import load
-from proxy.pages.access import page, shown
+from proxy.pages.access import render_page, staff_page
 from proxy.security.visible_text import segments
 from proxy.support.answer_parts import assembled, first_wrong, link, pieces_of, shown_events
 from proxy.support.playground import CHARACTERS, PIECES, RANDOM, WHOLE, NotPlayable, Played, play
 from proxy.support.replay import markup_of
 
-_LONGEST = 1_000_000
+_MAX_CHARS = 1_000_000
 _DETECT = ""
 
 
-class PlayForm(forms.Form):
+class PlaygroundForm(forms.Form):
     text = forms.CharField(
         label="model output",
-        max_length=_LONGEST,
+        max_length=_MAX_CHARS,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false"}),
-        help_text="What the model wrote, or a whole stream of server-sent events.",
+        help_text="The text the model wrote, or a complete stream of server-sent events.",
     )
     format = forms.ChoiceField(
         required=False,
-        choices=lambda: [(_DETECT, "detect by the model"), *((n, n) for n in sorted(FORMATS))],
+        choices=lambda: [
+            (_DETECT, "detect from the model name"),
+            *((n, n) for n in sorted(FORMATS)),
+        ],
     )
-    model = forms.CharField(required=False, max_length=200, label="model's name")
+    model = forms.CharField(required=False, max_length=200, label="model name")
     channel = forms.ChoiceField(
         required=False, choices=[("content", "answer"), ("reasoning", "reasoning")]
     )
     tools = forms.CharField(
         required=False,
-        max_length=_LONGEST,
+        max_length=_MAX_CHARS,
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
         help_text='JSON, e.g. [{"name": "get_tide", "input_schema": {"type": "object"}}]',
     )
     chunking = forms.ChoiceField(
         required=False,
         choices=[
-            (WHOLE, "in one piece"),
+            (WHOLE, "one piece"),
             (CHARACTERS, "character by character"),
-            (PIECES, "in pieces of n"),
-            (RANDOM, "at random, about n"),
+            (PIECES, "pieces of n characters"),
+            (RANDOM, "random pieces of about n characters"),
         ],
     )
     size = forms.IntegerField(required=False, min_value=1, max_value=10_000, label="n", initial=8)
     seed = forms.IntegerField(required=False, min_value=0, max_value=2**31, initial=1)
 
 
-@page("add_replay", methods=("GET", "HEAD", "POST"))
+@staff_page("add_replay", methods=("GET", "HEAD", "POST"))
 def playground(request: HttpRequest) -> HttpResponse:
-    form = PlayForm(request.POST if request.method == "POST" else None)
+    form = PlaygroundForm(request.POST if request.method == "POST" else None)
     result: dict[str, Any] = {}
     if form.is_bound and form.is_valid():
         try:
             result = _play(form.cleaned_data)
         except NotPlayable as error:
             form.add_error(None, str(error))
-    return shown(request, "audit/playground.html", "Playground", form=form, **result)
+    return render_page(request, "audit/playground.html", "Playground", form=form, **result)
 
 
 def _play(entered: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +73,7 @@ def _play(entered: dict[str, Any]) -> dict[str, Any]:
     if not name:
         detected = detected_format(load(), entered["model"], requested=entered["model"])
         name, reason = detected.format, detected.reason
-    # A form's text has its line ends as CR LF, which no model wrote.
+    # Browsers submit line breaks as CR LF; models write LF.
     text = entered["text"].replace("\r\n", "\n")
     played = play(
         text,
@@ -81,10 +84,10 @@ def _play(entered: dict[str, Any]) -> dict[str, Any]:
         size=entered["size"] or 8,
         seed=entered["seed"] or 0,
     )
-    return {"format": name, "reason": reason, "played": played, **_shown(text, played)}
+    return {"format": name, "reason": reason, "played": played, **_columns(text, played)}
 
 
-def _shown(text: str, played: Played) -> dict[str, Any]:
+def _columns(text: str, played: Played) -> dict[str, Any]:
     spans = link(played.events, text)
     markup = markup_of(played.events)
     wrong = first_wrong(played.events, text, spans, leaked=bool(markup))

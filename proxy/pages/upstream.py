@@ -1,4 +1,4 @@
-"""What can be asked of an upstream: whether it works, and which models it has."""
+"""Upstream pages: test the connection step by step, and list the models it offers."""
 
 from django.contrib import messages
 from django.core.cache import cache
@@ -11,88 +11,89 @@ from formats import detect_format
 from proxy import models
 from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import Upstream, read_upstream
-from proxy.pages.access import page, shown, user_of
+from proxy.pages.access import render_page, staff_page, staff_user
 from proxy.serving.upstream_test import Trouble, models_of, probe
 
-_MOST_CHARS = 200
-_PAUSE = 2  # seconds between two tests of one person: each is a request that somebody pays
-_LIST_SECONDS = 60
-_MOST_SHOWN = 500
+_MAX_MODEL_CHARS = 200
+_TEST_INTERVAL = 2
+"""Seconds between two tests by one user: each test is a request that costs money."""
+_MODEL_LIST_SECONDS = 60
+_MAX_MODELS = 500
 
 
-@page("change_upstream", methods=("GET", "POST"))
+@staff_page("change_upstream", methods=("GET", "POST"))
 def test_upstream(request: HttpRequest, pk: int) -> HttpResponse:
-    """Every step to a streamed tool call, tried now."""
+    """Try every step from the name lookup to a streamed tool call."""
     row = get_object_or_404(models.Upstream, pk=pk)
-    model = request.POST.get("model", "").replace("\0", "").strip()[:_MOST_CHARS]
+    model = request.POST.get("model", "").replace("\0", "").strip()[:_MAX_MODEL_CHARS]
     steps = None
     if request.method == "POST":
-        if not cache.add(f"probe-{user_of(request).pk}", True, _PAUSE):
+        if not cache.add(f"probe-{staff_user(request).pk}", True, _TEST_INTERVAL):
             messages.warning(
-                request, f"A moment, please: {_PAUSE} seconds must lie between two tests."
+                request, f"Wait {_TEST_INTERVAL} seconds between two tests, then try again."
             )
-        elif upstream := _read(request, row):
+        elif upstream := _parse_upstream(request, row):
             steps = [*probe(upstream, load(), model=model)]
     names = row.routes.exclude(upstream_model="").values_list("upstream_model", flat=True)
-    return shown(
+    return render_page(
         request,
         "configuration/upstream_test.html",
         f"Test {row.name}",
         row=row,
         steps=steps,
-        is_well=steps is not None and all(step.state == "ok" for step in steps),
+        is_ok=steps is not None and all(step.state == "ok" for step in steps),
         model=model or next(iter(names), ""),
         names=[*names],
     )
 
 
-@page("view_upstream", "add_modelroute")
+@staff_page("view_upstream", "add_modelroute")
 def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
-    """The models that an upstream has, to make routes of; as JSON for a form that asks so."""
+    """List the upstream's models to choose one for a route; as JSON for the route form."""
     row = get_object_or_404(models.Upstream, pk=pk)
     names: list[str] = []
-    trouble, upstream = "", _read(request, row)
+    trouble, upstream = "", _parse_upstream(request, row)
     if upstream is not None:
         try:
-            names = _listed(row, upstream)
+            names = _cached_models(row, upstream)
         except Trouble as error:
             trouble = str(error)
     if request.headers.get("accept") == "application/json":
         return JsonResponse({"models": names, "trouble": trouble})
-    wanted = request.GET.get("q", "").strip()
-    found = [name for name in names if wanted.lower() in name.lower()]
-    return shown(
+    search = request.GET.get("q", "").strip()
+    matching = [name for name in names if search.lower() in name.lower()]
+    return render_page(
         request,
         "configuration/upstream_models.html",
         f"Models of {row.name}",
         row=row,
         trouble=trouble,
-        wanted=wanted,
+        search=search,
         total=len(names),
-        count=len(found),
-        found=[
+        count=len(matching),
+        models=[
             (name, detect_format(name).format, _route_query(row, name))
-            for name in found[:_MOST_SHOWN]
+            for name in matching[:_MAX_MODELS]
         ],
     )
 
 
-def _listed(row: models.Upstream, upstream: Upstream) -> list[str]:
-    """The list, remembered for a minute: people search it, and forms ask for it while they type."""
-    remembered = f"models-{row.pk}-{row.base_url}"
-    names: list[str] | None = cache.get(remembered)
+def _cached_models(row: models.Upstream, upstream: Upstream) -> list[str]:
+    """Fetch the model list at most once a minute: the search and the route form ask repeatedly."""
+    cache_key = f"models-{row.pk}-{row.base_url}"
+    names: list[str] | None = cache.get(cache_key)
     if names is None:
         names = models_of(upstream)
-        cache.set(remembered, names, _LIST_SECONDS)
+        cache.set(cache_key, names, _MODEL_LIST_SECONDS)
     return names
 
 
-def _read(request: HttpRequest, row: models.Upstream) -> Upstream | None:
-    """The upstream as requests see it; None, and a message, if its row cannot be understood."""
+def _parse_upstream(request: HttpRequest, row: models.Upstream) -> Upstream | None:
+    """Parse the row as requests do; on invalid settings add an error message and return None."""
     try:
         return read_upstream(row)
     except ValidationError as error:
-        messages.error(request, f"Its settings cannot be understood: {' '.join(error.messages)}")
+        messages.error(request, f"This upstream's settings are invalid: {' '.join(error.messages)}")
         return None
 
 

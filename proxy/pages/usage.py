@@ -1,4 +1,4 @@
-"""A developer's own keys: what was asked with them, and how it went. No content, nobody else's."""
+"""Usage page: requests, failures and tokens of the current user's own client keys. No content."""
 
 from datetime import datetime
 from typing import Any
@@ -9,29 +9,29 @@ from django.http import HttpRequest, HttpResponse
 
 from proxy.database.clock import clock
 from proxy.models import FAILURES, ClientKey, Exchange
-from proxy.pages.access import page, shown, user_of
+from proxy.pages.access import render_page, staff_page, staff_user
 from proxy.support.exchange_list import within
 from proxy.support.failure_text import why
 
 _DAYS = 7
-_MOST_ROWS = 20
+_MAX_ROWS = 20
 
 
-@page("view_own_usage")
+@staff_page("view_own_usage")
 def usage(request: HttpRequest) -> HttpResponse:
-    keys = list(ClientKey.objects.filter(owner=user_of(request)))
+    keys = list(ClientKey.objects.filter(owner=staff_user(request)))
     rows = recent_rows(clock.now()).filter(key__in=keys)
     by_key = {row["number"]: row for row in sums(rows, number=F("key"))}
     recent = Exchange.objects.filter(key__in=keys).select_related("key").order_by("-id")
-    return shown(
+    return render_page(
         request,
         "audit/usage.html",
-        "Usage of your keys",
+        "Usage of your client keys",
         days=_DAYS,
         keys=[(key, by_key.get(key.pk)) for key in keys],
         by_day=sums(rows, day=TruncDate("created_at")).order_by("-day"),
         by_model=sums(rows, name=F("model")).order_by("-requests")[:10],
-        rows=[(row, why(row)) for row in recent[:_MOST_ROWS]] if keys else [],
+        rows=[(row, why(row)) for row in recent[:_MAX_ROWS]] if keys else [],
     )
 
 
@@ -40,7 +40,7 @@ def recent_rows(now: datetime) -> "QuerySet[Exchange]":
 
 
 def sums(rows: "QuerySet[Exchange]", **by: Any) -> Any:
-    """How much was asked and how it went, by a name and its expression."""
+    """Sum requests, failures and tokens per value of the given expression."""
     return (
         rows.annotate(**by)
         .values(*by)

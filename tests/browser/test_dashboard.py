@@ -36,11 +36,11 @@ def test_the_dashboard_is_the_first_page_and_every_number_leads_on(people, width
         assert tile("Leak rate").locator(".big").inner_text() == "16.7 %"
         assert "live in 1 of 1 process" in tile("Configuration").inner_text()
         assert page.locator(".chart .place").count() == 48
-        page.click(".behind summary")
-        assert page.locator(".behind tbody tr").count() == 24
+        page.click(".chart-data summary")
+        assert page.locator(".chart-data tbody tr").count() == 24
         olga.check()
         olga.picture(f"dashboard-{width}-{scheme}")
-        page.click(".behind summary")
+        page.click(".chart-data summary")
         for name in ("7 days", "30 days", "90 days", "24 hours"):
             page.click(f".tabs a:text-is('{name}')")
             assert page.inner_text(".tabs [aria-current]") == name

@@ -63,7 +63,7 @@ def test_from_a_preset_to_a_model_that_works_and_back(gateway, people, other):
         # It is tested, step by step.
         page.click("text=Test connection")
         page.click("button:has-text('Test connection')")
-        page.wait_for_selector("text=All is well.")
+        page.wait_for_selector("text=All steps passed.")
         assert page.locator(".chip.step-ok").count() == 7
         assert "qwen/probe called report_health, read as qwen" in page.inner_text(".steps")
         olga.check()
@@ -73,9 +73,9 @@ def test_from_a_preset_to_a_model_that_works_and_back(gateway, people, other):
         page.click("text=Choose a model for a route")
         page.fill("#q", "tide")
         page.click("button:has-text('Search')")
-        page.click("text=Make a route")
+        page.click("text=Create route")
         assert page.input_value("#id_upstream_model") == MODEL
-        page.wait_for_selector("text=2 models of this upstream are offered")
+        page.wait_for_selector("text=2 models of this upstream are suggested")
         page.fill("#id_pattern", "tides")
         page.wait_for_selector(
             f".effects tr:has-text('tides'):has-text('vllm: {MODEL} as standard')"
@@ -142,12 +142,12 @@ def test_from_a_preset_to_a_model_that_works_and_back(gateway, people, other):
         olga.visit("/admin/proxy/formatoverride/")
         page.click("#result_list a:has-text('house/*')")
         page.click("text=Delete")
-        assert "What deleting it would change" in page.inner_text("#content")
+        assert "What deleting this would change" in page.inner_text("#content")
         page.click("text=Yes, I’m sure")
         wait_until(lambda: calls(gateway, key) == [])
         olga.visit("/admin/configuration/")
         page.fill("#id_text", document)
-        page.click("text=Show the difference")
+        page.click("text=Show differences")
         assert "house/*" in page.inner_text("#result")
         page.click("button:text-is('Import')")
         olga.check()
@@ -161,7 +161,7 @@ def test_from_a_preset_to_a_model_that_works_and_back(gateway, people, other):
         olga.visit("/admin/proxy/clientkey/?state=active")
         page.click("#result_list a:has-text('the harbour')")
         page.click(".object-tools >> text=Revoke")
-        page.click("text=Revoke the key")
+        page.click("text=Revoke key")
         wait_until(lambda: not _is_known(gateway, key))
     assert CANARY not in gateway.log
 

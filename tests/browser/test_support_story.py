@@ -66,9 +66,9 @@ def test_support_finds_and_tries_and_an_operator_mends(gateway, people):
         assert "The client got tool calls as plain text: the model writes kimi" in why
         assert page.inner_text(".s.wrong >> nth=0") == "<|tool_calls_section_begin|>"
         page.hover(".event.text")
-        assert page.locator(".s.near").count() >= 2  # in what was sent, and in what was got
+        assert page.locator(".s.hovered").count() >= 2  # in what was sent, and in what was got
         page.click("button:has-text('Copy request id')")
-        page.wait_for_selector(".copied:has-text('copied')")
+        page.wait_for_selector(".copied:has-text('Copied')")
         sam.picture("exchange")
         assert page.input_value("#id_format") == "kimi"
         page.click("button:has-text('Replay')")
@@ -80,10 +80,10 @@ def test_support_finds_and_tries_and_an_operator_mends(gateway, people):
 
     with people("olga") as olga:
         olga.visit(handed_over)
-        assert "your role does not let you read it" in olga.page.inner_text("#content")
+        assert "your role does not allow you to read it" in olga.page.inner_text("#content")
         olga.page.click("button:has-text('from now on')")
-        assert f"From now on {MODEL} is read as kimi" in olga.page.inner_text(".messagelist")
-        assert f"{MODEL} is read as kimi now" in olga.page.inner_text(".result")
+        assert f"{MODEL} is now read as kimi" in olga.page.inner_text(".messagelist")
+        assert f"{MODEL} is now read as kimi" in olga.page.inner_text(".result")
         olga.picture("override")
 
     deadline = time.monotonic() + 5
@@ -112,14 +112,14 @@ def test_every_page_is_sound(gateway, people, width, scheme):
         page.fill("#id_text", "".join(PIECES))
         page.fill("#id_model", "kimi-k2")
         page.select_option("#id_chunking", "characters")
-        page.click("button:has-text('Read it')")
+        page.click("button:has-text('Decode')")
         assert "Read as kimi" in page.inner_text("#result")
         sam.check()
         sam.picture(f"played{suffix}")
         sam.visit("/admin/audit/")
         page.click(".groups .main a")
         page.fill("#id_text", "Seen since the new tokeniser.")
-        page.click("button:has-text('Add')")
+        page.click("button:has-text('Add comment')")
         page.click("button:has-text('Replay the newest')")
         assert "2 replayed: 0 fixed, 2 still failing" in page.inner_text(".messagelist")
         sam.check()

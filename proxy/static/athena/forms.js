@@ -1,32 +1,32 @@
-// What the forms of the configuration do beyond their fields: a preview, and a list of models.
+// Behaviour of the configuration forms: a preview of the changes, and a list of model names.
 "use strict";
 
 (() => {
-  const PAUSE = 350;
+  const PREVIEW_DELAY = 350; // milliseconds after the last edit
 
   function preview(section) {
     const form = section.closest("form");
     const body = section.querySelector(".preview-body");
     let timer = 0;
-    let asked = 0;
+    let latest = 0;
 
     async function ask() {
-      const mine = ++asked;
+      const number = ++latest;
       const data = new FormData(form);
       data.set("_preview", "1");
       const answer = await fetch(window.location.href, { method: "POST", body: data });
-      // The server escapes what it shows; an older answer must not replace a newer one.
-      if (mine === asked && answer.ok) body.innerHTML = await answer.text();
+      // The server escapes the HTML. A slow response must not replace a newer one.
+      if (number === latest && answer.ok) body.innerHTML = await answer.text();
     }
 
-    function later() {
+    function schedule() {
       clearTimeout(timer);
-      timer = setTimeout(ask, PAUSE);
+      timer = setTimeout(ask, PREVIEW_DELAY);
     }
 
-    form.addEventListener("input", later);
-    form.addEventListener("change", later);
-    if (form.querySelector("#id_pattern")?.value) later();
+    form.addEventListener("input", schedule);
+    form.addEventListener("change", schedule);
+    if (form.querySelector("#id_pattern")?.value) schedule();
   }
 
   function offerModels(upstream, model) {
@@ -42,22 +42,22 @@
       list.replaceChildren();
       note.textContent = "";
       if (!upstream.value) return;
-      const mine = upstream.value;
-      const address = upstream.dataset.models.replace("/0/", `/${mine}/`);
+      const chosen = upstream.value;
+      const address = upstream.dataset.models.replace("/0/", `/${chosen}/`);
       const answer = await fetch(address, { headers: { accept: "application/json" } });
-      if (!answer.ok || mine !== upstream.value) return;
-      const found = await answer.json();
-      list.append(...found.models.map((name) => new Option(name, name)));
-      note.textContent = found.trouble
-        ? `Its list of models cannot be had: ${found.trouble}`
-        : `${found.models.length} models of this upstream are offered as you type.`;
+      if (!answer.ok || chosen !== upstream.value) return;
+      const { models, trouble } = await answer.json();
+      list.append(...models.map((name) => new Option(name, name)));
+      note.textContent = trouble
+        ? `The model list is not available: ${trouble}`
+        : `${models.length} models of this upstream are suggested as you type.`;
     }
 
     upstream.addEventListener("change", ask);
     ask();
   }
 
-  // On a phone a row is a card, where each value needs its name beside it.
+  // On a phone each table row becomes a card, and each value needs its column name beside it.
   function labelCells(table) {
     const names = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector(".text")?.textContent.trim());
     for (const row of table.tBodies[0].rows) {

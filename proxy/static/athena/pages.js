@@ -1,4 +1,4 @@
-// What the pages do beyond links and forms: copy, j/k, and linking events with their text.
+// Behaviour of the pages: copy buttons, j/k navigation, and highlighting the text of an event.
 "use strict";
 
 (() => {
@@ -21,14 +21,14 @@
   for (const button of document.querySelectorAll("button[data-copy]")) {
     button.addEventListener("click", async () => {
       await copy(document.getElementById(button.dataset.copy).textContent);
-      status.textContent = "copied";
+      status.textContent = "Copied";
       setTimeout(() => { status.textContent = ""; }, 2000);
     });
   }
 
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest("input, textarea, select, [contenteditable]");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = event.target.closest("input, textarea, select, [contenteditable]");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
     const rel = { j: "next", k: "prev" }[event.key];
     const link = rel && document.querySelector(`a[rel=${rel}]`);
     if (link) link.click();
@@ -40,22 +40,22 @@
   function mark(number, className) {
     for (const other of columns.querySelectorAll(`.${className}`)) other.classList.remove(className);
     if (number === undefined) return [];
-    const found = [...columns.querySelectorAll(`[data-event="${number}"]`)];
-    for (const element of found) element.classList.add(className);
-    return found;
+    const marked = [...columns.querySelectorAll(`[data-event="${number}"]`)];
+    for (const element of marked) element.classList.add(className);
+    return marked;
   }
 
   const eventOf = (target) => target.closest("[data-event]");
 
   columns.addEventListener("pointerover", (event) => {
-    mark(eventOf(event.target)?.dataset.event, "near");
+    mark(eventOf(event.target)?.dataset.event, "hovered");
   });
-  columns.addEventListener("pointerleave", () => mark(undefined, "near"));
+  columns.addEventListener("pointerleave", () => mark(undefined, "hovered"));
 
-  function choose(element) {
+  function select(element) {
     const own = element.closest("section");
     const seen = new Set([own]);
-    for (const other of mark(element.dataset.event, "chosen")) {
+    for (const other of mark(element.dataset.event, "selected")) {
       const section = other.closest("section");
       if (seen.has(section)) continue;
       seen.add(section);
@@ -65,14 +65,14 @@
 
   columns.addEventListener("click", (event) => {
     const element = eventOf(event.target);
-    if (element) choose(element);
-    else mark(undefined, "chosen");
+    if (element) select(element);
+    else mark(undefined, "selected");
   });
   columns.addEventListener("keydown", (event) => {
     const element = eventOf(event.target);
     if (element && (event.key === "Enter" || event.key === " ")) {
       event.preventDefault();
-      choose(element);
+      select(element);
     }
   });
 })();

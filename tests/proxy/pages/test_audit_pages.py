@@ -224,7 +224,9 @@ def test_a_request_id_leads_to_its_page(support):
     row = exchange_row()
     response = get(support, f"/admin/audit/?q={row.request_id}", 302)
     assert response["location"] == row.get_absolute_url()
-    assert "There is no exchange req_none" in text_of(get(support, "/admin/audit/?q=req_none"))
+    assert "No exchange has the request id req_none" in text_of(
+        get(support, "/admin/audit/?q=req_none")
+    )
 
 
 def test_the_list_is_walked_by_ids_in_both_directions(support):
@@ -297,9 +299,9 @@ def test_the_markers_of_a_call_that_broke_are_the_wrong_place(support):
 def test_an_exchange_without_a_transcript_says_why(support):
     key = ClientKey.objects.create(label="k", prefix="p", digest="d", capture_content=False)
     for row, reason in (
-        (exchange_row(key=key), "asks that no content be kept"),
+        (exchange_row(key=key), "Content capture is off for this client key"),
         (exchange_row(group=failure_group()), "enough transcripts of this failure"),
-        (exchange_row(), "was not among the samples"),
+        (exchange_row(), "was not sampled"),
     ):
         page = text_of(get(support, row.get_absolute_url()))
         assert reason in page
@@ -311,7 +313,7 @@ def test_operators_see_no_content(web):
     login(web, OPERATORS)
     page = text_of(get(web, row.get_absolute_url()))
     assert "secret plan" not in page
-    assert "your role does not let you read it" in page
+    assert "your role does not allow you to read it" in page
 
 
 def test_a_clipped_transcript_says_so(support):
@@ -387,7 +389,7 @@ def test_a_replay_is_kept_beside_the_original(support):
     made = Replay.objects.get()
     assert (made.result, made.author.username) == ("fixed", "one of ('support',)")
     page = text_of(get(support, response["location"].partition("#")[0]))
-    assert "It would get" in page
+    assert "The client would receive" in page
     assert re.search(r'<tr class="(changed|new)">', page)
     assert "An operator can make this permanent" in page
     assert row.transcript.said == Exchange.objects.get(pk=row.pk).transcript.said
@@ -552,7 +554,7 @@ def test_developers_see_their_own_keys_only(web):
     for secret in (hidden.request_id, "theirs", "hidden-model"):
         assert secret not in page
     own.delete()
-    assert "No client key is yours" in text_of(get(web, "/admin/usage/"))
+    assert "You have no client key" in text_of(get(web, "/admin/usage/"))
 
 
 def test_an_exchange_that_was_lost_with_its_process_says_so(support):
@@ -560,7 +562,7 @@ def test_an_exchange_that_was_lost_with_its_process_says_so(support):
     row = Exchange.objects.get()
     page = get(support, row.get_absolute_url()).content.decode()
     assert "The gateway process was killed or ran out of memory." in page
-    assert "not known" in page
+    assert "<dd>unknown" in page
     for url in (
         f"{reverse('audit:list')}?outcome=crashed",
         f"{reverse('audit:list')}?outcome=failed",
@@ -588,12 +590,12 @@ def test_an_upstream_that_sent_nothing_is_not_said_to_have_sent_half(support):
         error_code="upstream_unreachable",
     )
     page = text_of(get(support, row.get_absolute_url()))
-    sent = page.partition("What the model sent")[2].partition("What was understood")[0]
+    sent = page.partition("What the model sent")[2].partition("What Athena decoded")[0]
     assert "Nothing." in sent
     assert "finish reason" not in sent
     assert "Nothing answers at the address of openrouter." in page
-    assert "Download as fixture" not in page, "there is nothing to make one of"
-    assert "read again with today" not in page
+    assert "Download as test fixture" not in page, "there is nothing to make one of"
+    assert "A replay decodes the stored bytes" not in page
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from proxy.models import (
     GatewaySettings,
     TrafficSum,
 )
-from proxy.pages.charts import HEIGHT, Point, bars, lines, round_top
-from proxy.pages.dashboard import board
-from proxy.pages.number_format import about, counted, percent, short
+from proxy.pages.charts import HEIGHT, Point, bar_chart, line_chart, round_top
+from proxy.pages.dashboard import board_context
+from proxy.pages.number_format import count_figure, format_count, format_duration, format_percent
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.support.exchange_list import filtered
 from tests.proxy.audit.test_traffic import entry
@@ -87,7 +87,7 @@ def test_every_number_is_that_of_the_rows_that_it_leads_to(name, seed):
     spread = RANGES[name].length.total_seconds() * 1.3
     ages = sorted((chance.random() * spread for _ in range(300)), reverse=True)
     write([entry(chance, created_at=NOW - timedelta(seconds=age)) for age in ages])
-    shown = board(name, NOW)
+    shown = board_context(name, NOW)
     since = RANGES[name].start(NOW)
     inside = Exchange.objects.filter(created_at__gte=since)
     requests = tile(shown, "Requests").figure
@@ -97,7 +97,7 @@ def test_every_number_is_that_of_the_rows_that_it_leads_to(name, seed):
         here = rows_behind(row.figures["requests"].href)
         assert row.figures["requests"].text == f"{here.count():,}", row
         failed = here.filter(outcome__in=FAILURES)
-        assert row.figures["failed"].text == percent(failed.count() / here.count()), row
+        assert row.figures["failed"].text == format_percent(failed.count() / here.count()), row
         if failed:
             assert set(rows_behind(row.figures["failed"].href)) == set(failed)
         rescued = here.filter(rescued_calls__gt=0)
@@ -106,7 +106,7 @@ def test_every_number_is_that_of_the_rows_that_it_leads_to(name, seed):
         if calls:
             assert set(rows_behind(row.figures["rescued calls"].href)) == set(rescued)
         leaked = here.exclude(leaked_format="")
-        assert row.figures["leaked"].text == percent(leaked.count() / here.count()), row
+        assert row.figures["leaked"].text == format_percent(leaked.count() / here.count()), row
     for step in shown["steps"]:
         if step.figures["requests"].href:
             here = rows_behind(step.figures["requests"].href)
@@ -124,7 +124,7 @@ def test_ten_values_are_shown_and_the_rest_is_other():
         for _ in range(20 - number)
     ]
     write(batch)
-    rows = table(board("24h", NOW), "By model")
+    rows = table(board_context("24h", NOW), "By model")
     assert list(rows) == [*(f"m{number:02}" for number in range(10)), "Other"]
     other = rows["Other"].figures
     assert other["requests"].text == str(10 + 9 + 8)
@@ -135,7 +135,7 @@ def test_ten_values_are_shown_and_the_rest_is_other():
 
 @pytest.mark.django_db
 def test_what_nobody_knows_is_a_dash_and_not_zero():
-    shown = board("24h", NOW)
+    shown = board_context("24h", NOW)
     assert tile(shown, "Requests").figure.text == "0"
     for label in ("Failure rate", "Leak rate", "Tokens in", "Time to first byte", "Open streams"):
         figure = tile(shown, label).figure
@@ -143,7 +143,7 @@ def test_what_nobody_knows_is_a_dash_and_not_zero():
     assert shown["requests"].columns[0].blocks == []
     assert shown["times"].lines[0].path == ""
     write([entry(random.Random(1), created_at=NOW, input_tokens=None, first_byte_ms=None)])
-    shown = board("24h", NOW)
+    shown = board_context("24h", NOW)
     assert tile(shown, "Tokens in").figure.text == "–"
     assert tile(shown, "Time to first byte").figure.text == "–"
     assert tile(shown, "Failure rate").figure.text in ("0 %", "100 %")
@@ -154,11 +154,11 @@ def test_who_served_it_is_told_with_its_upstream():
     chance = random.Random(1)
     for upstream, served_by in (("openrouter", "Two Words"), ("openrouter", ""), ("", "")):
         write([entry(chance, created_at=NOW, upstream=upstream, served_by=served_by)])
-    rows = table(board("24h", NOW), "Served by")
+    rows = table(board_context("24h", NOW), "Served by")
     assert {row.name: row.detail for row in rows.values()} == {
-        "Two Words": "through openrouter",
+        "Two Words": "via openrouter",
         "openrouter": "",
-        "nobody": "",
+        "no upstream": "",
     }
     for row in rows.values():
         assert rows_behind(row.figures["requests"].href).count() == 1
@@ -178,7 +178,7 @@ def test_the_present_is_the_sum_of_all_processes():
         )
         silent = Now() - timedelta(seconds=silence)
         GatewayProcess.objects.filter(name=name).update(seen_at=silent)
-    shown = board("24h", NOW)
+    shown = board_context("24h", NOW)
     assert tile(shown, "Open streams").figure.text == "6"
     assert tile(shown, "Audit queue").figure.text == "4"
     assert tile(shown, "Audit queue").is_bad
@@ -190,8 +190,8 @@ def test_the_present_is_the_sum_of_all_processes():
 def test_a_range_that_reaches_beyond_what_is_kept_says_so():
     configure()
     GatewaySettings.objects.update(exchange_days=10)
-    assert board("7d", NOW)["oldest"] is None
-    assert board("30d", NOW)["oldest"] == datetime(2026, 5, 22, tzinfo=UTC)
+    assert board_context("7d", NOW)["oldest"] is None
+    assert board_context("30d", NOW)["oldest"] == datetime(2026, 5, 22, tzinfo=UTC)
     web = login(SUPPORT)
     assert "Exchanges are kept for 10 days" in text_of(web.get("/admin/?range=30d"))
     assert "Exchanges are kept for" not in text_of(web.get("/admin/"))
@@ -276,7 +276,7 @@ def test_the_top_of_an_axis_is_round(most, top):
 
 def test_bars_fit_and_what_is_there_is_seen():
     points = [Point("", "", values) for values in ((0, 0), (99_999, 1), (0, 100_000))]
-    empty, both, failed = bars(points, ("fine", "failed"), short).columns
+    empty, both, failed = bar_chart(points, ("fine", "failed"), format_count).columns
     assert empty.blocks == []
     assert [block.kind for block in both.blocks] == ["fine", "failed"]
     assert both.blocks[1].height == 2
@@ -288,7 +288,7 @@ def test_bars_fit_and_what_is_there_is_seen():
 
 def test_a_line_has_gaps_and_a_lonely_value_is_a_dot():
     points = [Point("", "", (value,)) for value in (1000.0, None, 500.0, 2000.0)]
-    chart = lines(points, ("p50",), about)
+    chart = line_chart(points, ("p50",), format_duration)
     assert chart.lines[0].path == "M125.0 100.0h0M625.0 150.0h0L875.0 0.0"
     assert chart.ticks == ["2.0 s", "1.0 s", "0"]
 
@@ -296,21 +296,21 @@ def test_a_line_has_gaps_and_a_lonely_value_is_a_dot():
 @pytest.mark.parametrize(
     ("shown", "text"),
     [
-        (percent(0), "0 %"),
-        (percent(1), "100 %"),
-        (percent(0.00001), "< 0.01 %"),
-        (percent(0.0005), "0.05 %"),
-        (percent(0.0234), "2.3 %"),
-        (percent(0.9999), "> 99.9 %"),
-        (about(0.52), "0.5 ms"),
-        (about(9.97), "10 ms"),
-        (about(812.5), "810 ms"),
-        (about(996), "1.0 s"),
-        (about(34_567), "35 s"),
-        (short(9_999), "9,999"),
-        (short(12_345), "12.3 k"),
-        (short(999_600), "1 M"),
-        (short(1_234_567_890), "1.23 B"),
+        (format_percent(0), "0 %"),
+        (format_percent(1), "100 %"),
+        (format_percent(0.00001), "< 0.01 %"),
+        (format_percent(0.0005), "0.05 %"),
+        (format_percent(0.0234), "2.3 %"),
+        (format_percent(0.9999), "> 99.9 %"),
+        (format_duration(0.52), "0.5 ms"),
+        (format_duration(9.97), "10 ms"),
+        (format_duration(812.5), "810 ms"),
+        (format_duration(996), "1.0 s"),
+        (format_duration(34_567), "35 s"),
+        (format_count(9_999), "9,999"),
+        (format_count(12_345), "12.3 k"),
+        (format_count(999_600), "1 M"),
+        (format_count(1_234_567_890), "1.23 B"),
     ],
 )
 def test_figures_are_short_and_not_more_exact_than_they_are(shown, text):
@@ -318,9 +318,9 @@ def test_figures_are_short_and_not_more_exact_than_they_are(shown, text):
 
 
 def test_one_is_told_as_one():
-    assert counted(1, "", "answers", one="answer").text == "1 answer"
-    assert counted(0, "", "answers", one="answer").text == "0 answers"
-    assert counted(1000, "", "answers", one="answer").text == "1,000 answers"
+    assert count_figure(1, "", "answers", singular="answer").text == "1 answer"
+    assert count_figure(0, "", "answers", singular="answer").text == "0 answers"
+    assert count_figure(1000, "", "answers", singular="answer").text == "1,000 answers"
 
 
 @pytest.mark.django_db
@@ -331,7 +331,7 @@ def test_whatever_a_client_calls_a_model_its_numbers_lead_to_its_rows():
     write(
         [entry(chance, created_at=NOW, model=name) for name in names for _ in range(counts[name])]
     )
-    for name, row in table(board("24h", NOW), "By model").items():
+    for name, row in table(board_context("24h", NOW), "By model").items():
         models = rows_behind(row.figures["requests"].href).values_list("model", flat=True)
         called = "" if name == "no model" else name
         assert list(models) == [called] * counts[called]

@@ -81,7 +81,7 @@ def test_an_import_that_was_decided_on_another_version_is_shown_anew(web):
     text, number = edited(), present_version()
     FormatOverride.objects.create(pattern="x/*", format="kimi")
     page = page_of(confirm(web, text, number))
-    assert "Somebody changed the configuration" in page
+    assert "The configuration changed after the differences were shown" in page
     assert "2 rows would change" in page
     assert f'name="version" value="{number + 1}"' in page
     assert FormatOverride.objects.exists()
@@ -95,8 +95,8 @@ def test_a_file_takes_the_place_of_the_text(web):
     page = page_of(show(web, "athena: 7", file=SimpleUploadedFile("a.yaml", edited().encode())))
     assert "not both" in page
     for wrong, message in (
-        (b"\xff", "It is not UTF-8"),
-        (b"x" * (2**20 + 1), "more than 1,048,576"),
+        (b"\xff", "The file is not UTF-8"),
+        (b"x" * (2**20 + 1), "larger than 1,048,576"),
     ):
         page = page_of(show(web, "", file=SimpleUploadedFile("a.yaml", wrong)))
         assert message in page
@@ -112,7 +112,7 @@ def test_the_same_document_changes_nothing(web):
 def test_problems_are_shown_with_their_places_and_the_text_is_kept(web, way):
     before = export()
     page = page_of(way(web, f"athena: 1\nroutes:\n- patern: '{HOSTILE}'\n"))
-    assert "Refused: nothing was changed" in page
+    assert "Import rejected. Nothing was changed." in page
     assert "routes[0].patern" in page
     assert "3:3" in page
     assert "<script>window" not in page
@@ -121,7 +121,7 @@ def test_problems_are_shown_with_their_places_and_the_text_is_kept(web, way):
 
 
 def test_nothing_at_all_is_asked_for(web):
-    assert "Paste a document" in page_of(show(web, " "))
+    assert "Paste a document or upload a file" in page_of(show(web, " "))
     assert page_of(confirm(web, "", "x"))
     assert "Null characters" in page_of(show(web, "athena: 1 \0"))
 

@@ -123,7 +123,7 @@ def test_a_defect_is_json_or_a_plain_page_and_shows_nothing(places, monkeypatch,
 
 def test_what_is_not_there_is_json_to_programs(configured):
     response = client_of(SUPERUSER).get("/api/nowhere")
-    assert (response.status_code, response.json()) == (404, {"detail": "There is nothing here."})
+    assert (response.status_code, response.json()) == (404, {"detail": "Not found."})
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/models", "/api/exchanges/", "/admin/", "/"])
