@@ -26,7 +26,7 @@ from formats import (
     detect_format,
     estimate_tokens,
 )
-from formats.native.rescue import NativeTransform
+from formats.native.rescue import CallRescue
 
 ROUNDS = 7
 KIMI_SECTION = (
@@ -163,7 +163,7 @@ def main() -> None:
     native = FORMATS["kimi"]
     assert native
     events = DIALECTS["openai"].decoder(Limits()).feed(b"".join(section))
-    alone = best(lambda: NativeTransform(native, Toolbox()).feed(events), 200)
+    alone = best(lambda: CallRescue(native, Toolbox()).feed(events), 200)
     row("a Kimi section, the transform alone", alone * 1e6, "µs", "target 100")
     row(
         "an answer with that section, from bytes to bytes",

@@ -48,19 +48,19 @@ from formats.registry import (
     DIALECTS,
     FORMATS,
     STANDARD,
-    Detected,
+    Detection,
     Dialect,
     Markers,
     Override,
     build_pipeline,
     detect_format,
-    spelled_format,
+    format_with_markers,
 )
 from formats.reply import Collector, Reply, ReplyOptions, collect
 from formats.token_estimate import estimate_tokens
-from formats.tool_cache import once_for_tools
+from formats.tool_cache import cached_by_tools
 from formats.toolbox import Toolbox
-from formats.upstream_errors import as_overflow, is_error_body, read_failure
+from formats.upstream_errors import as_context_overflow, is_error_body, read_error_answer
 
 __all__ = [
     "DIALECTS",
@@ -73,7 +73,7 @@ __all__ = [
     "Collector",
     "Complexity",
     "Conversation",
-    "Detected",
+    "Detection",
     "Dialect",
     "Event",
     "EventOrderError",
@@ -110,16 +110,16 @@ __all__ = [
     "Toolbox",
     "UpstreamError",
     "Usage",
-    "as_overflow",
+    "as_context_overflow",
     "build_pipeline",
+    "cached_by_tools",
     "collect",
     "detect_format",
     "estimate_tokens",
+    "format_with_markers",
     "is_error_body",
     "kind_of_status",
     "merge_deltas",
     "next_state",
-    "once_for_tools",
-    "read_failure",
-    "spelled_format",
+    "read_error_answer",
 ]

@@ -83,7 +83,7 @@ class Arguments:
         return self._expect is _Expect.STRING
 
     @property
-    def holds(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something was read that has not been forwarded yet."""
         return bool(self._escape) or (self._first == '"' and self.status is Status.OPEN)
 
@@ -92,7 +92,7 @@ class Arguments:
         """Whether it is the object's own text that is read, as every client expects it."""
         return self._first == "{"
 
-    def goes_on(self, text: str) -> bool:
+    def continues_string(self, text: str) -> bool:
         """Whether `text` is read and to be forwarded whole, being the middle of a string."""
         return (
             self._expect is _Expect.STRING

@@ -43,38 +43,44 @@ Fields: TypeAlias = dict[str, Raw]
 
 
 class Parse(Protocol):
-    def __call__(self, body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation: ...
+    def __call__(
+        self, body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY
+    ) -> Conversation: ...
 
 
-def bounded(parse: Callable[[bytes, Fields, Complexity], Conversation]) -> Parse:
+def with_complexity_check(parse: Callable[[bytes, Fields, Complexity], Conversation]) -> Parse:
     """`parse`, of a body alone; if that is no UTF-8 or too complex, it is said before all else."""
 
-    def parsed(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
-        check_nodes(body, most)
+    def parsed(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
+        check_nodes(body, max_complexity)
         try:
             fields = read_fields(body)
         except ClientError:
-            _check_body(body, most)
+            _check_body(body, max_complexity)
             raise
         try:
-            return parse(body, fields, most)
+            return parse(body, fields, max_complexity)
         except (ClientError, UnicodeDecodeError):
-            check_fields(body, fields, most)
+            check_fields(body, fields, max_complexity)
             raise
 
     return parsed
 
 
-def check_nodes(body: bytes, most: Complexity) -> None:
+def check_nodes(body: bytes, max_complexity: Complexity) -> None:
     """Check how many values a body has; raises ClientError."""
     # A value is a character, and another parts it from the next.
-    if len(body) > 2 * most.nodes and _most_nodes(body) > most.nodes:
-        if _most_nodes(_structure(body)) > most.nodes:
-            raise TooComplex(f"has more than {most.nodes} values")
+    if len(body) > 2 * max_complexity.nodes and _most_nodes(body) > max_complexity.nodes:
+        if _most_nodes(_structure(body)) > max_complexity.nodes:
+            raise TooComplex(f"has more than {max_complexity.nodes} values")
 
 
 def check_fields(
-    body: bytes, fields: Fields, most: Complexity, *, but: frozenset[str] = frozenset()
+    body: bytes,
+    fields: Fields,
+    max_complexity: Complexity,
+    *,
+    except_fields: frozenset[str] = frozenset(),
 ) -> None:
     """Check all of a body, but for the values of some fields; raises ClientError."""
     unseen = len(body) - sum(map(len, fields)) - sum(map(len, fields.values()))
@@ -83,31 +89,31 @@ def check_fields(
     is_all = unseen == 4 * len(fields) + 1
     if not is_all:
         _require_utf8(body)
-        if unseen >= 2 * most.depth:
-            _check_body(body, most)
+        if unseen >= 2 * max_complexity.depth:
+            _check_body(body, max_complexity)
     for name, value in fields.items():
-        if name not in but:
-            check_value(bytes(value), most, is_text=not is_all)
+        if name not in except_fields:
+            check_value(bytes(value), max_complexity, is_text=not is_all)
 
 
-def check_value(value: bytes, most: Complexity, *, is_text: bool = False) -> None:
+def check_value(value: bytes, max_complexity: Complexity, *, is_text: bool = False) -> None:
     """Check a field's value, which may be known to be UTF-8; raises ClientError."""
     if not is_text:
         _require_utf8(value)
     # A level is two brackets, so a value needs so many characters to be too deep.
-    if len(value) >= 2 * most.depth and not _is_within(value, most.depth - 1):
-        raise _too_deep(most)
+    if len(value) >= 2 * max_complexity.depth and not _is_within(value, max_complexity.depth - 1):
+        raise _too_deep(max_complexity)
 
 
-def check_unread(body: bytes, texts: Iterable[bytes], most: Complexity) -> None:
+def check_unread(body: bytes, texts: Iterable[bytes], max_complexity: Complexity) -> None:
     """Check what typed decoders have left unread; raises ClientError."""
-    depth = most.depth - _TYPED_LEVELS
+    depth = max_complexity.depth - _TYPED_LEVELS
     for text in texts:
         _require_utf8(text)
         if len(text) >= 2 * depth and not _is_within(text, depth):
-            _check_body(body, most)
+            _check_body(body, max_complexity)
     if depth < 0:
-        _check_body(body, most)
+        _check_body(body, max_complexity)
 
 
 def _require_utf8(text: bytes) -> None:
@@ -118,9 +124,9 @@ def _require_utf8(text: bytes) -> None:
         raise ClientError(f"the body is not valid UTF-8: {error.reason}") from error
 
 
-def _check_body(body: bytes, most: Complexity) -> None:
-    if _openings(body) > most.depth and _depth(body) > most.depth:
-        raise _too_deep(most)
+def _check_body(body: bytes, max_complexity: Complexity) -> None:
+    if _openings(body) > max_complexity.depth and _depth(body) > max_complexity.depth:
+        raise _too_deep(max_complexity)
     _require_utf8(body)
 
 
@@ -157,5 +163,5 @@ def _depth(text: bytes) -> int:
     return max(accumulate(map(_STEPS.__getitem__, _structure(text).replace(b",", b""))), default=0)
 
 
-def _too_deep(most: Complexity) -> TooComplex:
-    return TooComplex(f"is nested more than {most.depth} levels deep")
+def _too_deep(max_complexity: Complexity) -> TooComplex:
+    return TooComplex(f"is nested more than {max_complexity.depth} levels deep")

@@ -136,9 +136,6 @@ class Conversation(Struct, frozen=True):
     """The client's own top-level fields, for an upstream of the same dialect, and by its names."""
     body: bytes = b""
     """The request as the client wrote it, for the same."""
-    around: tuple[bytes, bytes] | None = None
-    """What stands before its messages and behind them in the body, if an earlier one had the same:
-    then the same two objects as that one's."""
     notices: tuple[Notice, ...] = ()
     """What parsing found that an upstream of another dialect cannot be told."""
 

@@ -54,11 +54,11 @@ class Identity:
     #: The call ids of the request's history.
     taken_ids: Collection[str] = frozenset()
     #: Whether what the upstream says goes first, where it says something.
-    is_upstreams: bool = False
+    prefers_upstream: bool = False
 
     def of(self, start: MessageStart) -> MessageStart:
         """The start of a message, under this identity."""
-        if self.is_upstreams:
+        if self.prefers_upstream:
             message_id, model = start.id or self.message_id, start.model or self.model
         else:
             message_id, model = self.message_id or start.id, self.model or start.model
@@ -82,7 +82,7 @@ class Delivery:
         self._has_content = False
 
     @property
-    def is_amid_content(self) -> bool:
+    def is_inside_content(self) -> bool:
         """Whether text or reasoning that follows would be delivered, and would change nothing."""
         return self.state is _OPEN and self._has_content
 
@@ -150,7 +150,7 @@ class Delivery:
             if call.id:
                 self._append(out, Notice(NoticeCode.ID_REPLACED, f"{call.id} → {call_id}"))
         self._ids.add(call_id)
-        optional = self._toolbox.never_null(name)
+        optional = self._toolbox.non_null_optionals(name)
         self._nulls = NullFilter(optional) if optional else None
         self._append(out, ToolCallStart(call_id, name, self._toolbox.is_custom(name)))
 

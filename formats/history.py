@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from formats.conversation import Message, Part, Role, Text, Tool, ToolCall, ToolResult
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.tool_cache import once_for_tools
+from formats.tool_cache import cached_by_tools
 
 INTERRUPTED = "The call was interrupted: no result was recorded."
 NAME_CHARS = 64
@@ -24,7 +24,7 @@ _OF_TOOLS = frozenset({ToolCall, ToolResult})
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def ordered(messages: Iterable[Message], notices: list[Notice]) -> list[Message]:
+def order_results(messages: Iterable[Message], notices: list[Notice]) -> list[Message]:
     """The messages with every result behind its call; raises ClientError for an unknown id."""
     turns = [_Turn()]
     turn_of: dict[str, _Turn] = {}
@@ -85,7 +85,7 @@ class _Turn:
         return [self._message, Message(Role.USER, tuple(results)), *self.after]
 
 
-def safe_ids(messages: Iterable[Message]) -> list[Message]:
+def make_ids_safe(messages: Iterable[Message]) -> list[Message]:
     """Ordered messages with ids that Anthropic accepts: of its alphabet, and each used once."""
     uses: Counter[str] = Counter()
     out: list[Message] = []
@@ -117,8 +117,8 @@ def _safe_id(call_id: str, uses: Counter[str]) -> str:
     return known if uses[known] == 1 else f"{known}_{uses[known]}"
 
 
-@once_for_tools
-def shortened(tools: tuple[Tool, ...]) -> tuple[tuple[str, str], ...]:
+@cached_by_tools
+def shortened_names(tools: tuple[Tool, ...]) -> tuple[tuple[str, str], ...]:
     """What an upstream with a limit of 64 characters is told, and the name that it stands for."""
     return tuple(
         (short_name(tool.name), tool.name) for tool in tools if len(tool.name) > NAME_CHARS

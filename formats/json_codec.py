@@ -24,7 +24,7 @@ ABSENT = msgspec.Raw(b"")
 """The default of a field that is kept as JSON text; msgspec has no optional Raw."""
 
 
-def given(raw: msgspec.Raw) -> bytes | None:
+def value_or_none(raw: msgspec.Raw) -> bytes | None:
     """The JSON text of a field, if it was there and not null."""
     text = bytes(raw)
     return None if text in (b"", b"null") else text

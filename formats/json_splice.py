@@ -14,13 +14,15 @@ _NEXT = re.compile(rb"\s*([,}])")
 _name = msgspec.json.Decoder(str)
 
 
-def spliced(text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object]) -> bytes | None:
+def replace_values(
+    text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object]
+) -> bytes | None:
     """`text`, whose members are `fields`, with these values; those that it lacks are appended.
 
     None when a value's place cannot be told: a name stands there twice, or is none of the members,
     or there is no text.
     """
-    found = places(text, fields)
+    found = value_spans(text, fields)
     if found is None:
         return None
     cuts = [(*found[name], encode(changes[name])) for name in found.keys() & changes.keys()]
@@ -33,7 +35,7 @@ def spliced(text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object
     return b"".join([*out, text[at:]])
 
 
-def places(text: bytes, fields: Mapping[str, Raw]) -> dict[str, tuple[int, int]] | None:
+def value_spans(text: bytes, fields: Mapping[str, Raw]) -> dict[str, tuple[int, int]] | None:
     """Where the value of each member begins and ends; None when that cannot be told."""
     found: dict[str, tuple[int, int]] = {}
     at = text.find(b"{") + 1

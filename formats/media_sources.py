@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from formats.conversation import Document, Image
-from formats.json_codec import ABSENT, given
+from formats.json_codec import ABSENT, value_or_none
 from formats.request_errors import parse_json
 
 
@@ -24,7 +24,7 @@ _string = msgspec.json.Decoder(str)
 _texts = msgspec.json.Decoder(list[_Text])
 
 
-def image_of(source: Source) -> Image | None:
+def image_from_source(source: Source) -> Image | None:
     """The image; None if it is a file that only Anthropic has."""
     if source.url is not None:
         return Image(url=source.url)
@@ -33,12 +33,12 @@ def image_of(source: Source) -> Image | None:
     return None
 
 
-def document_of(source: Source, title: str | None, path: str) -> Document | None:
+def document_from_source(source: Source, title: str | None, path: str) -> Document | None:
     """The document; None if it is a file that only Anthropic has. Raises ClientError."""
     if source.type == "text":
         return Document(text=source.data or "", title=title)
     if source.type == "content":
-        content = given(source.content) or b"null"
+        content = value_or_none(source.content) or b"null"
         if content.startswith(b"["):
             texts = parse_json(_texts, content, path=f"{path}.source.content")
             return Document(text="\n".join(text.text for text in texts), title=title)

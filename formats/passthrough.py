@@ -27,7 +27,7 @@ from formats.events import (
     ToolCallDelta,
     ToolCallFailed,
 )
-from formats.sse import WholeEvents, event_places, last_words
+from formats.sse import EventSplitter, event_spans, repeated_end
 
 _HELD_BYTES = 16 * 1024
 """Of an upstream's own bytes, while it is open whether they go on. A marker of thirty characters,
@@ -41,18 +41,18 @@ class Frame(Struct, frozen=True):
 
     index: int = -1
     """Of the newest block (Anthropic), or the newest call (OpenAI)."""
-    takes: type[Event] | None = None
+    delta_type: type[Event] | None = None
     """What the open block takes."""
 
 
-class Framed(Protocol):
+class FramedDecoder(Protocol):
     """A decoder, as far as framing goes."""
 
     frame: Frame
 
     def feed(self, data: bytes) -> list[Event]: ...
     @property
-    def holds(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something was read that no event tells of yet."""
 
     @property
@@ -60,34 +60,34 @@ class Framed(Protocol):
         """Whether the dialect's strict clients would stumble over the upstream's framing."""
 
 
-class Resumable(Protocol):
+class ResumableEncoder(Protocol):
     def feed(self, events: Iterable[Event]) -> bytes: ...
     def resume(self, start: MessageStart, frame: Frame) -> None:
         """Go on behind what somebody else has written."""
 
 
-class Verbatim:
+class Passthrough:
     def __init__(
         self,
-        decoder: Framed,
-        probe: Callable[[], Framed],
-        encoder: Callable[[], Resumable],
+        decoder: FramedDecoder,
+        probe: Callable[[], FramedDecoder],
+        encoder: Callable[[], ResumableEncoder],
         limits: Limits = DEFAULT_LIMITS,
         *,
         trim: Callable[[bytes], bytes] | None = None,
-        conceal: Callable[[bytes], bytes] | None = None,
+        redact: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """`probe`, another decoder, and `encoder` are made when they are needed; `trim` leaves out
         what the client did not ask for, and `conceal`, of an error, what it may not see."""
         self._decoder = decoder
         self._make_probe = probe
         self._make_encoder = encoder
-        self._cutter = WholeEvents(limits)
-        self._encoder: Resumable | None = None
-        self.is_kept = True
+        self._cutter = EventSplitter(limits)
+        self._encoder: ResumableEncoder | None = None
+        self.is_active = True
         """Whether the upstream's own bytes still go on."""
         self._trim = trim
-        self._conceal = conceal
+        self._redact = redact
         self._raw = b""  # what has not been sent
         self._before = _NOTHING  # said by the upstream, and not told yet
         self._told: list[Event] = []  # told, but the bytes that say so were not sent
@@ -108,18 +108,18 @@ class Verbatim:
 
     def read(self, raw: bytes, before: list[Event]) -> None:
         """Take whole events of the upstream, and what they say."""
-        if self.is_kept:
+        if self.is_active:
             self._raw = self._raw + raw if self._raw else raw
             self._before = self._before + before if self._before else before
 
     def feed(self, events: list[Event]) -> bytes:
         """The client's bytes for what it is to be told of all that was read."""
-        if not self.is_kept:
-            return self._write_anew(events)
+        if not self.is_active:
+            return self._encode(events)
         decoder = self._decoder
         rest = _NOTHING if self._before == events else _unsaid(self._before, events)
         if rest is None or decoder.is_irregular:
-            return self._write_anew(events)
+            return self._encode(events)
         for event in events:
             kind = type(event)
             if kind is ToolCallFailed:
@@ -127,23 +127,23 @@ class Verbatim:
             elif kind is MessageEnd or kind is MessageFailed:
                 self._is_done = True
         if self._is_done and rest:
-            return self._write_anew(events)
-        if not self._is_done and (rest or self._is_doubtful or decoder.holds):
+            return self._encode(events)
+        if not self._is_done and (rest or self._is_doubtful or decoder.has_pending):
             return self._hold(rest, events)
         if events and type(events[-1]) is MessageFailed:
             raw = self._up_to_failure()
             if raw is None:
-                return self._write_anew(events)
+                return self._encode(events)
             self._raw = raw
         return self._send(events)
 
-    def write_anew(self) -> None:
+    def stop_passthrough(self) -> None:
         """Let nothing of an answer go on as it is, of which nothing has been sent."""
-        self.is_kept = False
+        self.is_active = False
 
     def _hold(self, rest: list[Event], events: list[Event]) -> bytes:
         if len(self._raw) > _HELD_BYTES:
-            return self._write_anew(events)
+            return self._encode(events)
         self._before = rest
         self._told += events
         return b""
@@ -161,18 +161,18 @@ class Verbatim:
         """What is not sent, but for what stands behind the event that reports a failure; None if
         none does."""
         probe = self._probe()
-        for start, stop in event_places(self._raw):
+        for start, stop in event_spans(self._raw):
             report = self._raw[start:stop]
             try:
                 probe.feed(report)
             except UpstreamError as error:
                 if not error.is_reported:  # of a call, say, whose beginning was sent before
                     break
-                report = self._conceal(report) if self._conceal else report
-                return self._raw[:start] + report + last_words(self._raw[stop:])
+                report = self._redact(report) if self._redact else report
+                return self._raw[:start] + report + repeated_end(self._raw[stop:])
         return None
 
-    def _probe(self) -> Framed:
+    def _probe(self) -> FramedDecoder:
         """A decoder that stands where what was sent has ended."""
         probe = self._make_probe()
         if self._start is not None:
@@ -180,22 +180,24 @@ class Verbatim:
         probe.frame = self._frame
         return probe
 
-    def _write_anew(self, events: list[Event]) -> bytes:
+    def _encode(self, events: list[Event]) -> bytes:
         if self._encoder is not None:
             return self._encoder.feed(events)
         self._encoder = self._make_encoder()
-        data, events = self._same_events([*self._told, *events]) if self.is_kept else (b"", events)
+        data, events = (
+            self._same_events([*self._told, *events]) if self.is_active else (b"", events)
+        )
         if self._start is not None:
             self._encoder.resume(self._start, self._frame)
-        self.is_kept, self._told, self._raw, self._before = False, [], b"", _NOTHING
+        self.is_active, self._told, self._raw, self._before = False, [], b"", _NOTHING
         return data + self._encoder.feed(events)
 
     def _same_events(self, told: list[Event]) -> tuple[bytes, list[Event]]:
         """The upstream's events that say what is told, and what of that they do not say."""
-        if self._frame.takes is ToolCallDelta:
+        if self._frame.delta_type is ToolCallDelta:
             return b"", told
         probe, end, all_told, rest = self._probe(), 0, told, told
-        for start, stop in event_places(self._raw):
+        for start, stop in event_spans(self._raw):
             try:
                 said = probe.feed(self._raw[start:stop])
             except UpstreamError:
@@ -204,7 +206,7 @@ class Verbatim:
             if left is None or probe.is_irregular or any(map(_is_end, said)):
                 break  # the encoder's end is a whole one, whatever stands behind the upstream's
             rest = left
-            if not probe.holds:
+            if not probe.has_pending:
                 told, end, self._frame = rest, stop, probe.frame
                 self._start = self._start or _start_of(all_told)
         data = self._raw[:end]

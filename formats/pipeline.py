@@ -15,21 +15,21 @@ from typing import Protocol
 from formats.delivery import Delivery
 from formats.errors import FormatsError, UpstreamError
 from formats.events import Event, MessageFailed, ReasoningDelta, State, TextDelta, Usage
-from formats.passthrough import Framed, Verbatim
-from formats.sse import last_words
-from formats.upstream_errors import as_overflow
+from formats.passthrough import FramedDecoder, Passthrough
+from formats.sse import repeated_end
+from formats.upstream_errors import as_context_overflow
 
 _DONE = State.DONE  # bound once: to name a member costs as much as a call
 _MORE = frozenset({ReasoningDelta, TextDelta})
 
 
-class Decoder(Framed, Protocol):
+class Decoder(FramedDecoder, Protocol):
     served_by: str | None
     """Who really answered, where an upstream that routes says so."""
     usage: Usage
     """What it has counted so far."""
 
-    heard: int
+    event_count: int
     """How many events came that were more than a sign of life."""
 
     def feed(self, data: bytes) -> list[Event]: ...
@@ -43,7 +43,7 @@ class Transform(Protocol):
     """What stands between decoder and delivery."""
 
     def feed(self, events: Iterable[Event]) -> list[Event]: ...
-    def passes(self, event: Event) -> bool:
+    def try_pass(self, event: Event) -> bool:
         """Whether more of a text or of reasoning goes on as it is, and nothing else; it is noted
         then, and must not be fed."""
 
@@ -63,9 +63,9 @@ class Pipeline:
         self._decoder = decoder
         self._native = native
         self._delivery = delivery
-        self._verbatim = encoder if isinstance(encoder, Verbatim) else None
+        self._passthrough = encoder if isinstance(encoder, Passthrough) else None
         self.done = False
-        self.heard = 0
+        self.event_count = 0
         """How many events of the upstream's were more than a sign of life."""
         self.encode: Callable[[list[Event]], bytes] = encoder.feed
         """The client's bytes for the events of all that was decoded since the last time."""
@@ -80,9 +80,9 @@ class Pipeline:
         return self._decoder.usage
 
     @property
-    def is_verbatim(self) -> bool:
+    def is_passthrough(self) -> bool:
         """Whether the upstream's own bytes go on, up to now."""
-        return self._verbatim is not None and self._verbatim.is_kept
+        return self._passthrough is not None and self._passthrough.is_active
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for a part of the upstream's answer."""
@@ -92,18 +92,18 @@ class Pipeline:
         """The client's bytes for the end of the upstream's answer."""
         return self.encode(self.decode_end())
 
-    def write_anew(self) -> None:
+    def stop_passthrough(self) -> None:
         """Let none of the upstream's own bytes go on: the client wants another form."""
-        if self._verbatim is not None:
-            self._verbatim.write_anew()
+        if self._passthrough is not None:
+            self._passthrough.stop_passthrough()
 
     def decode(self, data: bytes) -> list[Event]:
-        if self._verbatim is not None:
-            data = self._verbatim.whole_events(data)
+        if self._passthrough is not None:
+            data = self._passthrough.whole_events(data)
         return self._events(data, self._decoder.feed) if data else []
 
     def decode_end(self) -> list[Event]:
-        rest = self._verbatim.rest() if self._verbatim is not None else b""
+        rest = self._passthrough.rest() if self._passthrough is not None else b""
         return self._events(rest, self._read_end)
 
     def decode_whole(self, body: bytes) -> list[Event]:
@@ -128,11 +128,11 @@ class Pipeline:
                 events = [*said, _failed(failure)]
                 if isinstance(failure, UpstreamError) and failure.is_reported:
                     said = events
-            self.heard = self._decoder.heard
-        elif self._verbatim is not None:  # nobody looks at what is behind the end
-            data = last_words(data)
-        if self._verbatim is not None:
-            self._verbatim.read(data, said)
+            self.event_count = self._decoder.event_count
+        elif self._passthrough is not None:  # nobody looks at what is behind the end
+            data = repeated_end(data)
+        if self._passthrough is not None:
+            self._passthrough.read(data, said)
         return self._deliver(events)
 
     def _read_before(self, error: FormatsError) -> tuple[list[Event], FormatsError]:
@@ -144,7 +144,7 @@ class Pipeline:
 
     def _deliver(self, events: list[Event]) -> list[Event]:
         if len(events) == 1 and type(events[0]) in _MORE:  # most reads bring no more than that
-            if self._delivery.is_amid_content and self._native.passes(events[0]):
+            if self._delivery.is_inside_content and self._native.try_pass(events[0]):
                 return events
         try:
             events = self._native.feed(events)
@@ -162,5 +162,5 @@ class Pipeline:
 def _failed(error: FormatsError) -> MessageFailed:
     if not isinstance(error, UpstreamError):
         return MessageFailed(error.kind, str(error))
-    error = as_overflow(error)
+    error = as_context_overflow(error)
     return MessageFailed(error.kind, str(error), error.fault)

@@ -29,8 +29,8 @@ from formats.native.format import NativeFormat
 from formats.native.kimi import KIMI
 from formats.native.markup_watch import MarkupWatch
 from formats.native.qwen import QWEN
-from formats.native.rescue import NativeTransform
-from formats.passthrough import Resumable, Verbatim
+from formats.native.rescue import CallRescue
+from formats.passthrough import Passthrough, ResumableEncoder
 from formats.pipeline import Decoder, Pipeline
 from formats.reply import Reply, ReplyOptions
 from formats.toolbox import Toolbox
@@ -51,7 +51,7 @@ class Dialect:
     parse: Parse
     render: _Render
     decoder: Callable[[Limits], Decoder]
-    encoder: Callable[[ReplyOptions], Resumable]
+    encoder: Callable[[ReplyOptions], ResumableEncoder]
     encode_reply: Callable[[Reply, ReplyOptions], bytes]
     encode_error: Callable[..., bytes]
     ping: bytes
@@ -64,7 +64,7 @@ Markers: TypeAlias = tuple[tuple[str, str], ...]
 """More spellings of a format's special tokens, as (role, spelling)."""
 
 
-class Detected(NamedTuple):
+class Detection(NamedTuple):
     format: str
     reason: Literal["override", "detection", "default"]
 
@@ -76,23 +76,23 @@ class Override(NamedTuple):
     format: str
 
 
-def detect_format(model: str, overrides: Iterable[Override] = ()) -> Detected:
+def detect_format(model: str, overrides: Iterable[Override] = ()) -> Detection:
     """The native format of a model: by override, else by vendor, else by a word in its name."""
     name = model.lower()
     for override in overrides:
         if fnmatchcase(name, override.pattern.lower()):
-            return Detected(override.format, "override")
+            return Detection(override.format, "override")
     vendor, slash, _ = name.rpartition("/")
     if slash and (known := _VENDORS.get(vendor.rpartition("/")[2])):
-        return Detected(known, "detection")
+        return Detection(known, "detection")
     for word, format_name in _WORDS:
         if word.search(name):
-            return Detected(format_name, "detection")
-    return Detected(STANDARD, "default")
+            return Detection(format_name, "detection")
+    return Detection(STANDARD, "default")
 
 
 @cache
-def spelled_format(format_name: str, markers: Markers = ()) -> NativeFormat | None:
+def format_with_markers(format_name: str, markers: Markers = ()) -> NativeFormat | None:
     """A format that also reads these spellings; raises ValueError for one that it cannot take."""
     native = FORMATS[format_name]
     if not markers:
@@ -114,20 +114,20 @@ def build_pipeline(
     limits: Limits = DEFAULT_LIMITS,
     strict: bool = False,
     markers: Markers = (),
-    conceal: Callable[[bytes], bytes] | None = None,
+    redact: Callable[[bytes], bytes] | None = None,
 ) -> Pipeline:
     """What turns the bytes of one upstream's answer into the bytes of one client's.
 
     `conceal` takes out of an error in the upstream's own bytes what no client may see.
     """
     tools = toolbox or Toolbox()
-    native = spelled_format(format_name, markers)
+    native = format_with_markers(format_name, markers)
     is_same = client == upstream
     decoder = DIALECTS[upstream].decoder(limits)
-    reader = NativeTransform(native, tools, limits, strict=strict) if native else None
+    reader = CallRescue(native, tools, limits, strict=strict) if native else None
     transform = MarkupWatch(reader, format_name)
-    if identity.is_upstreams != is_same:
-        identity = replace(identity, is_upstreams=is_same)
+    if identity.prefers_upstream != is_same:
+        identity = replace(identity, prefers_upstream=is_same)
     delivery = Delivery(identity, tools, max_calls=max_calls)
     asked = options or ReplyOptions()
     if not is_same:
@@ -135,8 +135,8 @@ def build_pipeline(
     encoder = partial(DIALECTS[client].encoder, asked)
     trim = None if asked.include_usage else DIALECTS[client].without_usage
     probe = partial(DIALECTS[upstream].decoder, limits)
-    verbatim = Verbatim(decoder, probe, encoder, limits, trim=trim, conceal=conceal)
-    return Pipeline(decoder, transform, delivery, verbatim)
+    passthrough = Passthrough(decoder, probe, encoder, limits, trim=trim, redact=redact)
+    return Pipeline(decoder, transform, delivery, passthrough)
 
 
 DIALECTS: dict[str, Dialect] = {

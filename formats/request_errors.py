@@ -98,7 +98,7 @@ def check_tools(conversation: Conversation, target: Target) -> None:
         )
 
 
-def fitted_max_tokens(
+def clamped_max_tokens(
     conversation: Conversation, target: Target, notices: list[Notice]
 ) -> int | None:
     """The client's limit, as far as the model allows it."""
@@ -109,7 +109,7 @@ def fitted_max_tokens(
     return limit
 
 
-def fitted_user(user: str | None) -> str | None:
+def short_user_id(user: str | None) -> str | None:
     """The user's id, or what stands for it where it is too long for `user`.
 
     Claude Code's is JSON of 160 characters with its device's id in it; OpenAI refuses more than 64,

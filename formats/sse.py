@@ -28,7 +28,7 @@ ServerSentEvent: TypeAlias = tuple[bytes, bytes]
 for every chunk, and a named one costs three times as much."""
 
 
-class _Gauge:
+class _SizeGuard:
     """How long the event is that has not ended, and which limit it exceeds first.
 
     The first, not the one that is noticed first: that would depend on the cuts.
@@ -36,7 +36,7 @@ class _Gauge:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self.least = min(limits.line_bytes, limits.event_bytes)
+        self.safe_bytes = min(limits.line_bytes, limits.event_bytes)
         """What is no longer than this exceeds nothing."""
         self.size = 0
         self._line = 0  # where the newest line began
@@ -47,7 +47,7 @@ class _Gauge:
         self.size += len(data)
         if end := data.rfind(b"\n") + 1:
             self._line = before + end
-        return self._exceeded(data, before, line) if self.size > self.least else None
+        return self._exceeded(data, before, line) if self.size > self.safe_bytes else None
 
     def begin(self, data: bytes) -> LimitExceeded | None:
         """Take the first part of another event."""
@@ -70,11 +70,11 @@ class EventDecoder:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.error: UpstreamError | None = None
         """Why what came behind the last events is none."""
-        self.is_between = True
+        self.is_at_event_start = True
         """Whether what comes next begins an event."""
         self._parts: list[bytes] = []  # of the event whose blank line has not arrived
-        self._gauge = _Gauge(limits)
-        self.least = self._gauge.least
+        self._guard = _SizeGuard(limits)
+        self.safe_bytes = self._guard.safe_bytes
         """No limit is exceeded by an event that is no longer than this."""
         self._ends_in_lf = False
         self._ends_in_cr = False
@@ -84,11 +84,11 @@ class EventDecoder:
         """The events that `data` completes."""
         size = len(data) - 2
         if (
-            0 <= size <= self.least  # a large one is not copied for this
+            0 <= size <= self.safe_bytes  # a large one is not copied for this
             and data.find(b"\n") == size
             and data.endswith(b"\n\n")
             and data.startswith(b"data: ")
-            and self.is_between
+            and self.is_at_event_start
             and data.isascii()
             and _CR not in data
         ):  # one whole event, as nearly every read is where they come one by one
@@ -96,14 +96,14 @@ class EventDecoder:
             return [(b"", data[6:-2])]
         if _CR in data or self._ends_in_cr:
             data = self._line_feeds(data)
-            self.is_between = False
+            self.is_at_event_start = False
         if not data:
             return []
         self._parts.append(data)
-        self.is_between = False
+        self.is_at_event_start = False
         if b"\n\n" not in data and not (self._ends_in_lf and data.startswith(b"\n")):
             self._ends_in_lf = data.endswith(b"\n")
-            self.error = self.error or self._gauge.add(data)
+            self.error = self.error or self._guard.add(data)
             return []
         text = b"".join(self._parts)
         if self._at_start:
@@ -114,16 +114,16 @@ class EventDecoder:
         events: list[ServerSentEvent] = []
         if (  # each is one line, as they nearly always are
             text.count(b"\n") == 2 * len(blocks) + rest.count(b"\n")
-            and max(map(len, blocks)) <= self.least
+            and max(map(len, blocks)) <= self.safe_bytes
         ):
             events = [(b"", block[6:]) for block in blocks if block.startswith(b"data: ")]
         if len(events) < len(blocks):
             events, error = self._read(blocks)
         if not text.isascii():
-            events, error = _readable(events, error)
+            events, error = _before_bad_utf8(events, error)
         self._parts = [rest] if rest else []
-        self.is_between = not rest and not self._ends_in_cr
-        self.error = self.error or error or self._gauge.begin(rest)
+        self.is_at_event_start = not rest and not self._ends_in_cr
+        self.error = self.error or error or self._guard.begin(rest)
         self._ends_in_lf = rest.endswith(b"\n")
         return events
 
@@ -131,7 +131,7 @@ class EventDecoder:
         """The events of blocks of any form and length, before the first that is too long."""
         events: list[ServerSentEvent] = []
         for block in blocks:
-            if len(block) > self.least and (error := self._gauge.begin(block)):
+            if len(block) > self.safe_bytes and (error := self._guard.begin(block)):
                 return events, error
             if (event := _event(block)) is not None:
                 events.append(event)
@@ -161,24 +161,24 @@ def _event(block: bytes) -> ServerSentEvent | None:
     return (name, b"\n".join(data)) if data else None
 
 
-def _readable(
+def _before_bad_utf8(
     events: list[ServerSentEvent], error: UpstreamError | None
 ) -> tuple[list[ServerSentEvent], UpstreamError | None]:
     """The events before the first that is not UTF-8, and why no more; else `error`."""
     for place, (_, data) in enumerate(events):
         try:
             check_utf8(data)
-        except UpstreamError as unreadable:
-            return events[:place], unreadable
+        except UpstreamError as unreadable_part:
+            return events[:place], unreadable_part
     return events, error
 
 
-class WholeEvents:
+class EventSplitter:
     """The bytes of a stream, cut only where an event ends."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._parts: list[bytes] = []  # of the event that has not ended
-        self._gauge = _Gauge(limits)
+        self._guard = _SizeGuard(limits)
         self.held = 0
         """How many bytes these are."""
 
@@ -188,11 +188,11 @@ class WholeEvents:
             edge = self._parts[-1][-2:]
             self._parts.append(data)
             self.held += len(data)
-            if not self._gauge.add(_with_line_feeds(data)) and not _last_end(edge + data):
+            if not self._guard.add(_with_line_feeds(data)) and not _last_end(edge + data):
                 return b""
             data = self.close()
         end = _last_end(data)
-        if end == len(data) or self._gauge.begin(_with_line_feeds(data[end:])):
+        if end == len(data) or self._guard.begin(_with_line_feeds(data[end:])):
             return data
         self._parts, self.held = [data[end:]], len(data) - end
         return data[:end]
@@ -203,7 +203,7 @@ class WholeEvents:
         return rest
 
 
-def event_places(data: bytes) -> Iterator[tuple[int, int]]:
+def event_spans(data: bytes) -> Iterator[tuple[int, int]]:
     """Where each whole event begins and ends."""
     start = 0
     for found in _BLANK_LINE.finditer(data):
@@ -211,10 +211,10 @@ def event_places(data: bytes) -> Iterator[tuple[int, int]]:
         start = found.end()
 
 
-def last_words(data: bytes) -> bytes:
+def repeated_end(data: bytes) -> bytes:
     """Of what stands behind the end of a message, all that only says so again; and comments."""
-    places = event_places(data + b"\n\n")  # the last may lack its end
-    events = [data[start:stop] for start, stop in places]
+    spans = event_spans(data + b"\n\n")  # the last may lack its end
+    events = [data[start:stop] for start, stop in spans]
     return b"".join([event for event in events if all(map(_is_mute, event.splitlines()))])
 
 

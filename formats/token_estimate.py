@@ -28,7 +28,7 @@ from formats.conversation import (
     ToolResult,
 )
 from formats.image_tokens import decoded, image_tokens
-from formats.tool_cache import once_for_tools
+from formats.tool_cache import cached_by_tools
 
 _Text = TypeVar("_Text", str, bytes)
 
@@ -103,7 +103,7 @@ def estimate_tokens(conversation: Conversation) -> int:
     return said.tokens + said.weigh()
 
 
-@once_for_tools
+@cached_by_tools
 def _tokens_of_tools(tools: tuple[Tool, ...]) -> int:
     said = _Said()
     said.texts = [f"{tool.name} {tool.description or ''}" for tool in tools]

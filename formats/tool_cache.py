@@ -23,7 +23,7 @@ _LARGEST_PROMPT = 512 * 1024  # of 64,000 characters, if they are not ASCII
 _SAMPLE = 32
 
 
-class Offered(Struct, frozen=True):
+class ParsedTools(Struct, frozen=True):
     """The tools of a request, and what another dialect cannot be told of them."""
 
     tools: tuple[Tool, ...]
@@ -31,22 +31,28 @@ class Offered(Struct, frozen=True):
     notices: tuple[Notice, ...] = ()
 
 
-_ParseTools: TypeAlias = Callable[[bytes, Complexity], Offered]
+_ParseTools: TypeAlias = Callable[[bytes, Complexity], ParsedTools]
 
 
-def once_for_text(parse: _ParseTools) -> _ParseTools:
+def cached_by_text(parse: _ParseTools) -> _ParseTools:
     """`parse`, of the JSON text of tools, and how complex it may be."""
-    kept: dict[tuple[object, ...], tuple[bytes, Offered]] = {}
+    kept: dict[tuple[object, ...], tuple[bytes, ParsedTools]] = {}
 
-    def parsed(text: bytes, most: Complexity) -> Offered:
+    def parsed(text: bytes, max_complexity: Complexity) -> ParsedTools:
         size = len(text)
         # To compare two texts takes a tenth of the time of hashing one. Those that are alike here
         # and differ elsewhere take turns.
-        alike = (size, text[:_SAMPLE], text[size // 2 : size // 2 + _SAMPLE], text[-_SAMPLE:], most)
+        alike = (
+            size,
+            text[:_SAMPLE],
+            text[size // 2 : size // 2 + _SAMPLE],
+            text[-_SAMPLE:],
+            max_complexity,
+        )
         known = kept.get(alike)
         if known is not None and known[0] == text:
             return known[1]
-        offered = parse(text, most)
+        offered = parse(text, max_complexity)
         if size <= _LARGEST:
             if len(kept) >= _REMEMBERED:
                 kept.clear()
@@ -60,7 +66,7 @@ def _size(tool: Tool) -> int:
     return 200 + len(tool.name) + len(tool.schema) + len(tool.description or "")
 
 
-def once_for_tools(make: Callable[[tuple[Tool, ...]], _T]) -> Callable[[tuple[Tool, ...]], _T]:
+def cached_by_tools(make: Callable[[tuple[Tool, ...]], _T]) -> Callable[[tuple[Tool, ...]], _T]:
     """`make`, of tools alone."""
     kept: dict[tuple[Tool, ...], _T] = {}
 
@@ -77,7 +83,7 @@ def once_for_tools(make: Callable[[tuple[Tool, ...]], _T]) -> Callable[[tuple[To
     return made
 
 
-def once_for_system(make: Callable[[tuple[Text, ...]], _T]) -> Callable[[tuple[Text, ...]], _T]:
+def cached_by_system(make: Callable[[tuple[Text, ...]], _T]) -> Callable[[tuple[Text, ...]], _T]:
     """`make`, of a system prompt alone."""
     kept: dict[tuple[int, ...], tuple[tuple[Text, ...], _T]] = {}
 

@@ -76,7 +76,7 @@ class Toolbox:
         """The JSON types that the schema allows for a parameter; `string` when it does not say."""
         return _types(self._properties_of(name).get(key)) or _STRING
 
-    def never_null(self, name: str) -> frozenset[str]:
+    def non_null_optionals(self, name: str) -> frozenset[str]:
         """The parameters that may be left out, but of which the schema allows no null."""
         required = _list(self._schema_of(name).get("required"))
         return frozenset(

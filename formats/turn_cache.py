@@ -11,12 +11,11 @@ of them.
 """
 
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from formats.complexity import Complexity, Fields
 from formats.conversation import Conversation
 from formats.events import Notice
-from formats.json_splice import places
+from formats.json_splice import value_spans
 
 _TAIL = 256
 """Bytes of its end that a body is known again by: Claude Code has its session's id there."""
@@ -34,7 +33,7 @@ _NULL = Raw(b"null")
 _SPACE = b" \t\r\n"
 
 
-class Rest(Struct, frozen=True):
+class RequestSettings(Struct, frozen=True):
     """What a request asks for beside its messages."""
 
     conversation: Conversation
@@ -47,26 +46,26 @@ class Turn(Struct, frozen=True):
     """A body that is like an earlier one."""
 
     fields: Fields
-    rest: Rest
+    rest: RequestSettings
 
 
 class _Known(Struct, frozen=True):
     before: bytes
     after: bytes
     fields: Fields
-    rest: Rest
+    rest: RequestSettings
 
 
-class Standing:
+class TurnCache:
     """Requests of one dialect, without their messages, by how their bodies end."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, Complexity], list[_Known]] = {}
         self._size = 0
 
-    def find(self, body: bytes, most: Complexity) -> Turn | None:
+    def lookup(self, body: bytes, max_complexity: Complexity) -> Turn | None:
         """The body's fields, if what stands in it is known; its messages may be anything."""
-        for known in self._known.get((body[-_TAIL:], most), ()):
+        for known in self._known.get((body[-_TAIL:], max_complexity), ()):
             before, after = known.before, known.after
             end = len(body) - len(after)
             if end >= len(before) and body.startswith(before) and body.endswith(after):
@@ -74,16 +73,18 @@ class Standing:
                 return Turn(known.fields | {"messages": messages}, known.rest)
         return None
 
-    def keep(self, body: bytes, fields: Fields, most: Complexity, rest: Rest) -> None:
+    def store(
+        self, body: bytes, fields: Fields, max_complexity: Complexity, rest: RequestSettings
+    ) -> None:
         """Remember what was made of a body that is not known, if others have ended so."""
         if len(body) < _SMALLEST or len(fields) > _MOST_FIELDS:
             return
         tail = body[-_TAIL:]
-        alike = self._known.get((tail, most))
+        alike = self._known.get((tail, max_complexity))
         if alike is None:
             self._make_room(_NOTED)
-            self._known[tail, most] = []
-        elif len(alike) < _ALIKE and (found := (places(body, fields) or {}).get("messages")):
+            self._known[tail, max_complexity] = []
+        elif len(alike) < _ALIKE and (found := (value_spans(body, fields) or {}).get("messages")):
             before, after = body[: found[0]], body[found[1] :]
             size = len(before) + len(after)
             if len(after) >= _TAIL and _SMALLEST <= size <= _LARGEST:
@@ -92,9 +93,8 @@ class Standing:
                 copies["messages"] = _NULL
                 values = before.count(b",") + after.count(b",")
                 self._make_room(_COPIES * size + _VALUE * values)
-                asked = replace(rest.conversation, around=(before, after))
-                known = _Known(before, after, copies, replace(rest, conversation=asked))
-                self._known.setdefault((tail, most), []).append(known)
+                known = _Known(before, after, copies, rest)
+                self._known.setdefault((tail, max_complexity), []).append(known)
 
     def _make_room(self, size: int) -> None:
         if self._size + size > _MOST:

@@ -67,7 +67,7 @@ _SEARCHED_CHARS = 16 * 1024
 _LEAST = 256  # smaller numbers in such a message are versions, ranges and line numbers
 
 
-def read_failure(
+def read_error_answer(
     status: int, body: bytes, *, tokens: int | None = None, window: int | None = None
 ) -> UpstreamError:
     """The error that an answer with this status is; `tokens` and `window` as `fitted_message`."""
@@ -75,14 +75,14 @@ def read_failure(
         return UpstreamError(_OURS[status])
     message = read_message(body) or _phrase(status)
     kept = status if status in _KEPT else None
-    return as_overflow(
+    return as_context_overflow(
         UpstreamError(message, kind=kind_of_status(status), status=kept),
         tokens=tokens,
         window=window,
     )
 
 
-def as_overflow(
+def as_context_overflow(
     error: UpstreamError, *, tokens: int | None = None, window: int | None = None
 ) -> UpstreamError:
     """The error itself, or the client's wording of it if the conversation did not fit."""
@@ -94,11 +94,11 @@ def as_overflow(
     if not _OVERFLOW.search(message, 0, _SEARCHED_CHARS):
         return error
     return UpstreamError(
-        fitted_message(message, tokens=tokens, window=window), kind=FailureKind.INVALID_REQUEST
+        overflow_message(message, tokens=tokens, window=window), kind=FailureKind.INVALID_REQUEST
     )
 
 
-def fitted_message(message: str, *, tokens: int | None = None, window: int | None = None) -> str:
+def overflow_message(message: str, *, tokens: int | None = None, window: int | None = None) -> str:
     """`prompt is too long: N tokens > M maximum`, with the upstream's own numbers if it has them.
 
     `tokens` is an estimate of the input and `window` what the route says of the model, for an
@@ -119,14 +119,14 @@ def fitted_message(message: str, *, tokens: int | None = None, window: int | Non
     return f"{_TOO_LONG}: {message}"
 
 
-def truncated(missing: str) -> UpstreamError:
+def truncated_answer(missing: str) -> UpstreamError:
     """For an answer that ended without what ends one."""
     return UpstreamError(
         f"The upstream's answer ended without {missing}", fault=AnswerFault.TRUNCATED
     )
 
 
-def unreadable(what: str, error: Exception) -> UpstreamError:
+def unreadable_part(what: str, error: Exception) -> UpstreamError:
     """For a part of an answer that is not what its dialect has there."""
     fault = AnswerFault.BAD_CHUNK
     if isinstance(error, UnicodeDecodeError):
@@ -144,7 +144,7 @@ def check_utf8(data: bytes) -> None:
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            raise unreadable("text", error) from error
+            raise unreadable_part("text", error) from error
 
 
 def is_error_body(body: bytes) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-from formats import spelled_format
+from formats import format_with_markers
 from proxy.security.egress import Forbidden
 
 _PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
@@ -123,7 +123,7 @@ def validate_patterns(value: Any) -> None:
 def validate_markers(format_name: str, markers: Any) -> None:
     """`{"SECTION_BEGIN": ["<|calls|>"], …}` for a format that has such tokens."""
     try:
-        spelled_format(format_name, marker_pairs(markers))
+        format_with_markers(format_name, marker_pairs(markers))
     except (KeyError, TypeError, ValueError) as error:
         raise ValidationError({"markers": str(error)}) from error
 

@@ -11,7 +11,7 @@ from msgspec import Raw
 from formats.anthropic.content_parser import KIND_OF_PLAIN, PlainMessage, plain_blocks
 from formats.conversation import Target
 from formats.events import Notice, NoticeCode
-from formats.json_codec import ABSENT, given
+from formats.json_codec import ABSENT, value_or_none
 from formats.request_errors import BILLING
 
 # Anthropic's signatures have hundreds of characters; shorter ones were made up on the way.
@@ -77,7 +77,7 @@ class Scrub:
         plain = plain_blocks(content)
         if plain and self._leaves([*plain]):
             return content
-        value = _contents.decode(given(content) or b"null")
+        value = _contents.decode(value_or_none(content) or b"null")
         if isinstance(value, str):
             if value.strip():
                 return content
@@ -103,7 +103,7 @@ class Scrub:
                 return None
             case "text" if not self._target.is_anthropic:
                 return None if _string(block, "text").startswith(BILLING) else raw
-            case "tool_result" if given(before := block.get("content", ABSENT)):
+            case "tool_result" if value_or_none(before := block.get("content", ABSENT)):
                 after = self.content(before)
                 if after is not before:
                     return block | {"content": after or []}

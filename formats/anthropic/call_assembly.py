@@ -11,7 +11,7 @@ from formats.events import (
     ToolCallFailed,
     ToolCallStart,
 )
-from formats.json_codec import given
+from formats.json_codec import value_or_none
 
 
 class Call:
@@ -21,14 +21,14 @@ class Call:
         self.stopped = False
         self._start: ToolCallStart | None = ToolCallStart(block.id or "", block.name or "")
         self._arguments = Arguments(limits)
-        self._whole = (given(block.input) or b"").decode()  # what the block itself brought
+        self._whole = (value_or_none(block.input) or b"").decode()  # what the block itself brought
         self._waiting: list[str] = []
         self._given_up = False
         self._failed = False
 
     @property
-    def holds(self) -> bool:
-        return bool(self._waiting) or self._arguments.holds
+    def has_pending(self) -> bool:
+        return bool(self._waiting) or self._arguments.has_pending
 
     @property
     def is_plain(self) -> bool:

@@ -35,8 +35,8 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.json_codec import ABSENT, given
-from formats.media_sources import Source, document_of, image_of
+from formats.json_codec import ABSENT, value_or_none
+from formats.media_sources import Source, document_from_source, image_from_source
 from formats.request_errors import parse_json, require_object
 
 Content: TypeAlias = Raw | str | list[Any] | None
@@ -196,7 +196,9 @@ class BlockParser:
             case "text":
                 return Text(block.text)
             case "tool_use":
-                arguments = require_object(given(block.input) or b"{}", path=f"{path}.input")
+                arguments = require_object(
+                    value_or_none(block.input) or b"{}", path=f"{path}.input"
+                )
                 self.unread.append(arguments)
                 return ToolCall(block.id, block.name, arguments)
             case "tool_result":
@@ -212,10 +214,10 @@ class BlockParser:
                 found = "\n".join(text.text for text in block.content)
                 return Document(text=found, title=block.title)
             case "image":
-                return image_of(block.source)
+                return image_from_source(block.source)
             case "document":
                 self.unread.append(bytes(block.source.content))
-                return document_of(block.source, block.title, path)
+                return document_from_source(block.source, block.title, path)
         return None
 
     def _reference(self, name: str) -> str:

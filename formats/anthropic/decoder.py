@@ -44,10 +44,10 @@ from formats.events import (
     ToolCallFailed,
     merge_deltas,
 )
-from formats.json_codec import decode, given
+from formats.json_codec import decode, value_or_none
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
-from formats.upstream_errors import check_utf8, truncated, unreadable
+from formats.upstream_errors import check_utf8, truncated_answer, unreadable_part
 
 _T = TypeVar("_T")
 
@@ -81,20 +81,20 @@ class AnthropicDecoder:
         self._is_bare = False  # the newest block has begun, and is text without a character
         self._stop: Delta | None = None  # held until message_stop, for the usage beside it
         self.usage = UNKNOWN_USAGE
-        self.heard = 0
+        self.event_count = 0
         self._started = False
         self._done = False
 
     @property
-    def holds(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something was read that no event tells of yet."""
         if self._stop is not None or self._later or self._is_bare or len(self._blocks) > 1:
             return not self._done
-        return bool(self._queue) and (len(self._queue) > 1 or self._queue[0].holds)
+        return bool(self._queue) and (len(self._queue) > 1 or self._queue[0].has_pending)
 
     def feed(self, data: bytes) -> list[Event]:
         events = self._sse.feed(data)
-        self.heard += len(events)
+        self.event_count += len(events)
         for name, payload in events:
             self.is_irregular = self.is_irregular or not name
             self._read(payload)
@@ -161,14 +161,14 @@ class AnthropicDecoder:
             case "error":
                 raise _failure(event.error or WireError())
             case "ping":
-                self.heard -= 1
+                self.event_count -= 1
             case _:
                 self._add(Notice(NoticeCode.UNKNOWN_EVENT, event.type or ""))
 
     def _frame_block(self, index: int | None, block: Block) -> None:
         # Claude Code ignores content in the start of a block.
         content = block.text or block.thinking or block.signature
-        if content or given(block.input) not in _NO_INPUT or index != self.frame.index + 1:
+        if content or value_or_none(block.input) not in _NO_INPUT or index != self.frame.index + 1:
             self.is_irregular = True
         self.frame = Frame(self.frame.index + 1, _TAKES.get(block.type, Notice))
         self._is_bare = block.type in ("text", "thinking")
@@ -268,7 +268,7 @@ class AnthropicDecoder:
 
     def _end(self) -> None:
         if self._stop is None:
-            raise truncated("a stop reason")
+            raise truncated_answer("a stop reason")
         for call in self._queue:
             call.give_up()
         self._advance()
@@ -284,7 +284,7 @@ def _decoded(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
     try:
         return decode(decoder, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable("an event", error) from error
+        raise unreadable_part("an event", error) from error
 
 
 def _failure(error: WireError | str) -> UpstreamError:

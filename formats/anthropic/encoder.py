@@ -69,7 +69,7 @@ class AnthropicEncoder:
     def resume(self, start: MessageStart, frame: Frame) -> None:
         """Go on behind what somebody else has written."""
         self._index = frame.index
-        self._take(frame.takes)
+        self._take(frame.delta_type)
 
     def _encode(self, event: Event) -> bytes:
         match event:
@@ -115,10 +115,10 @@ class AnthropicEncoder:
             % (encode_string(event.id), encode_string(event.model), encode(usage)),
         )
 
-    def _open(self, takes: type[Event], block: bytes) -> bytes:
+    def _open(self, delta_type: type[Event], block: bytes) -> bytes:
         closing = self._close()
         self._index += 1
-        self._take(takes)
+        self._take(delta_type)
         return closing + encode_event(
             "content_block_start",
             b'{"type":"content_block_start","index":%d,"content_block":%b}' % (self._index, block),
@@ -146,10 +146,10 @@ class AnthropicEncoder:
             self._block = None
         self._call = None
 
-    def _take(self, takes: type[Event] | None) -> None:
-        self._block = takes
-        if takes in _DELTAS:
-            self._head = self._delta_head(*_DELTAS[takes])
+    def _take(self, delta_type: type[Event] | None) -> None:
+        self._block = delta_type
+        if delta_type in _DELTAS:
+            self._head = self._delta_head(*_DELTAS[delta_type])
 
     def _delta_head(self, kind: bytes, field: bytes) -> bytes:
         return (

@@ -19,10 +19,10 @@ from formats.complexity import (
     DEFAULT_COMPLEXITY,
     Complexity,
     Fields,
-    bounded,
     check_fields,
     check_nodes,
     check_unread,
+    with_complexity_check,
 )
 from formats.conversation import (
     Conversation,
@@ -34,9 +34,9 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.json_codec import ABSENT, given
+from formats.json_codec import ABSENT, value_or_none
 from formats.request_errors import parse_json, require, require_object
-from formats.turn_cache import Rest, Standing
+from formats.turn_cache import RequestSettings, TurnCache
 
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[dict[str, Raw]])
@@ -51,27 +51,27 @@ _ROLES = {role.value: role for role in Role}
 _NULL = Raw(b"null")
 
 
-_standing = Standing()
+_turns = TurnCache()
 
 
-def parse(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
+def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
     """The conversation that a request asks to go on with; raises ClientError."""
-    turn = _standing.find(body, most)
+    turn = _turns.lookup(body, max_complexity)
     if turn is not None:
         with suppress(ClientError, UnicodeDecodeError):  # then all of it is looked at
-            check_nodes(body, most)
+            check_nodes(body, max_complexity)
             rest = turn.rest.conversation
             blocks = BlockParser(rest.tools, rest.notices)
             messages = tuple(_parse_messages(turn.fields["messages"], blocks))
-            check_unread(body, blocks.unread, most)
+            check_unread(body, blocks.unread, max_complexity)
             return _conversation(body, turn.fields, turn.rest, messages, blocks)
-    return _parse_whole(body, most)
+    return _parse_whole(body, max_complexity)
 
 
-@bounded
-def _parse_whole(body: bytes, source: Fields, most: Complexity) -> Conversation:
-    check_fields(body, source, most, but=_LARGE)
-    if given(source.get("thread", ABSENT)):
+@with_complexity_check
+def _parse_whole(body: bytes, source: Fields, max_complexity: Complexity) -> Conversation:
+    check_fields(body, source, max_complexity, except_fields=_LARGE)
+    if value_or_none(source.get("thread", ABSENT)):
         raise ClientError(
             "threads are not supported: send the whole conversation",
             path="thread",
@@ -79,14 +79,14 @@ def _parse_whole(body: bytes, source: Fields, most: Complexity) -> Conversation:
         )
     small = {name: value for name, value in source.items() if name not in _LARGE}
     wire = parse_json(_requests, msgspec.json.encode(small))
-    offered = parse_tools(bytes(source.get("tools", _NULL)), most)
+    offered = parse_tools(bytes(source.get("tools", _NULL)), max_complexity)
     unknown = sorted(source.keys() - _KNOWN)
     notices = (*(Notice(NoticeCode.FIELD_DROPPED, name) for name in unknown), *offered.notices)
     blocks = BlockParser(offered.tools, notices)
     messages = tuple(_parse_messages(source.get("messages"), blocks))
     prompt = BlockParser(offered.tools)
     system = tuple(prompt.texts(source.get("system", ABSENT), "system"))
-    check_unread(body, blocks.unread + prompt.unread, most)
+    check_unread(body, blocks.unread + prompt.unread, max_complexity)
     asked = Conversation(
         model=wire.model,
         messages=(),
@@ -108,13 +108,17 @@ def _parse_whole(body: bytes, source: Fields, most: Complexity) -> Conversation:
         dialect="anthropic",
         notices=notices,
     )
-    rest = Rest(asked, tuple(prompt.notices))
-    _standing.keep(body, source, most, rest)
+    rest = RequestSettings(asked, tuple(prompt.notices))
+    _turns.store(body, source, max_complexity, rest)
     return _conversation(body, source, rest, messages, blocks)
 
 
 def _conversation(
-    body: bytes, source: Fields, rest: Rest, messages: tuple[Message, ...], blocks: BlockParser
+    body: bytes,
+    source: Fields,
+    rest: RequestSettings,
+    messages: tuple[Message, ...],
+    blocks: BlockParser,
 ) -> Conversation:
     notices = tuple(blocks.notices | dict.fromkeys(rest.behind))
     return replace(rest.conversation, messages=messages, source=source, body=body, notices=notices)
@@ -180,5 +184,5 @@ def _parse_reasoning(wire: WireRequest) -> ReasoningMode:
 
 def _output_schema(wire: WireRequest) -> bytes | None:
     asked = wire.output_config.format if wire.output_config else None
-    schema = given(asked.schema) if asked else None
+    schema = value_or_none(asked.schema) if asked else None
     return require_object(schema, path="output_config.format.schema") if schema else None

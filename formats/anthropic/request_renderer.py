@@ -28,10 +28,10 @@ from formats.conversation import (
     ToolResult,
 )
 from formats.events import Notice, NoticeCode
-from formats.history import ordered, safe_ids
-from formats.json_codec import ABSENT, encode, given
-from formats.json_splice import spliced
-from formats.request_errors import check_messages, check_tools, fitted_max_tokens
+from formats.history import make_ids_safe, order_results
+from formats.json_codec import ABSENT, encode, value_or_none
+from formats.json_splice import replace_values
+from formats.request_errors import check_messages, check_tools, clamped_max_tokens
 
 # `max_tokens` is required here and optional for an OpenAI client.
 _DEFAULT_MAX_TOKENS = 8192
@@ -71,7 +71,7 @@ def _same_dialect(
         changes["messages"] = messages
     if system and system is not source["system"]:
         changes["system"] = system
-    max_tokens = fitted_max_tokens(conversation, target, notices)
+    max_tokens = clamped_max_tokens(conversation, target, notices)
     if max_tokens != conversation.sampling.max_tokens:
         changes["max_tokens"] = max_tokens
     if target.model not in (None, conversation.model):
@@ -84,22 +84,22 @@ def _same_dialect(
     if "system" in source and not system:  # an empty one is refused, and a splice takes nothing out
         kept = {name: value for name, value in source.items() if name != "system"}
         return Rendered(encode(kept | changes), tuple(notices))
-    body = spliced(conversation.body, source, changes)
+    body = replace_values(conversation.body, source, changes)
     return Rendered(body or encode(source | changes), tuple(notices))
 
 
 def _sequential(conversation: Conversation) -> dict[str, object]:
     """The choice that allows one call at a time, unless the client's own says so."""
-    given_choice = given(conversation.source.get("tool_choice", ABSENT))
+    given_choice = value_or_none(conversation.source.get("tool_choice", ABSENT))
     fields = _object.decode(given_choice or b"{}")
-    if given(fields.get("disable_parallel_tool_use", ABSENT)) == b"true":
+    if value_or_none(fields.get("disable_parallel_tool_use", ABSENT)) == b"true":
         return {}
     return {"tool_choice": _tool_choice(conversation)}
 
 
 def _fields(conversation: Conversation, target: Target, notices: list[Notice]) -> dict[str, object]:
     sampling = conversation.sampling
-    max_tokens = fitted_max_tokens(conversation, target, notices) or _DEFAULT_MAX_TOKENS
+    max_tokens = clamped_max_tokens(conversation, target, notices) or _DEFAULT_MAX_TOKENS
     fields: dict[str, object] = {
         "max_tokens": max_tokens,
         "messages": _render_messages(conversation.messages, target, notices),
@@ -170,7 +170,7 @@ def _render_messages(
 ) -> list[dict[str, object]]:
     out: list[dict[str, object]] = []
     open_blocks: list[dict[str, object]] = []  # of the newest of them, to which neighbours add
-    for message in safe_ids(ordered(messages, notices)):
+    for message in make_ids_safe(order_results(messages, notices)):
         parts = message.parts
         if not target.takes_thinking:
             parts = tuple(p for p in parts if not isinstance(p, Reasoning | RedactedReasoning))

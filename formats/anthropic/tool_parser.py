@@ -10,9 +10,9 @@ from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.json_codec import given
+from formats.json_codec import value_or_none
 from formats.request_errors import parse_json, require_schema
-from formats.tool_cache import Offered, once_for_text
+from formats.tool_cache import ParsedTools, cached_by_text
 
 _plain_tools = msgspec.json.Decoder(list[PlainTool] | None)
 _tools = msgspec.json.Decoder(list[WireTool] | None)
@@ -32,16 +32,16 @@ _SERVER_TOOLS = (
 _PLACEHOLDER = "DeferredToolPlaceholder"
 
 
-@once_for_text
-def parse_tools(text: bytes, most: Complexity) -> Offered:
+@cached_by_text
+def parse_tools(text: bytes, max_complexity: Complexity) -> ParsedTools:
     """The tools of a request, from their JSON text; raises ClientError."""
-    check_value(text, most)
+    check_value(text, max_complexity)
     found, unknown = _decode(text)
     own: list[Tool] = []
     server: list[ServerTool] = []
     for index, tool in enumerate(found):
         path = f"tools.{index}"
-        schema, kind = given(tool.input_schema), tool.type or "custom"
+        schema, kind = value_or_none(tool.input_schema), tool.type or "custom"
         if kind.startswith(_SERVER_TOOLS) or (kind != "custom" and schema is None):
             server.append(ServerTool(kind, tool.name or kind))
         elif not tool.name:
@@ -50,7 +50,7 @@ def parse_tools(text: bytes, most: Complexity) -> Offered:
             schema = require_schema(schema, path=f"{path}.input_schema")
             own.append(Tool(tool.name, tool.description, schema, tool.strict))
     notices = [Notice(NoticeCode.FIELD_DROPPED, f"tools[].{name}") for name in unknown]
-    return Offered(tuple(own), tuple(server), tuple(notices))
+    return ParsedTools(tuple(own), tuple(server), tuple(notices))
 
 
 def _decode(text: bytes) -> tuple[Sequence[WireTool], list[str]]:

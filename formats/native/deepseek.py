@@ -64,7 +64,7 @@ def _token(words: str) -> Atoms:
 
 def _read_header(header: str, toolbox: Toolbox) -> Name:
     if header == "function" and header not in toolbox:
-        return Unnamed.BEHIND
+        return Unnamed.AFTER_SEPARATOR
     return header if _USABLE.fullmatch(header) else Unnamed.BAD
 
 
@@ -125,11 +125,11 @@ DEEPSEEK = NativeFormat(
             },
             _read_invoke,
             _read_parameter,
-            line_values=False,
-            bare_needs_declared=False,
+            strips_newlines=False,
+            bare_requires_declared=False,
         ),
     ],
-    strays=[
+    turn_markers=[
         _token(words)
         for words in (
             "begin of sentence",

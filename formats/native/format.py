@@ -8,8 +8,8 @@ from formats.native.token_grammar import TokenGrammar
 
 THINK = "THINK"
 THINK_END = "THINK_END"
-STRAY = "STRAY"
-LAST = "LAST"
+TURN_MARKER = "TURN_MARKER"
+FINAL_MARKER = "FINAL_MARKER"
 # Anything shorter would be found in ordinary text.
 _SHORTEST_TOKEN = 4
 
@@ -23,19 +23,23 @@ class NativeFormat:
         self,
         grammars: Sequence[Grammar],
         *,
-        strays: Sequence[Atoms] = (),
-        lasts: Sequence[Atoms] = (),
+        turn_markers: Sequence[Atoms] = (),
+        final_markers: Sequence[Atoms] = (),
     ) -> None:
         self._grammars = grammars
-        self._strays = strays
-        self._lasts = lasts
+        self._turn_markers = turn_markers
+        self._final_markers = final_markers
         markers: dict[str, Sequence[Atoms]] = {}
         self.grammar_of: dict[str, Grammar] = {}
         for grammar in grammars:
             markers |= grammar.spellings
             self.grammar_of |= dict.fromkeys(grammar.spellings, grammar)
         think = {THINK: [literal("<think>")], THINK_END: [literal("</think>")]}
-        ends = {role: tokens for role, tokens in ((STRAY, strays), (LAST, lasts)) if tokens}
+        ends = {
+            role: tokens
+            for role, tokens in ((TURN_MARKER, turn_markers), (FINAL_MARKER, final_markers))
+            if tokens
+        }
         self.markers = MarkerSet(markers | think | ends)
         self.think_end = MarkerSet({THINK_END: think[THINK_END]})
         self.initials = self.markers.initials
@@ -61,4 +65,6 @@ class NativeFormat:
                     {r for g in grammars if isinstance(g, TokenGrammar) for r in g.spellings}
                 )
                 raise ValueError(f"unknown token {role!r}; it has {', '.join(roles) or 'none'}")
-        return NativeFormat(grammars, strays=self._strays, lasts=self._lasts)
+        return NativeFormat(
+            grammars, turn_markers=self._turn_markers, final_markers=self._final_markers
+        )

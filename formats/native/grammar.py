@@ -25,7 +25,7 @@ _DETAIL_CHARS = 200
 _FAULTS = 8
 
 
-class Output:
+class CallOutput:
     """Appends to `events`, which its owner may replace between regions."""
 
     def __init__(self, held_chars: int | None = None) -> None:
@@ -77,7 +77,7 @@ class Context:
 
     toolbox: Toolbox
     limits: Limits
-    output: Output
+    output: CallOutput
     #: Refuse a section that the model left open, although its calls are complete.
     strict: bool = False
 
@@ -109,7 +109,7 @@ class Unnamed(Enum):
 
     BAD = "nothing usable"
     COUNTER = "only a counter or an id: the arguments must tell"
-    BEHIND = "the name follows the separator"
+    AFTER_SEPARATOR = "the name follows the separator"
 
 
 Name: TypeAlias = str | Unnamed
@@ -128,7 +128,7 @@ class Grammar(Protocol):
 
     spellings: Mapping[str, Sequence[Atoms]]
     """Its markers, by role."""
-    holds_in_reasoning: bool
+    defers_in_reasoning: bool
     """Whether a region in the reasoning channel waits for the end of the response.
 
     A special token ends the reasoning, so its call counts at once. A tag may be part of a draft.

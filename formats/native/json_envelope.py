@@ -17,8 +17,8 @@ import msgspec
 
 from formats.arguments import Arguments, Status
 from formats.events import CallFault, NoticeCode
-from formats.json_codec import ABSENT, decode, given, to_bytes
-from formats.native.grammar import Context, Opening, Output, Verdict
+from formats.json_codec import ABSENT, decode, to_bytes, value_or_none
+from formats.native.grammar import CallOutput, Context, Opening, Verdict
 from formats.native.markers import PARTIAL, MarkerSet
 from formats.native.streamed_arguments import Outcome, StreamedArguments
 
@@ -59,7 +59,7 @@ class EnvelopeReader:
         self._ends = ends  # BLOCK_END, and BLOCK, before which the closer may be missing
         self._arguments: StreamedArguments
         self._tail: Arguments  # scans the envelope behind its arguments
-        self._captured = Output()  # an envelope that must be complete first
+        self._captured = CallOutput()  # an envelope that must be complete first
         self._state = self._between
 
     def step(self, text: str, pos: int, final: bool) -> int | None:
@@ -111,7 +111,7 @@ class EnvelopeReader:
         scan.read(text[pos : pos + _ORDERED_CHARS])
         if scan.status is Status.OPEN and len(text) - pos < _ORDERED_CHARS and not final:
             return None
-        self._captured = Output(self._context.limits.held_chars)
+        self._captured = CallOutput(self._context.limits.held_chars)
         self._arguments = StreamedArguments(
             replace(self._context, output=self._captured), ends=self._ends
         )
@@ -166,7 +166,7 @@ class EnvelopeReader:
         if not isinstance(name, str) or not name.strip():
             output.fail(CallFault.MISSING_NAME, envelope)
             return
-        values = [given(fields.get(key, ABSENT)) for key in ("arguments", "parameters")]
+        values = [value_or_none(fields.get(key, ABSENT)) for key in ("arguments", "parameters")]
         written = (values[0] or values[1] or b"null").decode()
         arguments = Arguments(self._context.limits)
         forward, _ = arguments.read(written)

@@ -82,8 +82,8 @@ KIMI = NativeFormat(
             )
         )
     ],
-    strays=[
+    turn_markers=[
         literal(f"<|im_{token}|>") for token in ("end", "assistant", "middle", "system", "user")
     ],
-    lasts=[literal("[EOS]"), literal("[EOT]")],
+    final_markers=[literal("[EOS]"), literal("[EOT]")],
 )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from formats.events import Event, MessageEnd, MessageFailed, Notice, NoticeCode, TextDelta
-from formats.native.rescue import NativeTransform
+from formats.native.rescue import CallRescue
 
 # The openings of every family that is on record, known to this library or not.
 _SIGNS = {
@@ -30,20 +30,20 @@ _LONGEST = 64
 
 
 class MarkupWatch:
-    def __init__(self, native: NativeTransform | None = None, family: str = "") -> None:
+    def __init__(self, native: CallRescue | None = None, family: str = "") -> None:
         """`native` reads the family's own markup: what of that it leaves as text is no call."""
         self._native = native
         self._family = family
         self._tail = ""  # where a sign may have begun
         self._seen: str | None = None
 
-    def passes(self, event: Event) -> bool:
+    def try_pass(self, event: Event) -> bool:
         """Whether a delta of text or reasoning goes on as it is, and nothing else."""
         if type(event) is TextDelta and self._seen is None:
             text = event.text
             if self._tail or "<" in text or "[" in text or "✿" in text:
                 return False
-        return self._native is None or self._native.passes(event)
+        return self._native is None or self._native.try_pass(event)
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
         """The events as they are; at the message's end a notice of what was seen."""

@@ -74,8 +74,8 @@ QWEN = NativeFormat(
             _TAGS,
             read_function=lambda tag: Function(tag[len("<function=") : -1].strip()),
             read_parameter=lambda tag: Parameter(tag[len("<parameter=") : -1].strip()),
-            line_values=True,
-            bare_needs_declared=True,
+            strips_newlines=True,
+            bare_requires_declared=True,
             open_json=_open_json,
         ),
         TokenGrammar(
@@ -89,9 +89,9 @@ QWEN = NativeFormat(
                 repeats_name=True,
                 tail=(":", "："),
             ),
-            removes_strays=False,
-            holds_in_reasoning=True,
+            removes_stray_tokens=False,
+            defers_in_reasoning=True,
         ),
     ],
-    strays=[literal("<|im_end|>"), literal("<|im_start|>"), literal("<|endoftext|>")],
+    turn_markers=[literal("<|im_end|>"), literal("<|im_start|>"), literal("<|endoftext|>")],
 )

@@ -28,8 +28,8 @@ from formats.events import (
     ToolCallStart,
 )
 from formats.native.format import NativeFormat
-from formats.native.grammar import Context, Output
-from formats.native.text_scanner import Channel, Machine
+from formats.native.grammar import CallOutput, Context
+from formats.native.text_scanner import Channel, TextScanner
 from formats.toolbox import Toolbox
 
 # Bound once: to name a member costs as much as a call.
@@ -37,7 +37,7 @@ _CONTENT, _REASONING = Channel.CONTENT, Channel.REASONING
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/)|.)", re.DOTALL)
 
 
-class NativeTransform:
+class CallRescue:
     def __init__(
         self,
         native: NativeFormat,
@@ -48,7 +48,7 @@ class NativeTransform:
     ) -> None:
         self._toolbox = toolbox
         self._limits = limits
-        self._machine = Machine(native, Context(toolbox, limits, Output(), strict))
+        self._scanner = TextScanner(native, Context(toolbox, limits, CallOutput(), strict))
         self._rescued = _Fingerprints(toolbox)
         self._reasoned = _Fingerprints(toolbox)
         self._held: list[Event] | None = None  # a call that may repeat a rescued one
@@ -57,24 +57,24 @@ class NativeTransform:
         self._answer_calls = False
         self._has_answer = False
 
-    def passes(self, event: Event) -> bool:
+    def try_pass(self, event: Event) -> bool:
         """Whether a delta of text or reasoning is plain, amid what is plain; it is noted then."""
         if type(event) is TextDelta:
-            return self._has_answer and self._machine.accepts(event.text, _CONTENT)
-        return type(event) is ReasoningDelta and self._machine.accepts(event.text, _REASONING)
+            return self._has_answer and self._scanner.try_pass(event.text, _CONTENT)
+        return type(event) is ReasoningDelta and self._scanner.try_pass(event.text, _REASONING)
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
-        machine, out = self._machine, self._machine.out
+        scanner, out = self._scanner, self._scanner.out
         for event in events:
             if type(event) is TextDelta:
                 if not self._has_answer:
                     self._has_answer = not event.text.isspace()
-                if machine.accepts(event.text, _CONTENT):
+                if scanner.try_pass(event.text, _CONTENT):
                     out.append(event)
                 else:
                     self._read(event.text, _CONTENT)
             elif type(event) is ReasoningDelta:
-                if machine.accepts(event.text, _REASONING):
+                if scanner.try_pass(event.text, _REASONING):
                     out.append(event)
                 else:
                     self._read(event.text, _REASONING)
@@ -87,19 +87,19 @@ class NativeTransform:
         return taken
 
     def _read(self, text: str, channel: Channel) -> None:
-        start = len(self._machine.out)
-        self._machine.feed(text, channel)
+        start = len(self._scanner.out)
+        self._scanner.feed(text, channel)
         self._channel = channel
         self._note(start)
 
     def _close(self) -> None:
-        start = len(self._machine.out)
-        self._machine.close()
+        start = len(self._scanner.out)
+        self._scanner.close()
         self._note(start)
 
     def _note(self, start: int) -> None:
         """Take note of the calls in the text, and hold those that may repeat the reasoning."""
-        out = self._machine.out
+        out = self._scanner.out
         found = out[start:]
         if not found:
             return
@@ -114,10 +114,10 @@ class NativeTransform:
                 self._pass(event, may_repeat=self._reasoned)
 
     def _other(self, event: Event) -> None:
-        out = self._machine.out
+        out = self._scanner.out
         match event:
             case ToolCallStart():
-                self._machine.suppressed = True
+                self._scanner.suppressed = True
                 start = len(out)
                 self._close()
                 out[start:] = [
@@ -135,7 +135,7 @@ class NativeTransform:
                 self._promote()
                 out.append(event)
             case MessageFailed():
-                self._machine.abandon()
+                self._scanner.abandon()
                 out.append(event)
             case _:
                 out.append(event)
@@ -146,7 +146,7 @@ class NativeTransform:
             self._held = []
             self._held_chars = 0
         if self._held is None:
-            self._machine.out.append(event)
+            self._scanner.out.append(event)
             return
         self._held.append(event)
         if isinstance(event, ToolCallEnd | ToolCallFailed):
@@ -155,7 +155,7 @@ class NativeTransform:
             repeated.note(held)
             if repeated.complete <= may_repeat.complete and repeated.complete:
                 held = [Notice(NoticeCode.SHADOW_CALL_REMOVED, "repeats a rescued call")]
-            self._machine.out.extend(held)
+            self._scanner.out.extend(held)
         elif isinstance(event, ToolCallDelta):
             self._held_chars += len(event.json)
             if self._held_chars > self._limits.held_chars:
@@ -163,14 +163,14 @@ class NativeTransform:
 
     def _promote(self) -> None:
         """Deliver the calls that were found in the reasoning, unless they were copies or drafts."""
-        deferred = self._machine.deferred
-        if deferred and (self._machine.suppressed or self._answer_calls):
-            self._machine.out.append(Notice(NoticeCode.SHADOW_CALL_REMOVED, "in the reasoning"))
+        deferred = self._scanner.deferred
+        if deferred and (self._scanner.suppressed or self._answer_calls):
+            self._scanner.out.append(Notice(NoticeCode.SHADOW_CALL_REMOVED, "in the reasoning"))
         elif self._has_answer:
             # A broken draft does not spoil the answer that follows it.
-            self._machine.out.extend(_complete(deferred))
+            self._scanner.out.extend(_complete(deferred))
         else:
-            self._machine.out.extend(deferred)
+            self._scanner.out.extend(deferred)
 
 
 def _complete(events: Iterable[Event]) -> list[Event]:

@@ -45,7 +45,7 @@ class StreamedArguments:
     def read(self, text: str, pos: int, final: bool) -> tuple[Outcome, int]:
         """How it goes, and the place in `text` up to which it was read."""
         if not final and not self._muted and not self._string and pos == 0:
-            if not self._may_end(text, 0, len(text)) and self._arguments.goes_on(text):
+            if not self._may_end(text, 0, len(text)) and self._arguments.continues_string(text):
                 self._context.output.arguments(text)
                 return Outcome.MORE, len(text)
         forward, end = self._arguments.read(text, pos)

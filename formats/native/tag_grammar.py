@@ -43,7 +43,7 @@ class Parameter(NamedTuple):
 
 
 class TagGrammar:
-    holds_in_reasoning = True
+    defers_in_reasoning = True
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class TagGrammar:
         read_function: Callable[[str], Function],
         read_parameter: Callable[[str], Parameter],
         *,
-        line_values: bool,
-        bare_needs_declared: bool,
+        strips_newlines: bool,
+        bare_requires_declared: bool,
         open_json: Callable[[str, int, bool, Context], Opening | Verdict] | None = None,
     ) -> None:
         """`line_values`: one line end on each side of a value is markup. `bare_needs_declared`: a
@@ -62,8 +62,8 @@ class TagGrammar:
         self.spellings = tags
         self.read_function = read_function
         self.read_parameter = read_parameter
-        self.line_values = line_values
-        self.bare_needs_declared = bare_needs_declared
+        self.strips_newlines = strips_newlines
+        self.bare_requires_declared = bare_requires_declared
         self.open_json = open_json
         self.markers = MarkerSet(tags)
         self.ends = self.markers.only(FUNCTION_END, BLOCK_END)
@@ -75,7 +75,7 @@ class TagGrammar:
         match opener.lastgroup:
             case "FUNCTION":
                 name = context.toolbox.resolve(self.read_function(opener[0]).name)
-                if self.bare_needs_declared and name not in context.toolbox:
+                if self.bare_requires_declared and name not in context.toolbox:
                     return Verdict.RELEASED
                 return Opening(TagReader(self, context), opener.start())
             case "BLOCK":
@@ -250,7 +250,7 @@ class TagReader:
             key,
             types,
             is_json=parameter.is_string is False,
-            strips=self._grammar.line_values,
+            strips=self._grammar.strips_newlines,
         )
         self._state = self._read_value
 
@@ -264,7 +264,7 @@ class TagReader:
         end = marker.start() if marker else len(text)
         if final and not whole:
             end = len(text)
-        elif self._grammar.line_values and text.endswith("\n", pos, end):
+        elif self._grammar.strips_newlines and text.endswith("\n", pos, end):
             end -= 1  # the line end before a closing tag is markup: not data until it is certain
         if end > pos:
             self._value.add(text[pos:end])
@@ -285,7 +285,7 @@ class TagReader:
             case "PARAMETER":
                 if declared := self._context.toolbox.parameters(self._function):
                     return self._grammar.read_parameter(marker[0]).key in declared
-                return self._grammar.line_values and text.endswith("\n", 0, marker.start())
+                return self._grammar.strips_newlines and text.endswith("\n", 0, marker.start())
             case _:
                 return False
         start = _SPACE.match(text, marker.end()).end()  # type: ignore[union-attr]

@@ -14,7 +14,7 @@ from enum import Enum
 
 from formats.errors import LimitExceeded
 from formats.events import CallFault, Event, Notice, NoticeCode, ReasoningDelta, TextDelta
-from formats.native.format import LAST, STRAY, THINK, THINK_END, NativeFormat
+from formats.native.format import FINAL_MARKER, THINK, THINK_END, TURN_MARKER, NativeFormat
 from formats.native.grammar import Context, Grammar, Opening, Reader, Verdict
 from formats.native.markers import PARTIAL
 
@@ -34,7 +34,7 @@ class Channel(Enum):
     REASONING = "reasoning"
 
 
-class Machine:
+class TextScanner:
     def __init__(self, native: NativeFormat, context: Context) -> None:
         self.out: list[Event] = []
         """What has been understood; the owner takes it away after each feed."""
@@ -47,7 +47,7 @@ class Machine:
         self._channel = Channel.CONTENT
         self._reader: Reader | None = None
         self._pending = ""  # text that cannot be decided yet
-        self._text = _Stretch()
+        self._text = _TextRun()
         self._carried: TextDelta | ReasoningDelta | None = None  # a candidate of the other channel
         self._thinking = False
         self._awaits_answer = True  # after the end, nothing can show that a call was a draft
@@ -55,7 +55,7 @@ class Machine:
         self._saw_region = False
         self._notices = 0
 
-    def accepts(self, text: str, channel: Channel) -> bool:
+    def try_pass(self, text: str, channel: Channel) -> bool:
         """Whether `text` is plain text amid plain text: it is shown as it is, and noted."""
         stretch = self._text
         if (
@@ -74,19 +74,19 @@ class Machine:
 
     def feed(self, text: str, channel: Channel) -> None:
         if channel is not self._channel:
-            self._switch(channel)
-        if self._carried and not self._claim(text, final=False):
+            self._switch_channel(channel)
+        if self._carried and not self._decide_carried(text, final=False):
             return
         self._run(self._pending + text, final=False)
 
     def close(self) -> None:
         """No more text comes, or a structured call stands behind it."""
         if self._carried:
-            self._claim("", final=True)
+            self._decide_carried("", final=True)
         self._run(self._pending, final=True)
         if self._text.blank and not self._saw_region:
             self.out.append(self._delta(self._text.blank))
-        self._text = _Stretch()
+        self._text = _TextRun()
 
     def abandon(self) -> None:
         """The message failed: show the text that is held, and leave a region as it is."""
@@ -94,22 +94,22 @@ class Machine:
             self._draft, self.suppressed = None, True
             self.close()
 
-    def _switch(self, channel: Channel) -> None:
+    def _switch_channel(self, channel: Channel) -> None:
         """What is open may go on in the other channel only if it is a call of special tokens."""
         opener = self._native.markers.match(self._pending) if self._pending else None
         grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
         if self._reader is not None:
             stays = self._context.output.events is not self.deferred
         else:
-            stays = bool(self._draft or (grammar and not grammar.holds_in_reasoning))
+            stays = bool(self._draft or (grammar and not grammar.defers_in_reasoning))
         if not stays:
             self.close()
         elif self._reader is None and self._draft is None:
             self._carried = self._delta(self._pending)
-        self._text = _Stretch()
+        self._text = _TextRun()
         self._channel = channel
 
-    def _claim(self, text: str, *, final: bool) -> bool:
+    def _decide_carried(self, text: str, *, final: bool) -> bool:
         """Whether a candidate of the other channel is decided; as text, it is shown there."""
         candidate = self._pending + text
         opener = self._native.markers.match(candidate)
@@ -159,7 +159,7 @@ class Machine:
         role = marker.lastgroup or PARTIAL
         if role == PARTIAL and not final:
             return None
-        if role == LAST:
+        if role == FINAL_MARKER:
             if not _TO_END.match(text, marker.end()):
                 role = PARTIAL  # amid text it is text
             elif not final:
@@ -193,7 +193,7 @@ class Machine:
     def _read_other(self, role: str, marker: str, pos: int) -> int:
         """A marker that opens nothing: a tag of thinking, a turn's end, or a quoted one."""
         is_quoted = self._text.before.endswith("`")
-        if role in (STRAY, LAST) and not is_quoted:
+        if role in (TURN_MARKER, FINAL_MARKER) and not is_quoted:
             self._notice(NoticeCode.MARKUP_REMOVED, marker)
             return pos + len(marker)
         if role in (THINK, THINK_END) and not is_quoted and self._channel is Channel.CONTENT:
@@ -225,7 +225,7 @@ class Machine:
         if self.suppressed:
             self._notice(NoticeCode.SHADOW_CALL_REMOVED)
             output.events = deque(maxlen=0)
-        elif self._channel is Channel.REASONING and grammar.holds_in_reasoning:
+        elif self._channel is Channel.REASONING and grammar.defers_in_reasoning:
             output.events = self.deferred
             output.held_chars = self._context.limits.held_chars
         else:
@@ -233,7 +233,7 @@ class Machine:
 
     def _end_region(self) -> None:
         self._reader = None
-        self._text = _Stretch()
+        self._text = _TextRun()
 
     def _notice(self, code: NoticeCode, detail: str = "") -> None:
         self._notices += 1
@@ -248,7 +248,7 @@ class Machine:
         return TextDelta(text) if self._channel is Channel.CONTENT else ReasoningDelta(text)
 
 
-class _Stretch:
+class _TextRun:
     """The text between two regions. One of nothing but white space is dropped, so that is held."""
 
     def __init__(self) -> None:

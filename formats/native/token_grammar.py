@@ -14,7 +14,7 @@ from enum import Enum
 from re import Match
 
 from formats.events import CallFault, NoticeCode
-from formats.native.grammar import Context, Name, Opening, Output, Unnamed, Verdict
+from formats.native.grammar import CallOutput, Context, Name, Opening, Unnamed, Verdict
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 from formats.native.streamed_arguments import Outcome, StreamedArguments
 from formats.toolbox import Toolbox
@@ -35,7 +35,7 @@ _CUT_FENCE = re.compile(r"`{1,2}\Z|```[A-Za-z]{0,16}\Z")
 _JSON_START = re.compile(r'[{\["]')
 
 
-class Ahead(Enum):
+class Lookahead(Enum):
     MARKER = "the next token is near"
     FAR = "no token within the limit"
     END = "the text ends first"
@@ -75,34 +75,38 @@ class Tokens:
             tail=self.tail,
         )
 
-    def ahead(
+    def look_ahead(
         self, text: str, pos: int, final: bool, limit: int
-    ) -> tuple[Ahead, Match[str] | None]:
+    ) -> tuple[Lookahead, Match[str] | None]:
         """How far the next token is, and that token, whole or cut off by the end."""
         marker = self.markers.search(text, pos)
         if (marker.start() if marker else len(text)) - pos > limit:
-            return Ahead.FAR, None
+            return Lookahead.FAR, None
         if marker is None or marker.lastgroup == PARTIAL:
-            return (Ahead.END if final else Ahead.UNDECIDED), marker
-        return Ahead.MARKER, marker
+            return (Lookahead.END if final else Lookahead.UNDECIDED), marker
+        return Lookahead.MARKER, marker
 
 
 class TokenGrammar:
     def __init__(
-        self, tokens: Tokens, *, removes_strays: bool = True, holds_in_reasoning: bool = False
+        self,
+        tokens: Tokens,
+        *,
+        removes_stray_tokens: bool = True,
+        defers_in_reasoning: bool = False,
     ) -> None:
         """`removes_strays`: a token outside a section is no text."""
         self.spellings = tokens.spellings
-        self.holds_in_reasoning = holds_in_reasoning
+        self.defers_in_reasoning = defers_in_reasoning
         self._tokens = tokens
-        self._removes_strays = removes_strays
+        self._removes_stray_tokens = removes_stray_tokens
 
     def spelled(self, role: str, atoms: Atoms) -> "TokenGrammar":
         """This grammar with one more spelling of a token."""
         return TokenGrammar(
             self._tokens.spelled(role, atoms),
-            removes_strays=self._removes_strays,
-            holds_in_reasoning=self.holds_in_reasoning,
+            removes_stray_tokens=self._removes_stray_tokens,
+            defers_in_reasoning=self.defers_in_reasoning,
         )
 
     def open(
@@ -123,43 +127,43 @@ class TokenGrammar:
                     header = _LAST_HEADER.search(before)
                     reader = TokenReader(self._tokens, context, header=header[0] if header else "")
                     return Opening(reader, opener.end())
-        return Verdict.REMOVED if self._removes_strays else Verdict.RELEASED
+        return Verdict.REMOVED if self._removes_stray_tokens else Verdict.RELEASED
 
     def _open_section(
         self, text: str, pos: int, final: bool, context: Context
     ) -> Opening | Verdict:
         reader = TokenReader(self._tokens, context, in_section=True)
-        ahead, marker = self._tokens.ahead(text, pos, final, context.limits.header_chars)
-        match ahead, marker:
-            case Ahead.UNDECIDED, _:
+        lookahead, marker = self._tokens.look_ahead(text, pos, final, context.limits.header_chars)
+        match lookahead, marker:
+            case Lookahead.UNDECIDED, _:
                 return Verdict.UNDECIDED
-            case Ahead.END, None if text[pos:].strip():
+            case Lookahead.END, None if text[pos:].strip():
                 return Verdict.RELEASED
-            case Ahead.END, _:
+            case Lookahead.END, _:
                 return Verdict.TRUNCATED
-            case Ahead.MARKER, Match(lastgroup="CALL_BEGIN"):
+            case Lookahead.MARKER, Match(lastgroup="CALL_BEGIN"):
                 return self._open_call(text, marker.end(), final, reader)
-            case Ahead.MARKER, Match(lastgroup="SECTION_END"):
+            case Lookahead.MARKER, Match(lastgroup="SECTION_END"):
                 prose = text[pos : marker.start()].strip()
                 return Verdict.RELEASED if prose else Opening(reader, pos)
-            case Ahead.MARKER, Match():
+            case Lookahead.MARKER, Match():
                 return Opening(reader, pos)
         return Verdict.RELEASED
 
     def _open_call(
         self, text: str, pos: int, final: bool, reader: "TokenReader"
     ) -> Opening | Verdict:
-        ahead, marker = self._tokens.ahead(text, pos, final, reader.header_chars)
+        lookahead, marker = self._tokens.look_ahead(text, pos, final, reader.header_chars)
         header = text[pos : marker.start() if marker else len(text)]
-        match ahead, marker:
-            case Ahead.UNDECIDED, _:
+        match lookahead, marker:
+            case Lookahead.UNDECIDED, _:
                 return Verdict.UNDECIDED
-            case Ahead.END, _ if _PLAIN_HEADER.fullmatch(header):
+            case Lookahead.END, _ if _PLAIN_HEADER.fullmatch(header):
                 return Verdict.TRUNCATED
-            case Ahead.MARKER, Match(lastgroup="ARGUMENTS_BEGIN"):
+            case Lookahead.MARKER, Match(lastgroup="ARGUMENTS_BEGIN"):
                 reader.header = header
                 return Opening(reader, marker.end())
-            case Ahead.MARKER, Match() if reader.in_section or _PLAIN_HEADER.fullmatch(header):
+            case Lookahead.MARKER, Match() if reader.in_section or _PLAIN_HEADER.fullmatch(header):
                 reader.header_is_cut = True
                 return Opening(reader, pos)
         return Verdict.RELEASED
@@ -183,7 +187,7 @@ class TokenReader:
         self._tokens = tokens
         self._context = context
         self._name: Name = Unnamed.BAD
-        self._captured = Output()  # the arguments of a call whose name they must tell
+        self._captured = CallOutput()  # the arguments of a call whose name they must tell
         self._arguments: StreamedArguments
         self._state = self._begin
 
@@ -199,7 +203,7 @@ class TokenReader:
 
     def _start_call(self, header: str) -> None:
         self._name = self._tokens.read_header(header.strip(), self._context.toolbox)
-        if self._name is Unnamed.BEHIND:
+        if self._name is Unnamed.AFTER_SEPARATOR:
             self._state = self._read_preamble
         else:
             self._start_arguments(header)
@@ -210,30 +214,30 @@ class TokenReader:
             case str(name):
                 context.output.start(name)
             case Unnamed.COUNTER:
-                self._captured = Output(context.limits.held_chars)
+                self._captured = CallOutput(context.limits.held_chars)
                 context = replace(context, output=self._captured)
             case _:
                 context.output.fail(CallFault.BAD_HEADER, header)
         self._arguments = StreamedArguments(
             context,
             ends=self._tokens.ends,
-            muted=self._name in (Unnamed.BAD, Unnamed.BEHIND),
+            muted=self._name in (Unnamed.BAD, Unnamed.AFTER_SEPARATOR),
         )
         self._state = self._read_arguments
 
     def _read_header(self, text: str, pos: int, final: bool) -> int | None:
-        ahead, marker = self._tokens.ahead(text, pos, final, self.header_chars)
-        match ahead, marker:
-            case Ahead.UNDECIDED, _:
+        lookahead, marker = self._tokens.look_ahead(text, pos, final, self.header_chars)
+        match lookahead, marker:
+            case Lookahead.UNDECIDED, _:
                 return None
-            case Ahead.MARKER, Match(lastgroup="ARGUMENTS_BEGIN"):
+            case Lookahead.MARKER, Match(lastgroup="ARGUMENTS_BEGIN"):
                 self._start_call(text[pos : marker.start()])
                 return marker.end()
-            case Ahead.MARKER, Match():
+            case Lookahead.MARKER, Match():
                 self._context.output.fail(CallFault.BAD_HEADER, text[pos : marker.start()])
                 self._state = self._between
                 return marker.start()
-            case Ahead.END, _:
+            case Lookahead.END, _:
                 self._context.output.fail(CallFault.TRUNCATED, text[pos:])
                 self.closed = True
                 return len(text)
@@ -317,10 +321,10 @@ class TokenReader:
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
         """Between calls: noise that a token follows is dropped, any other text is visible."""
-        ahead, marker = self._tokens.ahead(text, pos, final, self.header_chars)
-        if ahead is Ahead.UNDECIDED:
+        lookahead, marker = self._tokens.look_ahead(text, pos, final, self.header_chars)
+        if lookahead is Lookahead.UNDECIDED:
             return None
-        if marker is None or ahead is not Ahead.MARKER:
+        if marker is None or lookahead is not Lookahead.MARKER:
             return self._leave(text, pos, marker)
         noise = text[pos : marker.start()]
         match marker.lastgroup:

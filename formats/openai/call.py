@@ -47,8 +47,8 @@ class Call:
         return self._arguments.status is Status.COMPLETE
 
     @property
-    def holds(self) -> bool:
-        return not self.started or self._arguments.holds
+    def has_pending(self) -> bool:
+        return not self.started or self._arguments.has_pending
 
     def is_repeated(self, fragment: str) -> bool:
         return self._repeats.repeats(fragment)
@@ -69,7 +69,7 @@ class Call:
         """The events of the first fragments, and of how many: none is read behind the end."""
         arguments = self._arguments
         text = "".join(fragments)
-        forward, end = (text, 0) if arguments.goes_on(text) else arguments.read(text)
+        forward, end = (text, 0) if arguments.continues_string(text) else arguments.read(text)
         if arguments.status is _OPEN:
             self._repeats.note(text)
             return [ToolCallDelta(forward)] if forward else [], len(fragments)

@@ -41,7 +41,7 @@ class Calls:
     @property
     def waits(self) -> bool:
         """Whether fragments of open calls were read that no event tells of yet."""
-        return len(self._queue) > 1 or self._queue[0].holds
+        return len(self._queue) > 1 or self._queue[0].has_pending
 
     def feed(self, entry: ToolCallEntry, *, alone: bool = True) -> list[Event]:
         """The events of one entry; several in one delta are calls of their own, index or not."""

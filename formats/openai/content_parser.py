@@ -26,8 +26,8 @@ from formats.conversation import (
     ToolResult,
 )
 from formats.events import Notice, NoticeCode
-from formats.json_codec import ABSENT, given
-from formats.media_sources import Source, document_of, image_of
+from formats.json_codec import ABSENT, value_or_none
+from formats.media_sources import Source, document_from_source, image_from_source
 from formats.openai.request_wire import Content
 from formats.request_errors import parse_json, require_object
 
@@ -182,15 +182,15 @@ def _parse_part(raw: Raw, path: str, notices: dict[Notice, None]) -> Part | None
             source = file.file_data or file.file_url
             return _document(source, file.filename) if source else None
         case _ImageBlock(source=source):
-            return image_of(source)
+            return image_from_source(source)
         case _DocumentBlock(source=source, title=title):
-            return document_of(source, title, path)
+            return document_from_source(source, title, path)
         case _Thinking(thinking=thinking, signature=signature):
             return Reasoning(thinking or "", signature or None)
         case _Redacted(data=data):
             return RedactedReasoning(data)
         case _ToolUse():
-            arguments = require_object(given(part.input) or b"{}", path=f"{path}.input")
+            arguments = require_object(value_or_none(part.input) or b"{}", path=f"{path}.input")
             return ToolCall(part.id, part.name, arguments)
         case _ToolResult():
             result = parse_result(part.content, f"{path}.content", notices)

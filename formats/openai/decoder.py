@@ -36,7 +36,7 @@ from formats.openai.response_wire import (
 from formats.openai.upstream_errors import FAILED, reported_error
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
-from formats.upstream_errors import check_utf8, truncated, unreadable
+from formats.upstream_errors import check_utf8, truncated_answer, unreadable_part
 
 _chunks = msgspec.json.Decoder(Chunk)
 
@@ -56,14 +56,14 @@ class OpenAIDecoder:
         self._later_chars = 0
         self._finish: str | None = None
         self.usage = UNKNOWN_USAGE
-        self.heard = 0
+        self.event_count = 0
         self._started = False
         self._has_content = False
         self._ignored_choice = False
         self._done = False
 
     @property
-    def holds(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something was read that no event tells of yet."""
         if self._finish is not None or self._later:
             return not self._done
@@ -71,14 +71,14 @@ class OpenAIDecoder:
 
     def feed(self, data: bytes) -> list[Event]:
         run, sse = self._run, self._sse
-        if sse.is_between and len(data) <= sse.least and (text := run.only(data)):
-            self.heard += 1
+        if sse.is_at_event_start and len(data) <= sse.safe_bytes and (text := run.only(data)):
+            self.event_count += 1
             if run.kind is TextDelta and not self._later:
                 return [TextDelta(text)]
             run.texts.append(text)
             return self.take()
         events = sse.feed(data)
-        self.heard += len(events)
+        self.event_count += len(events)
         before, behind = run.shape
         for name, payload in events:
             if payload.startswith(before) and payload.endswith(behind):
@@ -102,7 +102,7 @@ class OpenAIDecoder:
             raise self._sse.error
         if not self._done:
             if self._finish is None:
-                raise truncated("a finish reason")
+                raise truncated_answer("a finish reason")
             self._end(self._finish)
         return self.take()
 
@@ -137,7 +137,7 @@ class OpenAIDecoder:
         try:
             chunk = decode(_chunks, data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise unreadable("a chunk", error) from error
+            raise unreadable_part("a chunk", error) from error
         if chunk.error is not None or (chunk.choices is None and chunk.is_error(name)):
             raise reported_error(chunk.error_body(), is_reported=bool(chunk.error))
         if not self._started:
@@ -295,7 +295,7 @@ class OpenAIDecoder:
     def _end(self, finish: str | None) -> None:
         if finish is None:
             if not self._has_content or self._calls.open:
-                raise truncated("a finish reason")
+                raise truncated_answer("a finish reason")
             self._out.append(Notice(NoticeCode.FINISH_REASON_MISSING))
         reason = STOP_REASONS.get((finish or "stop").lower(), StopReason.END_TURN)
         self._out += self._calls.finish(cut=reason is StopReason.MAX_TOKENS)

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.json_codec import ABSENT, given
+from formats.json_codec import ABSENT, value_or_none
 from formats.openai.content_parser import translated
 from formats.request_errors import parse_json
 
@@ -52,35 +52,35 @@ def chat_fields(fields: dict[str, Raw], notices: dict[Notice, None]) -> dict[str
         del source["input"]
         _rename_responses(source, notices)
     for name, ours in _RENAMED.items():
-        if value := given(source.pop(name, ABSENT)):
+        if value := value_or_none(source.pop(name, ABSENT)):
             source.setdefault(ours, Raw(value))
             translated(notices, name)
     for name in _SYSTEM:
-        if given(source.pop(name, ABSENT)):
+        if value_or_none(source.pop(name, ABSENT)):
             translated(notices, name)
     return source
 
 
 def is_responses(fields: dict[str, Raw]) -> bool:
     """Whether a request has Responses' `input` in the place of messages."""
-    return "input" in fields and given(fields.get("messages", ABSENT)) is None
+    return "input" in fields and value_or_none(fields.get("messages", ABSENT)) is None
 
 
 def _rename_responses(source: dict[str, Raw], notices: dict[Notice, None]) -> None:
     for name in _STORED:
-        if given(source.get(name, ABSENT)):
+        if value_or_none(source.get(name, ABSENT)):
             raise ClientError("nothing is stored here: send the whole conversation", path=name)
     for name in sorted(_RESPONSES_ONLY & source.keys()):
-        if given(source.pop(name)):
+        if value_or_none(source.pop(name)):
             notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
-    if text := given(source.pop("text", ABSENT)):
+    if text := value_or_none(source.pop("text", ABSENT)):
         wire = parse_json(_texts, Raw(text), path="text")
-        if verbosity := given(wire.verbosity):
+        if verbosity := value_or_none(wire.verbosity):
             source.setdefault("verbosity", Raw(verbosity))
-        if format_ := given(wire.format):
+        if format_ := value_or_none(wire.format):
             source.setdefault("response_format", _response_format(Raw(format_)))
-    if reasoning := given(source.pop("reasoning", ABSENT)):
-        effort = given(parse_json(_reasonings, Raw(reasoning), path="reasoning").effort)
+    if reasoning := value_or_none(source.pop("reasoning", ABSENT)):
+        effort = value_or_none(parse_json(_reasonings, Raw(reasoning), path="reasoning").effort)
         if effort:
             source.setdefault("reasoning_effort", Raw(effort))
 

@@ -24,10 +24,10 @@ from formats.conversation import (
     ToolResult,
 )
 from formats.events import Notice, NoticeCode
-from formats.history import ordered, short_name
+from formats.history import order_results, short_name
 from formats.json_codec import encode_string
 from formats.request_errors import BILLING
-from formats.tool_cache import once_for_system
+from formats.tool_cache import cached_by_system
 
 _REASONING_PLACEHOLDER = "(no reasoning was recorded)"
 _FORMAT = "anthropic-claude-v1"
@@ -46,7 +46,7 @@ class MessageRenderer:
     def render(self, messages: Iterable[Message]) -> list[dict[str, object]]:
         """The messages behind the system prompt; raises ClientError."""
         out: list[dict[str, object]] = []
-        for message in ordered(messages, self._notices):
+        for message in order_results(messages, self._notices):
             if message.role is Role.ASSISTANT:
                 if said := self._assistant(message):
                     out.append(said)
@@ -185,7 +185,7 @@ def _details(parts: Iterable[Reasoning | RedactedReasoning]) -> Iterator[dict[st
                 yield detail | {"text": text, "signature": signature}
 
 
-@once_for_system
+@cached_by_system
 def render_system(system: tuple[Text, ...]) -> list[dict[str, object]]:
     """The message at the front, if there is any."""
     text = _joined(map(_without_billing, system))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from formats.conversation import Conversation, Target
 from formats.events import Notice, NoticeCode
-from formats.json_splice import spliced
+from formats.json_splice import replace_values
 
 ABOUT_TOOLS = frozenset(
     {"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"}
@@ -64,4 +64,4 @@ def own_text(
     if conversation.tools and not conversation.tool_choice.parallel:
         if bytes(source.get("parallel_tool_calls", b"")) != b"false":
             changes["parallel_tool_calls"] = False
-    return spliced(conversation.body, source, changes | target.fields)
+    return replace_values(conversation.body, source, changes | target.fields)

@@ -15,10 +15,10 @@ from formats.complexity import (
     DEFAULT_COMPLEXITY,
     Complexity,
     Fields,
-    bounded,
     check_fields,
     check_nodes,
     check_value,
+    with_complexity_check,
 )
 from formats.conversation import (
     Conversation,
@@ -30,7 +30,7 @@ from formats.conversation import (
 )
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.json_codec import ABSENT, given
+from formats.json_codec import ABSENT, value_or_none
 from formats.openai.content_parser import parse_content
 from formats.openai.field_aliases import chat_fields, is_responses
 from formats.openai.message_parser import MessageParser
@@ -38,7 +38,7 @@ from formats.openai.request_wire import Content, WireMessage, WireRequest
 from formats.openai.responses_input import parse_input
 from formats.openai.tool_parser import parse_functions, parse_tool_choice, parse_tools
 from formats.request_errors import parse_json, require_object
-from formats.turn_cache import Rest, Standing
+from formats.turn_cache import RequestSettings, TurnCache
 
 _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[WireMessage])
@@ -52,24 +52,24 @@ _NULL = Raw(b"null")
 _JSON_DROPPED = Notice(NoticeCode.FIELD_DROPPED, "response_format")
 
 
-_standing = Standing()
+_turns = TurnCache()
 
 
-def parse(body: bytes, most: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
+def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
     """The conversation that a request asks to go on with; raises ClientError."""
-    turn = _standing.find(body, most)
-    if turn is not None and (messages := given(turn.fields["messages"])):
+    turn = _turns.lookup(body, max_complexity)
+    if turn is not None and (messages := value_or_none(turn.fields["messages"])):
         # Then all of it is looked at.
         with suppress(ClientError, UnicodeDecodeError, msgspec.DecodeError):
-            check_nodes(body, most)
-            check_value(messages, most)
+            check_nodes(body, max_complexity)
+            check_value(messages, max_complexity)
             return _conversation(body, turn.fields, chat_fields(turn.fields, {}), turn.rest)
-    return _parse_whole(body, most)
+    return _parse_whole(body, max_complexity)
 
 
-@bounded
-def _parse_whole(body: bytes, fields: Fields, most: Complexity) -> Conversation:
-    check_fields(body, fields, most, but=_CHECKED_APART)
+@with_complexity_check
+def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Conversation:
+    check_fields(body, fields, max_complexity, except_fields=_CHECKED_APART)
     notices: dict[Notice, None] = {}
     source = chat_fields(fields, notices)
     small = {name: value for name, value in source.items() if name not in _LARGE}
@@ -79,12 +79,12 @@ def _parse_whole(body: bytes, fields: Fields, most: Complexity) -> Conversation:
     for name in sorted(source.keys() - _KNOWN):
         notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
     functions = parse_functions(source.get("functions", _NULL))
-    offered = parse_tools(bytes(source.get("tools", _NULL)), most)
+    offered = parse_tools(bytes(source.get("tools", _NULL)), max_complexity)
     notices |= dict.fromkeys(offered.notices)
     all_tools = (*functions, *offered.tools) if functions else offered.tools
     tool_choice, tools = parse_tool_choice(wire, all_tools, notices)
     format_ = wire.response_format.json_schema if wire.response_format else None
-    schema = given(format_.schema) if format_ else None
+    schema = value_or_none(format_.schema) if format_ else None
     options = wire.stream_options
     asked = Conversation(
         model=wire.model,
@@ -108,16 +108,18 @@ def _parse_whole(body: bytes, fields: Fields, most: Complexity) -> Conversation:
         notices=tuple(notices),
     )
     is_json = wire.response_format is not None and wire.response_format.type == "json_object"
-    rest = Rest(asked, (_JSON_DROPPED,) if is_json else ())
+    rest = RequestSettings(asked, (_JSON_DROPPED,) if is_json else ())
     conversation = _conversation(body, fields, source, rest)
     if schema:
         require_object(schema, path="response_format.json_schema.schema")
     if not is_responses(fields):  # with messages as well, other fields would mean something else
-        _standing.keep(body, fields, most, rest)
+        _turns.store(body, fields, max_complexity, rest)
     return conversation
 
 
-def _conversation(body: bytes, fields: Fields, source: Fields, rest: Rest) -> Conversation:
+def _conversation(
+    body: bytes, fields: Fields, source: Fields, rest: RequestSettings
+) -> Conversation:
     asked = rest.conversation
     notices = dict.fromkeys(asked.notices)
     parser = MessageParser(notices, {tool.name for tool in asked.tools if tool.is_custom})
@@ -156,7 +158,7 @@ def _parse_messages(
 
 
 def _parse_chat(messages: Raw, parser: MessageParser) -> list[Message]:
-    if given(messages) is None:
+    if value_or_none(messages) is None:
         raise ClientError("is required", path="messages")
     found = parse_json(_messages, messages, path="messages")
     return [parser.parse(message, f"messages.{index}") for index, message in enumerate(found)]

@@ -4,12 +4,12 @@ from msgspec import Raw
 
 from formats.conversation import Conversation, ReasoningMode, Rendered, Target, Tool
 from formats.events import Notice, NoticeCode
-from formats.history import short_name, shortened
+from formats.history import short_name, shortened_names
 from formats.json_codec import encode
 from formats.openai.message_renderer import MessageRenderer, render_system
 from formats.openai.passthrough_request import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
-from formats.request_errors import check_messages, check_tools, fitted_max_tokens, fitted_user
-from formats.tool_cache import once_for_tools
+from formats.request_errors import check_messages, check_tools, clamped_max_tokens, short_user_id
+from formats.tool_cache import cached_by_tools
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 # What is made anew, if need be, of a request in the client's own dialect.
@@ -27,7 +27,7 @@ class _Renderer:
         self._target = target
         self._notices: list[Notice] = []
         self._aliases: dict[str, str] = {}
-        for short, name in shortened(conversation.tools):
+        for short, name in shortened_names(conversation.tools):
             self._aliases[short] = name
             self._drop(NoticeCode.NAME_SHORTENED, f"{name} → {short}")
 
@@ -36,7 +36,7 @@ class _Renderer:
         check_tools(conversation, self._target)
         messages = MessageRenderer(self._target, self._notices).render(conversation.messages)
         check_messages(messages or render_system(conversation.system))
-        max_tokens = fitted_max_tokens(conversation, self._target, self._notices)
+        max_tokens = clamped_max_tokens(conversation, self._target, self._notices)
         made: dict[str, object]
         if conversation.dialect == "openai":
             if is_kept(conversation, self._target, self._notices):
@@ -104,7 +104,7 @@ class _Renderer:
             "top_p": sampling.top_p,
             "top_k": sampling.top_k,
             "stop": list(sampling.stop) or None,
-            "user": fitted_user(sampling.user),
+            "user": short_user_id(sampling.user),
             "response_format": schema,
         }
         return {name: value for name, value in fields.items() if value is not None}
@@ -127,7 +127,7 @@ class _Renderer:
         return {}
 
 
-@once_for_tools
+@cached_by_tools
 def _rendered_tools(tools: tuple[Tool, ...]) -> Raw:
     return Raw(encode([{"type": "function", "function": _function(tool)} for tool in tools]))
 

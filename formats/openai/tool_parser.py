@@ -15,7 +15,7 @@ from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool, ToolChoice
 from formats.errors import ClientError
 from formats.events import Notice
-from formats.json_codec import given
+from formats.json_codec import value_or_none
 from formats.openai.content_parser import translated
 from formats.openai.custom_tools import stand_in
 from formats.openai.request_wire import (
@@ -28,7 +28,7 @@ from formats.openai.request_wire import (
     WireToolChoice,
 )
 from formats.request_errors import parse_json, require, require_schema
-from formats.tool_cache import Offered, once_for_text
+from formats.tool_cache import ParsedTools, cached_by_text
 
 _functions = msgspec.json.Decoder(list[WireFunction] | None)
 _tools = msgspec.json.Decoder(list[WireTool] | None)
@@ -41,15 +41,15 @@ def parse_functions(text: Raw) -> list[Tool]:
     """What a model may call, in the spelling before tools; raises ClientError."""
     found = parse_json(_functions, text, path="functions") or ()
     return [
-        _tool(function, given(function.parameters), f"functions.{index}.parameters")
+        _tool(function, value_or_none(function.parameters), f"functions.{index}.parameters")
         for index, function in enumerate(found)
     ]
 
 
-@once_for_text
-def parse_tools(text: bytes, most: Complexity) -> Offered:
+@cached_by_text
+def parse_tools(text: bytes, max_complexity: Complexity) -> ParsedTools:
     """What a model may call, and what only a vendor's server could run; raises ClientError."""
-    check_value(text, most)
+    check_value(text, max_complexity)
     own: list[Tool] = []
     server: list[ServerTool] = []
     notices: dict[Notice, None] = {}
@@ -59,14 +59,14 @@ def parse_tools(text: bytes, most: Complexity) -> Offered:
             own.append(found)
         else:
             server.append(found)
-    return Offered(tuple(own), tuple(server), tuple(notices))
+    return ParsedTools(tuple(own), tuple(server), tuple(notices))
 
 
 def _parse_tool(tool: WireTool, path: str, notices: dict[Notice, None]) -> Tool | ServerTool:
     if tool.function is not None:
         place = f"{path}.function.parameters"
-        return _tool(tool.function, given(tool.function.parameters), place)
-    schema, parameters = given(tool.input_schema), given(tool.parameters)
+        return _tool(tool.function, value_or_none(tool.function.parameters), place)
+    schema, parameters = value_or_none(tool.input_schema), value_or_none(tool.parameters)
     if tool.custom is not None:
         translated(notices, "custom tool")
         return _custom(tool.custom, f"{path}.custom")
@@ -91,7 +91,7 @@ def _tool(function: WireFunction, schema: bytes | None, path: str) -> Tool:
 def _custom(custom: WireCustom, path: str) -> Tool:
     name = _name(custom.name, path)
     grammar = WireGrammar()
-    if text := given(custom.format):
+    if text := value_or_none(custom.format):
         grammar = parse_json(_grammars, Raw(text), path=f"{path}.format")
     grammar = grammar.grammar or grammar
     return stand_in(name, custom.description, grammar.syntax, grammar.definition)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from formats import Detected, Limits, Markers, Override, Target, detect_format
+from formats import Detection, Limits, Markers, Override, Target, detect_format
 from proxy.configuration.snapshot import FormatRow, RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, GatewayError
@@ -30,7 +30,7 @@ class Route:
     upstream: Upstream
     model: str
     """The upstream's name for it."""
-    format: Detected
+    format: Detection
     limits: Limits
     strict: bool
     markers: Markers
@@ -96,10 +96,10 @@ def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
     return None
 
 
-def detected_format(snapshot: Snapshot, model: str, *, requested: str) -> Detected:
+def detected_format(snapshot: Snapshot, model: str, *, requested: str) -> Detection:
     """The format of a model, which the upstream calls `model` and the client `requested`."""
     for override in matching_overrides(snapshot, model, requested=requested):
-        return Detected(override.format, "override")
+        return Detection(override.format, "override")
     return detect_format(model)
 
 

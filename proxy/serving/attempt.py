@@ -123,7 +123,7 @@ async def attempt(
         limits=route.limits,
         strict=route.strict,
         markers=route.markers,
-        conceal=upstream.conceal,
+        redact=upstream.conceal,
     )
     source = _Beginning(answer, exchange, upstream.first_byte_timeout)
     try:
@@ -138,7 +138,7 @@ async def attempt(
             aliases=rendered.aliases,
         )
         if is_whole == conversation.stream:
-            pipeline.write_anew()  # the client wants the other form
+            pipeline.stop_passthrough()  # the client wants the other form
         if is_whole:
             beginning, most = _json_start(skipped, start), route.limits.answer_bytes
             events = pipeline.decode_whole(await _read_whole(beginning, source, most))
@@ -161,8 +161,8 @@ async def attempt(
         exchange.counted(pipeline.usage)
         raise exchange.error or exchange.failed(failure)
     exchange.has_begun, exchange.begun_after = True, perf_counter() - asked
-    document = pipeline.encode(events) if is_whole and pipeline.is_verbatim else None
-    if not pipeline.is_verbatim:  # what was to be delivered turned out to differ
+    document = pipeline.encode(events) if is_whole and pipeline.is_passthrough else None
+    if not pipeline.is_passthrough:  # what was to be delivered turned out to differ
         document = None
     return Begun(route, pipeline, answer, events, document, told)
 

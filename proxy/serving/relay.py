@@ -215,7 +215,7 @@ class Relay:
             yield self._record(begun, begun.events)
             while not begun.pipeline.done:
                 yield await self._next(begun)
-            if begun.pipeline.is_verbatim and begun.document is None:
+            if begun.pipeline.is_passthrough and begun.document is None:
                 async with aclosing(self._trailer(begun)) as reads:
                     async for events in reads:
                         yield events
@@ -272,7 +272,7 @@ class Relay:
         events = pipeline.decode(data)
         exchange.own_time += perf_counter() - started
         deadlines.received_at = now
-        if (heard := pipeline.heard) != self._heard:
+        if (heard := pipeline.event_count) != self._heard:
             self._heard = heard
             deadlines.advanced_at = now
         events = self._record(begun, events)

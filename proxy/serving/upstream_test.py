@@ -18,7 +18,7 @@ import httpx
 import msgspec
 from django.conf import settings
 
-from formats import DIALECTS, FormatsError, ReplyOptions, read_failure
+from formats import DIALECTS, FormatsError, ReplyOptions, read_error_answer
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream, port_of
@@ -199,7 +199,7 @@ def _check_key(upstream: Upstream) -> str:
     response = _get(upstream, path)
     status = response.status_code
     if status in (401, 402, 403):
-        said = read_failure(status, response.content, tokens=0, window=None)
+        said = read_error_answer(status, response.content, tokens=0, window=None)
         raise Trouble(f"it refuses the key ({status}): {said}")
     if 300 <= status < 400:
         place = response.headers.get("location", "elsewhere")[:_MOST_CHARS]

@@ -10,7 +10,7 @@ import time
 from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
-from formats import UpstreamError, is_error_body, read_failure
+from formats import UpstreamError, is_error_body, read_error_answer
 from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, Refusal, UpstreamFailed, code_of_kind
@@ -39,7 +39,7 @@ def refusal_of(
             ErrorCode.UPSTREAM_REDIRECT,
             f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
         )
-    error = read_failure(status, body, tokens=tokens, window=route.context_window)
+    error = read_error_answer(status, body, tokens=tokens, window=route.context_window)
     is_ours = status in (401, 402, 403)
     return UpstreamFailed(
         ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind, str(error)),

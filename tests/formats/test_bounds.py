@@ -27,7 +27,7 @@ from formats import (
 )
 from formats.complexity import Complexity
 from formats.conversation import Text
-from formats.native.rescue import NativeTransform
+from formats.native.rescue import CallRescue
 from formats.toolbox import Toolbox
 from tests.support.wire import chunk, decode, stream
 
@@ -72,7 +72,7 @@ def work(format_name: str, text: str, piece: int) -> tuple[int, int]:
     """How many calls it takes to read a text in pieces, and the most that was held."""
     native = FORMATS[format_name]
     assert native
-    transform = NativeTransform(native, Toolbox(), Limits(held_chars=1 << 30))
+    transform = CallRescue(native, Toolbox(), Limits(held_chars=1 << 30))
     calls = 0
     held = 0
 
@@ -85,7 +85,7 @@ def work(format_name: str, text: str, piece: int) -> tuple[int, int]:
     try:
         for part in pieces:
             transform.feed([TextDelta(part)])
-            held = max(held, len(transform._machine._pending))
+            held = max(held, len(transform._scanner._pending))
     finally:
         sys.setprofile(None)
     return calls, held

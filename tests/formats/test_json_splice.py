@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats import DIALECTS, NoticeCode, Target
-from formats.json_splice import spliced
+from formats.json_splice import replace_values
 from tests.support.strategies import prose, values
 
 GENUINE = "s" * 200
@@ -39,25 +39,27 @@ def render(dialect, body, target=None, *, stream=True):
 def test_a_splice_changes_the_values_named_and_no_other_byte(fields, changes, indent, escaped):
     fields = {"first": 1, **fields}
     text = json.dumps(fields, indent=indent, ensure_ascii=escaped).encode()
-    made = spliced(text, _fields.decode(text), changes)
+    made = replace_values(text, _fields.decode(text), changes)
     assert made is not None
     assert json.loads(made) == fields | changes
-    assert spliced(text, _fields.decode(text), {}) == text
+    assert replace_values(text, _fields.decode(text), {}) == text
     if changes.keys().isdisjoint(fields):
         assert made.startswith(text.removesuffix(b"}"))
-    back = spliced(made, _fields.decode(made), {n: v for n, v in fields.items() if n in changes})
+    back = replace_values(
+        made, _fields.decode(made), {n: v for n, v in fields.items() if n in changes}
+    )
     assert back is not None
     assert json.loads(back) == changes | fields
 
 
 def test_a_text_with_a_name_that_parsing_took_out_is_not_spliced():
     text = b'{"model":"a","stop_sequences":null}'
-    assert spliced(text, {"model": msgspec.Raw(b'"a"')}, {"model": "b"}) is None
+    assert replace_values(text, {"model": msgspec.Raw(b'"a"')}, {"model": "b"}) is None
 
 
 def test_a_name_that_stands_there_twice_is_not_spliced():
     text = b'{"model":"a","model":"a"}'
-    assert spliced(text, _fields.decode(text), {"model": "b"}) is None
+    assert replace_values(text, _fields.decode(text), {"model": "b"}) is None
     assert (
         json.loads(
             render(

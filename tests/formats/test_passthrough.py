@@ -34,9 +34,9 @@ from formats import (
 )
 from formats.delivery import Delivery
 from formats.native.markup_watch import MarkupWatch
-from formats.native.rescue import NativeTransform
+from formats.native.rescue import CallRescue
 from formats.pipeline import Pipeline
-from formats.registry import spelled_format
+from formats.registry import format_with_markers
 from tests.formats.test_laws import NATIVE, TOOLS, encoded, garbage, whole, written
 from tests.formats.test_oracle import ASKED, openai_client, streamed_by_anthropic
 from tests.support.client_views import view
@@ -70,10 +70,10 @@ def relayed(dialect, parts, format_name="standard", **options):
 
 def anew(dialect, format_name):
     """A pipeline that has its bytes from the encoder alone."""
-    native = spelled_format(format_name)
+    native = format_with_markers(format_name)
     return Pipeline(
         DIALECTS[dialect].decoder(Limits()),
-        NativeTransform(native, TOOLS) if native else MarkupWatch(),
+        CallRescue(native, TOOLS) if native else MarkupWatch(),
         Delivery(Identity(token="tok"), TOOLS),
         DIALECTS[dialect].encoder(ReplyOptions()),
     )
@@ -340,7 +340,7 @@ def test_of_an_error_in_its_own_words_the_caller_conceals_what_it_must(dialect):
     failed = ERRORS[dialect].replace(b"}", b',"raw":"SECRET"}', 1)
     concealed = failed.replace(b"SECRET", b"?")
     for parts in byte_cuts(begun + failed, 3):
-        sent = relayed(dialect, parts, conceal=lambda data: data.replace(b"SECRET", b"?"))
+        sent = relayed(dialect, parts, redact=lambda data: data.replace(b"SECRET", b"?"))
         assert sent == begun + concealed  # what the model says is not touched
 
 
@@ -442,7 +442,7 @@ def test_little_more_is_held_however_long_it_is_open_what_the_text_means():
     assert sum(map(len, parts)) > 600_000
     kept = pipeline("openai", "qwen")
     assert _held(kept, parts) < _held(anew("openai", "qwen"), parts) + 50_000
-    assert not kept.is_verbatim
+    assert not kept.is_passthrough
 
 
 def _held(made, parts):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from formats import FORMATS, Detected, Override, detect_format
+from formats import FORMATS, Detection, Override, detect_format
 
 SEED = {
     "moonshot/kimi-k2": "kimi",
@@ -44,10 +44,10 @@ def test_vendors_come_before_words_and_k2_is_a_word(model, format_name):
 
 def test_an_override_comes_first_and_says_so():
     overrides = [Override("acme/*", "kimi"), Override("*claude*", "qwen")]
-    assert detect_format("Acme/deepseek-v3", overrides) == Detected("kimi", "override")
-    assert detect_format("anthropic/claude-3-opus", overrides) == Detected("qwen", "override")
-    assert detect_format("deepseek-v3", overrides) == Detected("deepseek", "detection")
-    assert detect_format("gpt-4", overrides) == Detected("standard", "default")
+    assert detect_format("Acme/deepseek-v3", overrides) == Detection("kimi", "override")
+    assert detect_format("anthropic/claude-3-opus", overrides) == Detection("qwen", "override")
+    assert detect_format("deepseek-v3", overrides) == Detection("deepseek", "detection")
+    assert detect_format("gpt-4", overrides) == Detection("standard", "default")
 
 
 def test_every_detected_format_is_registered():

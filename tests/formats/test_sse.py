@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats import LimitExceeded, Limits, UpstreamError
-from formats.sse import EventDecoder, WholeEvents, encode_event
+from formats.sse import EventDecoder, EventSplitter, encode_event
 from tests.support.wire import byte_cuts
 
 CASES = {
@@ -99,7 +99,7 @@ def test_what_came_before_an_error_is_read_at_any_cut():
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
 def test_bytes_that_only_a_whole_event_may_end_are_cut_there_and_nothing_is_lost(body, places):
     places = sorted({0, len(body), *(place for place in places if place < len(body))})
-    cutter, seen = WholeEvents(Limits(line_bytes=20, event_bytes=40)), b""
+    cutter, seen = EventSplitter(Limits(line_bytes=20, event_bytes=40)), b""
     for start, end in pairwise(places):
         seen += cutter.feed(body[start:end])
     assert seen + cutter.close() == body

@@ -4,7 +4,7 @@ import pytest
 
 from formats.complexity import Complexity
 from formats.conversation import Text, Tool
-from formats.tool_cache import Offered, once_for_system, once_for_text, once_for_tools
+from formats.tool_cache import ParsedTools, cached_by_system, cached_by_text, cached_by_tools
 
 
 def counted(result):
@@ -19,7 +19,7 @@ def counted(result):
 
 def test_the_same_tools_are_looked_at_once():
     make, made = counted(7)
-    remembered = once_for_tools(make)
+    remembered = cached_by_tools(make)
     tools = (Tool("t", "does it", b"{}"),)
     assert [remembered(tools), remembered((Tool("t", "does it", b"{}"),))] == [7, 7]
     remembered((Tool("t", "does it", b"{ }"),))
@@ -39,14 +39,14 @@ def test_the_same_tools_are_looked_at_once():
 )
 def test_what_is_large_is_not_kept(large):
     make, made = counted(7)
-    remembered = once_for_tools(make)
+    remembered = cached_by_tools(make)
     assert [remembered(large), remembered(large)] == [7, 7]
     assert len(made) == 2
 
 
 def test_a_text_is_read_once_unless_it_is_large():
-    make, made = counted(Offered(()))
-    remembered = once_for_text(lambda text, most: make((text, most)))
+    make, made = counted(ParsedTools(()))
+    remembered = cached_by_text(lambda text, most: make((text, most)))
     for text in (b"[]", b"[]", b" " * 200_000, b" " * 200_000):
         remembered(text, Complexity())
     assert len(made) == 3
@@ -56,7 +56,7 @@ def test_a_text_is_read_once_unless_it_is_large():
 
 def test_only_so_many_are_kept():
     make, made = counted(7)
-    remembered = once_for_tools(make)
+    remembered = cached_by_tools(make)
     several = [(Tool(str(number), None, b"{}"),) for number in range(100)]
     for tools in (*several, several[0]):
         remembered(tools)
@@ -64,7 +64,7 @@ def test_only_so_many_are_kept():
 
 
 def test_texts_that_differ_anywhere_are_told_apart():
-    remembered = once_for_text(lambda text, most: Offered((Tool("t", None, text),)))
+    remembered = cached_by_text(lambda text, most: ParsedTools((Tool("t", None, text),)))
     text = bytes(range(256)) * 8
     for at in (*range(0, len(text), 37), len(text) - 1):
         for other in (text, text[:at] + b"?" + text[at + 1 :]):
@@ -73,7 +73,7 @@ def test_texts_that_differ_anywhere_are_told_apart():
 
 def test_a_system_prompt_is_looked_at_once_unless_it_is_large():
     make, made = counted(7)
-    remembered = once_for_system(make)
+    remembered = cached_by_system(make)
     prompts = [("a", "bc"), ("a", "bc"), ("a", "bd"), ("ab", "c"), (), ()]
     large = [("a" * 300_000,), ("é" * 70_000,), ("a",) * 2000]
     for prompt in (*prompts, *large, *large):
@@ -83,7 +83,7 @@ def test_a_system_prompt_is_looked_at_once_unless_it_is_large():
 
 def test_only_so_many_system_prompts_are_kept():
     make, made = counted(7)
-    remembered = once_for_system(make)
+    remembered = cached_by_system(make)
     for size in (*range(100), 0):
         remembered((Text("a" * size),))
     assert len(made) == 101

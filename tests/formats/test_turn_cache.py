@@ -6,7 +6,6 @@ import sys
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from bench.bodies import body as claude_codes
 from formats import DIALECTS, ClientError, Conversation, Target
@@ -14,10 +13,10 @@ from formats.anthropic import request_parser as anthropic
 from formats.complexity import DEFAULT_COMPLEXITY, Complexity
 from formats.openai import request_parser as openai
 from formats.request_errors import read_fields
-from formats.turn_cache import Rest, Standing
+from formats.turn_cache import RequestSettings, TurnCache
 
 MOST = DEFAULT_COMPLEXITY
-REST = Rest(Conversation("m", ()), behind=())
+REST = RequestSettings(Conversation("m", ()), behind=())
 SYSTEM = [
     {"type": "text", "text": "Be brief. " * 1000, "cache_control": {"type": "ephemeral"}},
     {"type": "image", "source": {"type": "url", "url": "https://host/a.png"}},
@@ -60,7 +59,7 @@ def outcome(parse, body, most=MOST):
     except ClientError as error:
         return str(error), error.path
     rendered = DIALECTS["openai"].render(conversation, Target())
-    source, unknown = list(conversation.source), replace(conversation, around=None)
+    source, unknown = list(conversation.source), conversation
     return unknown, source, rendered.body, rendered.notices
 
 
@@ -69,41 +68,41 @@ def request_module(request):
     """A dialect's, whose memory has the standing fields, and cannot learn others."""
     module = request.param
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_standing", Standing())
+        patch.setattr(module, "_turns", TurnCache())
         for _ in range(2):
             module.parse(request_of(b'[{"role":"user","content":"first"}]'))
-        patch.setattr(module._standing, "keep", lambda *_: None)
+        patch.setattr(module._turns, "store", lambda *_: None)
         yield module
 
 
 def check(module, body, most=MOST):
     """A known request means what it means unknown."""
-    assert module._standing.find(body, MOST) is not None
+    assert module._turns.lookup(body, MOST) is not None
     assert outcome(module.parse, body, most) == outcome(module._parse_whole, body, most)
 
 
 def test_only_what_comes_again_is_kept():
-    standing = Standing()
+    standing = TurnCache()
     body = claude_codes("B", stream=True)
     for times in range(3):
-        found = standing.find(body, MOST)
+        found = standing.lookup(body, MOST)
         assert (found is not None) is (times == 2)
-        standing.keep(body, read_fields(body), MOST, REST)
+        standing.store(body, read_fields(body), MOST, REST)
     assert found is not None
-    assert replace(found.rest.conversation, around=None) == REST.conversation
+    assert found.rest.conversation == REST.conversation
     assert found.fields == read_fields(body)
     assert list(found.fields) == list(read_fields(body))
-    assert standing.find(body, Complexity(depth=9)) is None
+    assert standing.lookup(body, Complexity(depth=9)) is None
 
 
 def test_the_next_turn_of_claude_code_is_known():
-    standing = Standing()
+    standing = TurnCache()
     body = claude_codes("B", stream=True)
     longer = body.replace(b'],"tools":', b',{"role":"assistant","content":"ok"}],"tools":')
     assert longer != body
     for _ in range(2):
-        standing.keep(body, read_fields(body), MOST, REST)
-    found = standing.find(longer, MOST)
+        standing.store(body, read_fields(body), MOST, REST)
+    found = standing.lookup(longer, MOST)
     assert found is not None
     assert found.fields == read_fields(longer)
 
@@ -131,34 +130,23 @@ def test_what_is_known_is_bounded_like_any_other(request_module, most):
     deep = b"[" * 20 + b"]" * 20
     call = b'{"type":"tool_use","id":"a","name":"t","input":{"a":' + deep + b"}}"
     with pytest.MonkeyPatch.context() as patch:
-        known = dict(request_module._standing._known)
+        known = dict(request_module._turns._known)
         known |= {(end, most): value for (end, _), value in known.items()}
-        patch.setattr(request_module._standing, "_known", known)
+        patch.setattr(request_module._turns, "_known", known)
         for content in (deep, call, b",".join([call] * 2000)):
             body = request_of(b'[{"role":"assistant","content":[' + content + b"]}]")
-            assert request_module._standing.find(body, most) is not None
+            assert request_module._turns.lookup(body, most) is not None
             check(request_module, body, most)
 
 
 def test_space_around_messages_is_no_part_of_them(request_module):
     body = request_of(b' \n[{"role":"user","content":"hi"}]\t')
-    assert request_module._standing.find(body, MOST).fields == read_fields(body)
+    assert request_module._turns.lookup(body, MOST).fields == read_fields(body)
     check(request_module, body)
 
 
-@pytest.mark.parametrize("messages", [b'[{"role":"user","content":"hi"}]', b' [{"role":"user"}]\n'])
-def test_what_stands_around_the_messages_is_the_same_in_every_turn(request_module, messages):
-    body = request_of(messages)
-    known = request_module._standing.find(body, MOST).rest.conversation
-    before, after = known.around
-    assert before + messages + after == body
-    if b"content" in messages:
-        assert request_module.parse(body).around is known.around
-        assert request_module._parse_whole(body, MOST).around is None
-
-
 def test_what_was_asked_without_messages_says_nothing_of_them(monkeypatch):
-    monkeypatch.setattr(openai, "_standing", Standing())
+    monkeypatch.setattr(openai, "_turns", TurnCache())
     for _ in range(3):
         openai.parse(request_of(b"null"))
     body = request_of(b'[{"role":"user","content":"hi"}]')
@@ -166,16 +154,16 @@ def test_what_was_asked_without_messages_says_nothing_of_them(monkeypatch):
 
 
 def test_a_byte_that_differs_outside_the_messages_is_seen():
-    standing = Standing()
+    standing = TurnCache()
     body = request_of(b"[]")
     for _ in range(2):
-        standing.keep(body, read_fields(body), MOST, REST)
+        standing.store(body, read_fields(body), MOST, REST)
     start = body.index(b"[]", body.index(b'"messages"'))
-    assert standing.find(body, MOST) is not None
+    assert standing.lookup(body, MOST) is not None
     for at in (*range(start), *range(start + 2, len(body), 61), len(body) - 1):
-        assert standing.find(body[:at] + b"\0" + body[at + 1 :], MOST) is None
-    assert standing.find(body[:start] + body[start + 2 :], MOST) is not None
-    assert standing.find(body[: start - 1] + body[start + 2 :], MOST) is None
+        assert standing.lookup(body[:at] + b"\0" + body[at + 1 :], MOST) is None
+    assert standing.lookup(body[:start] + body[start + 2 :], MOST) is not None
+    assert standing.lookup(body[: start - 1] + body[start + 2 :], MOST) is None
 
 
 @pytest.mark.parametrize(
@@ -191,50 +179,50 @@ def test_a_byte_that_differs_outside_the_messages_is_seen():
     ids=["small", "large", "twice", "none", "last", "fields"],
 )
 def test_what_cannot_be_known_again_is_not_kept(body):
-    standing = Standing()
+    standing = TurnCache()
     for _ in range(3):
-        standing.keep(body, read_fields(body), MOST, REST)
-    assert standing.find(body, MOST) is None
+        standing.store(body, read_fields(body), MOST, REST)
+    assert standing.lookup(body, MOST) is None
 
 
 def test_of_requests_that_end_alike_a_few_are_kept():
-    standing = Standing()
+    standing = TurnCache()
     bodies = [request_of(b"[]", unheard_of=number) for number in range(20)]
     for body in bodies:
-        standing.keep(body, read_fields(body), MOST, REST)
-    assert [bool(standing.find(body, MOST)) for body in bodies] == [False] + [True] * 4 + [
+        standing.store(body, read_fields(body), MOST, REST)
+    assert [bool(standing.lookup(body, MOST)) for body in bodies] == [False] + [True] * 4 + [
         False
     ] * 15
 
 
 def test_little_is_kept():
-    standing = Standing()
+    standing = TurnCache()
     bodies = [request_of(b"[]", metadata=f"{number:0300}") for number in range(2000)]
     for body in bodies:
         for _ in range(2):
-            standing.keep(body, read_fields(body), MOST, REST)
-    kept = [body for body in bodies if standing.find(body, MOST)]
+            standing.store(body, read_fields(body), MOST, REST)
+    kept = [body for body in bodies if standing.lookup(body, MOST)]
     assert bodies[-1] in kept
     assert 300_000 < sum(map(len, kept)) < 6_000_000
 
 
 def test_room_is_made_for_what_is_kept_next():
-    standing = Standing()
+    standing = TurnCache()
     for number in range(200):
         body = request_of(b"[]", unheard_of=["s"] * 2000, metadata=f"{number:0300}")
         for _ in range(2):
-            standing.keep(body, read_fields(body), MOST, REST)
-        assert standing.find(body, MOST), "it was kept where nobody looks"
+            standing.store(body, read_fields(body), MOST, REST)
+        assert standing.lookup(body, MOST), "it was kept where nobody looks"
         values = sum(len(known) * 2000 for known in standing._known.values())
         assert values < 16 * 1024 * 1024 / 100  # each takes more room than its text
 
 
 def test_no_message_is_kept():
-    standing = Standing()
+    standing = TurnCache()
     body = request_of(b'["a secret"]')
     held = sys.getrefcount(body)
     for _ in range(2):
-        standing.keep(body, read_fields(body), MOST, REST)
+        standing.store(body, read_fields(body), MOST, REST)
     [[known]] = standing._known.values()
     texts = (known.before, known.after, *map(bytes, known.fields.values()))
     assert not any(b"secret" in text for text in texts)

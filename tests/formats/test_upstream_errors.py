@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from formats import FailureKind, MessageFailed, as_overflow, read_failure, spelled_format
+from formats import (
+    FailureKind,
+    MessageFailed,
+    as_context_overflow,
+    format_with_markers,
+    read_error_answer,
+)
 from formats.conversation import Text, ToolCall
 from formats.errors import UpstreamError
 from tests.support.wire import chunk, data, decode, reply_from, stream, toolbox
@@ -29,7 +35,7 @@ OVERFLOWS = {
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
 def test_an_overflow_in_any_wording_is_the_one_that_clients_know(message, status):
     body = json.dumps({"error": {"message": message, "code": status}}).encode()
-    error = read_failure(status, body, tokens=300000, window=200000)
+    error = read_error_answer(status, body, tokens=300000, window=200000)
     asked, limit = OVERFLOWS[message]
     assert str(error) == f"prompt is too long: {asked} tokens > {limit} maximum"
     assert (error.status, error.kind) == (400, FailureKind.INVALID_REQUEST)
@@ -44,9 +50,9 @@ def test_an_overflow_inside_a_stream_is_worded_the_same(message):
 
 
 def test_numbers_that_nobody_named_are_not_made_up():
-    error = as_overflow(UpstreamError("Prompt exceeds max length"))
+    error = as_context_overflow(UpstreamError("Prompt exceeds max length"))
     assert str(error) == "prompt is too long: Prompt exceeds max length"
-    error = as_overflow(UpstreamError("Prompt exceeds max length"), tokens=10, window=100)
+    error = as_context_overflow(UpstreamError("Prompt exceeds max length"), tokens=10, window=100)
     assert str(error) == "prompt is too long: Prompt exceeds max length"
 
 
@@ -59,13 +65,13 @@ def test_numbers_that_nobody_named_are_not_made_up():
     ],
 )
 def test_other_refusals_keep_their_words(status, message):
-    error = read_failure(status, json.dumps({"error": {"message": message}}).encode())
+    error = read_error_answer(status, json.dumps({"error": {"message": message}}).encode())
     assert (str(error), error.status) == (message, status)
 
 
 def test_the_sentence_about_max_tokens_is_kept_because_clients_lower_their_limit_by_it():
     message = "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000"
-    error = read_failure(400, json.dumps({"error": {"message": message}}).encode())
+    error = read_error_answer(400, json.dumps({"error": {"message": message}}).encode())
     assert (str(error), error.status) == (message, 400)
 
 
@@ -90,13 +96,13 @@ def test_the_sentence_about_max_tokens_is_kept_because_clients_lower_their_limit
     ],
 )
 def test_statuses_are_kept_apart(status, kind, told):
-    error = read_failure(status, b'{"error":{"message":"it says so"}}')
+    error = read_error_answer(status, b'{"error":{"message":"it says so"}}')
     assert (error.kind, error.status) == (kind, told)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html><body>502</body></html>", b"\xff", b"[" * 5000])
 def test_a_body_that_says_nothing_to_a_person_is_not_forwarded(body):
-    assert str(read_failure(502, body)) == "The upstream answered 502 Bad Gateway"
+    assert str(read_error_answer(502, body)) == "The upstream answered 502 Bad Gateway"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +120,7 @@ def test_a_body_that_says_nothing_to_a_person_is_not_forwarded(body):
     ],
 )  # fmt: skip
 def test_the_sentence_is_found_in_every_shape_of_error(body, message):
-    assert str(read_failure(400, json.dumps(body).encode())) == message
+    assert str(read_error_answer(400, json.dumps(body).encode())) == message
 
 
 TOOLS = [{"function": {"name": "f", "parameters": {}}}]
@@ -153,4 +159,4 @@ def test_a_taught_token_may_begin_with_any_sign():
 )
 def test_a_spelling_that_cannot_be_a_token_is_refused(format_name, role, text):
     with pytest.raises(ValueError, match=r"token|mark"):
-        spelled_format(format_name, ((role, text),))
+        format_with_markers(format_name, ((role, text),))

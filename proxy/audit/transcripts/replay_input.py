@@ -14,8 +14,8 @@ from formats import (
     Tool,
     Toolbox,
     build_pipeline,
+    cached_by_tools,
     merge_deltas,
-    once_for_tools,
 )
 from proxy.audit.exchange import Exchange
 from proxy.audit.transcripts.codec import Declared, pack_tools
@@ -56,7 +56,7 @@ def packed_tools(tools: tuple[Tool, ...], redactor: Redactor, limit: int) -> tup
     ), 0
 
 
-@once_for_tools
+@cached_by_tools
 def _plain_tools(tools: tuple[Tool, ...]) -> bytes:
     """Tools in which nothing looks like a secret, packed as they are; of others, nothing."""
     names = "\n".join([tool.name for tool in tools])

@@ -119,7 +119,7 @@ def test_a_stream_is_the_upstreams_own_up_to_the_call(format_name):
         made = pipeline(format_name)
         out = b"".join([made.feed(part) for part in parts]) + made.close()
         assert out.startswith(before)
-        assert not made.is_verbatim
+        assert not made.is_passthrough
         answer = read(out)
         assert (answer.text, answer.finish) == ("Patching.", "tool_calls")
         assert [(call["type"], call["text"]) for call in answer.calls] == [("custom", PATCH)]
@@ -135,7 +135,7 @@ def test_a_whole_answer_is_the_upstreams_own_unless_it_calls_a_custom_tool(forma
     made = pipeline(format_name)
     events = made.decode_whole(body)
     sent = made.encode(events)
-    assert made.is_verbatim == (sent == body) == (name == "Read")
+    assert made.is_passthrough == (sent == body) == (name == "Read")
     [found] = collect(events).parts
     assert found.is_custom == (name == "ApplyPatch")
 

@@ -10,7 +10,7 @@ import pytest
 import formats
 import proxy
 from formats import UpstreamError
-from formats.upstream_errors import as_overflow
+from formats.upstream_errors import as_context_overflow
 from tests.support.linear_time import is_linear
 
 UNITS = [
@@ -61,7 +61,7 @@ def test_every_pattern_is_linear_in_hostile_text(name):
 @pytest.mark.parametrize("unit", ["exceed", "exceed ", "max", "<=", "context length a ", "limit"])
 def test_a_long_message_of_an_upstream_is_judged_by_its_beginning(unit):
     def judge(size):
-        as_overflow(UpstreamError("prompt is too long " + unit * (size // len(unit))))
+        as_context_overflow(UpstreamError("prompt is too long " + unit * (size // len(unit))))
 
     began = time.process_time()
     judge(5_000_000)
