@@ -14,7 +14,10 @@ def lines(*, level: str, formatter: str) -> dict[str, Any]:
             "text": {"()": "proxy.telemetry.log_format.TextFormatter"},
         },
         "handlers": {
-            "console": {"class": "proxy.telemetry.log_writer.SinkHandler", "formatter": formatter},
+            "console": {
+                "class": "proxy.telemetry.log_writer.QueuedLogHandler",
+                "formatter": formatter,
+            },
             # A logger with no handler at all would be heard on the last resort's.
             "nowhere": {"class": "logging.NullHandler"},
         },

@@ -33,7 +33,6 @@ from proxy.configuration.snapshot import Key, Snapshot
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of
 from proxy.models import Outcome, Phase
-from proxy.telemetry.log_writer import tell
 
 logger = logging.getLogger("athena.exchange")
 
@@ -259,7 +258,8 @@ class Exchange:
         fields = {name: value for name in names if (value := row[name]) not in _NOTHING}
         if self.notices:
             fields["notices"] = sorted({notice.code for notice in self.notices})
-        tell(logger, brief(_line(self.error), 300) if self.error else "answered", fields)
+        message = brief(_line(self.error), 300) if self.error else "answered"
+        logger.info("%s", message, extra={"fields": fields})
 
 
 def _line(error: GatewayError) -> str:

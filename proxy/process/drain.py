@@ -18,8 +18,6 @@ import time
 from collections.abc import Awaitable, Callable
 from types import FrameType
 
-from proxy.telemetry.log_writer import sink
-
 # Ctrl-C reaches a worker twice, from the terminal and from its parent: that is one signal.
 _SAME_SIGNAL = 1.0
 _READING = 1.0
@@ -139,5 +137,5 @@ class Drain:
 def _leave() -> None:
     """End a process that hangs: in a thread that waits for a database, in a write to a pipe."""
     time.sleep(_LEAVING)
-    sink.flush()
+    logging.shutdown()
     os._exit(0)

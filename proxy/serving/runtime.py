@@ -29,7 +29,7 @@ from proxy.serving.quota import Quota
 from proxy.serving.rate import rate_at
 from proxy.serving.relay import Relay
 from proxy.telemetry import metrics
-from proxy.telemetry.log_writer import sink
+from proxy.telemetry.log_writer import dropped_lines
 from proxy.upstreams.client import UpstreamClient
 
 _STOPPING = 4.0
@@ -145,8 +145,8 @@ class Runtime:
     async def _measure(self) -> None:
         dropped = 0
         while True:
-            metrics.LOG_DROPPED.inc(sink.dropped - dropped)
-            dropped = sink.dropped
+            already_counted, dropped = dropped, dropped_lines()
+            metrics.LOG_DROPPED.inc(dropped - already_counted)
             state = self.state()
             metrics.measure(
                 open_streams=state.open_streams,

@@ -21,11 +21,6 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Of the request that is being answered."""
 # A text, not the exchange: a pooled connection keeps the context in which it was opened.
 
-# No line names a thread, a process or a place in the code: to find them out for each record costs
-# as much as writing it. The last one is how logging's own documentation does it.
-logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-logging._srcfile = None
-
 _redactors = [Redactor()]
 # Escapes all that is not ASCII.
 _encode = json.JSONEncoder(default=str, separators=(",", ":")).encode

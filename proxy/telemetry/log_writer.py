@@ -1,131 +1,102 @@
-"""Where the log's lines go: to standard error, by a thread of its own.
+"""Log handler that never blocks: a bounded queue, and a thread that writes to standard error.
 
-Whoever reads standard error may stop to: a pipe that is full blocks its writer, and that must never
-be the one who serves. Lines wait in a bounded queue; those for which there is no room are dropped
-and counted, and the log says so when it flows again. What waits is written before the process ends,
-if somebody reads it.
+A full pipe blocks its writer, and that must never be a thread that serves requests. Lines that do
+not fit into the queue are dropped and counted; when the queue is empty again, a line reports how
+many. At the end of the process, queued lines are written if the reader takes them in time.
 """
 
 import logging
 import os
-import threading
 from collections import deque
-from collections.abc import Mapping
-from time import monotonic, time
+from logging.handlers import QueueHandler, QueueListener
+from queue import Full, Queue
 
-from proxy.telemetry.log_format import LineFormatter
-
-_MOST_WAITING = 8 * 1024 * 1024
-"""Characters: about 20,000 lines, or the whole log of some minutes."""
-_FLUSHING = 1.0
-_GATHERING = 0.05
-"""Seconds that a line waits for others: a write for each would wake the thread for each."""
+_MAX_CHARS = 8 * 1024 * 1024
+"""About 20,000 lines, or the whole log of some minutes."""
+_FLUSH_SECONDS = 1.0
 
 
-class Sink:
-    def __init__(self, most: int = _MOST_WAITING, descriptor: int = 2) -> None:
-        self.dropped = 0
-        self._descriptor = descriptor
-        self._most = most
+class _LineQueue(Queue[str]):
+    """Queue whose size is the number of its characters."""
+
+    def _init(self, maxsize: int) -> None:
         self._lines: deque[str] = deque()
-        self._size = 0
-        self._untold = 0  # dropped since the last line that said so
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
-        self._is_writing = False
-        self._hurries = threading.Event()  # somebody waits for the lines
+        self._chars = 0
 
-    def put(self, line: str) -> None:
-        """Have a line written some time, or drop it."""
-        with self._lock:
-            if self._size + len(line) > self._most:
-                self.dropped += 1
-                self._untold += 1
-                return
-            is_first = not self._lines
-            self._lines.append(line)
-            self._size += len(line)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-                self._thread.start()
-            if is_first:
-                self._changed.notify_all()
+    def _qsize(self) -> int:
+        return self._chars
 
-    def flush(self, seconds: float = _FLUSHING) -> None:
-        """Wait until all is written, but not for ever."""
-        deadline = monotonic() + seconds
-        self._hurries.set()
-        with self._changed:
-            while self._lines or self._is_writing:
-                if not self._changed.wait(deadline - monotonic()):
-                    return
+    def _put(self, item: str) -> None:
+        self._lines.append(item)
+        self._chars += len(item)
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._is_writing = False
-                self._hurries.clear()
-                self._changed.notify_all()
-                while not self._lines:
-                    self._changed.wait()
-            self._hurries.wait(_GATHERING)
-            with self._changed:
-                self._is_writing = True
-                lines, self._size, untold = list(self._lines), 0, self._untold
-                self._lines.clear()
-                self._untold = 0
-            if untold:
-                lines.append(_confession(untold))
-            try:
-                self._write("\n".join([*lines, ""]))
-            except OSError:  # nobody will ever read it
-                with self._changed:
-                    self.dropped += len(lines)
+    def _get(self) -> str:
+        line = self._lines.popleft()
+        self._chars -= len(line)
+        return line
 
-    def _write(self, text: str) -> None:
-        data = text.encode("utf-8", "backslashreplace")
-        # Not through sys.stderr, whose lock the end of the process would wait for.
+
+class QueuedLogHandler(QueueHandler):
+    """Formats a record on the calling thread, which knows the request, and queues the line."""
+
+    queue: Queue[str]
+
+    def __init__(self, *, max_chars: int = _MAX_CHARS, descriptor: int = 2) -> None:
+        super().__init__(_LineQueue(max_chars))
+        self.rejected = 0
+        self._writer = _Writer(self, descriptor)
+        self._writer.start()
+
+    @property
+    def dropped(self) -> int:
+        return self.rejected + self._writer.failed
+
+    def prepare(self, record: logging.LogRecord) -> str:
+        return self.format(record) + "\n"
+
+    def enqueue(self, record: str) -> None:  # type: ignore[override]  # what `prepare` returns
+        try:
+            self.queue.put_nowait(record)
+        except Full:
+            self.rejected += 1
+
+    def flush(self, seconds: float = _FLUSH_SECONDS) -> None:
+        """Wait until the queue is written, at most `seconds`. `logging.shutdown` calls this."""
+        done = self.queue.all_tasks_done
+        with done:
+            done.wait_for(lambda: not self.queue.unfinished_tasks, seconds)
+
+
+class _Writer(QueueListener):
+    def __init__(self, handler: QueuedLogHandler, descriptor: int) -> None:
+        super().__init__(handler.queue)
+        self.failed = 0
+        self._handler = handler
+        self._descriptor = descriptor
+        self._reported = 0
+
+    def handle(self, line: str) -> None:  # type: ignore[override]  # what `prepare` returns
+        try:
+            self._write(line)
+            if self._handler.queue.empty() and (dropped := self._handler.rejected - self._reported):
+                self._reported += dropped
+                self._write(self._handler.prepare(_drop_report(dropped)))
+        except OSError:  # the reader is gone, or the disk is full
+            self.failed += 1
+
+    def _write(self, line: str) -> None:
+        data = line.encode("utf-8", "backslashreplace")
+        # Not through sys.stderr: while a write blocks, its lock would stop the process from ending.
         while data:
             data = data[os.write(self._descriptor, data) :]
 
 
-def _confession(count: int) -> str:
-    record = logging.LogRecord(
-        "athena.log", logging.WARNING, __file__, 0, "%d lines were dropped here", (count,), None
-    )
-    formatters = (handler.formatter for handler in _handlers if handler.formatter is not None)
-    return next(formatters, logging.Formatter()).format(record)
+def dropped_lines() -> int:
+    """Count the lines of the gateway's log that this process has dropped."""
+    handlers = logging.getLogger("athena").handlers
+    return sum(handler.dropped for handler in handlers if isinstance(handler, QueuedLogHandler))
 
 
-def tell(logger: logging.Logger, message: str, fields: Mapping[str, object]) -> None:
-    """Write a line at INFO, of which every request has one.
-
-    Past logging's own ways, which cost more than the line; nobody else listens to these.
-    """
-    formatter = _handlers[-1].formatter if _handlers else None
-    if isinstance(formatter, LineFormatter):
-        sink.put(formatter.line(time(), "INFO", logger.name, message, fields))
-    else:
-        logger.info("%s", message, extra={"fields": fields})
-
-
-class SinkHandler(logging.Handler):
-    """Formats a record where it was made, for the request's sake; the sink does the rest."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        _handlers.append(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sink.put(self.format(record))
-        except Exception:  # noqa: BLE001  as in every handler of logging's
-            self.handleError(record)
-
-    def flush(self) -> None:
-        sink.flush()
-
-
-_handlers: list[SinkHandler] = []
-sink = Sink()
+def _drop_report(count: int) -> logging.LogRecord:
+    message = "dropped %d log lines because standard error was blocked"
+    return logging.LogRecord("athena.log", logging.WARNING, __file__, 0, message, (count,), None)

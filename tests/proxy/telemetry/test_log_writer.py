@@ -1,6 +1,7 @@
-"""A log that nobody reads delays nobody: lines wait, are dropped and counted, and come out later."""
+"""A blocked log reader delays no request: lines are queued, then dropped and counted."""
 
 import fcntl
+import logging
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from proxy.telemetry.log_writer import Sink
+from proxy.telemetry.log_writer import QueuedLogHandler
 from tests.support.chat import ask, says
 from tests.support.gateway import ROOT, Gateway
 from tests.support.waiting import wait_for
@@ -32,41 +33,48 @@ def read_all(reader, received):
         received.append(part)
 
 
-def test_lines_for_which_there_is_no_room_are_counted_and_confessed():
+def logger_of(handler):
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    return logger
+
+
+def test_lines_that_do_not_fit_are_counted_and_reported():
     reader, writer = os.pipe()
-    sink = Sink(most=10_000, descriptor=writer)
-    began = time.monotonic()
+    handler = QueuedLogHandler(max_chars=10_000, descriptor=writer)
+    logger = logger_of(handler)
+    started_at = time.monotonic()
     for number in range(3000):
-        sink.put(f"line {number} " + "x" * 90)
-    assert time.monotonic() - began < 10
-    assert 1000 < sink.dropped < 3000
-    sink.flush(0.1)  # nobody reads: it gives up
+        logger.info("line %d %s", number, "x" * 90)
+    assert time.monotonic() - started_at < 10
+    assert 1000 < handler.dropped < 3000
+    handler.flush(0.1)  # returns although the pipe is full
     received = []
     reading = threading.Thread(target=read_all, args=(reader, received))
     reading.start()
-    sink.flush(20)
-    sink.put("the last")
-    sink.flush(20)
+    handler.flush(20)
+    logger.info("the last")
+    handler.flush(20)
     os.close(writer)
     reading.join(20)
     os.close(reader)
     text = b"".join(received)
-    assert text.count(b"line ") == 3000 - sink.dropped
+    assert text.count(b"line ") == 3000 - handler.dropped
     assert b"\nthe last\n" in text
-    confessed = re.findall(rb"(\d+) lines were dropped here", text)
-    assert sum(map(int, confessed)) == sink.dropped
+    reported = re.findall(rb"dropped (\d+) log lines", text)
+    assert sum(map(int, reported)) == handler.dropped
 
 
-def test_a_sink_that_takes_nothing_costs_lines_and_nothing_else():
+def test_a_failing_write_drops_the_line_and_nothing_else():
     full = os.open("/dev/full", os.O_WRONLY)
-    sink = Sink(descriptor=full)
-    sink.put("to nobody")
-    wait_for(lambda: sink.dropped == 1)
-    sink.flush()
+    handler = QueuedLogHandler(descriptor=full)
+    logger_of(handler).info("lost")
+    wait_for(lambda: handler.dropped == 1)
+    handler.flush()
     os.close(full)
 
 
-def test_what_was_said_last_is_written_before_the_process_ends():
+def test_queued_lines_are_written_before_the_process_ends():
     code = (
         "import django, logging; django.setup()\n"
         "for n in range(500): logging.getLogger('athena.x').warning('word %d', n)"
@@ -79,7 +87,7 @@ def test_what_was_said_last_is_written_before_the_process_ends():
     assert b"word 499" in done.stderr.splitlines()[-1]
 
 
-def test_requests_are_answered_and_the_process_ends_though_nobody_reads_its_log(
+def test_requests_are_answered_and_the_process_ends_although_its_log_is_not_read(
     upstream, tmp_path, pipe
 ):
     reader, writer = pipe
@@ -87,9 +95,9 @@ def test_requests_are_answered_and_the_process_ends_though_nobody_reads_its_log(
     gateway = Gateway(tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url)
     gateway.start(stderr=writer)
     with gateway.client() as client:
-        for _ in range(60):  # of 300 characters each
+        for _ in range(60):  # each logs 300 characters
             assert client.post("/v1/messages", json=ask("test/quiet")).status_code == 200
-    assert len(os.read(reader, 65536)) > 100  # there was no room for the next lines
+    assert len(os.read(reader, 65536)) > 100  # the pipe was full
     gateway.process.send_signal(signal.SIGTERM)
     assert gateway.process.wait(40) == 0
     rows = gateway.rows("SELECT outcome FROM proxy_exchange WHERE model = 'test/quiet'")
