@@ -35,7 +35,7 @@ FUNCTIONS = (
     (AUDIT, "proxy.audit.exchange", "Exchange.sent"),
     (AUDIT, "proxy.audit.exchange", "Exchange.understood"),
     (AUDIT, "proxy.audit.exchange", "Exchange.observe"),
-    (AUDIT, "proxy.serving.runtime", "metrics.observe"),
+    (AUDIT, "proxy.serving.runtime", "measures.observe"),
     (AUDIT, "proxy.audit.recorder", "Audit.begin"),
     (AUDIT, "proxy.audit.recorder", "Audit.submit"),
 )

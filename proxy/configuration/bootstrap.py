@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import models, transaction
 
 from formats import FORMATS
-from proxy.configuration.upstream import DEMO_URL
+from proxy.configuration.upstream import DEMO_URL, demo_key
 from proxy.models import (
     ClientKey,
     ConfigurationVersion,
@@ -28,7 +28,6 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import digest_of, new_key
-from proxy.serving.demo import demo_key
 
 _Row = TypeVar("_Row", bound=models.Model)
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import httpx
 from django.conf import settings
+from django.utils.crypto import salted_hmac
 
 from proxy import models
 from proxy.configuration.loop_guard import VIA, own_name
@@ -28,6 +29,11 @@ _PATHS = {"anthropic": "/messages", "openai": "/chat/completions"}
 
 Origin: TypeAlias = tuple[str, str, int]
 """Scheme, host and port: what a connection is to."""
+
+
+def demo_key() -> str:
+    """Return the API key of the demo upstream, which only the gateway itself uses."""
+    return salted_hmac("athena.demo", "upstream key").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 from django.http import HttpResponse
-from django.utils.crypto import salted_hmac
 
 from formats import detect_format
+from proxy.configuration.upstream import demo_key
 from proxy.errors import ErrorCode, GatewayError
 from proxy.http.handler import GatewayRequest
 from proxy.http.response import EventStream, Response
@@ -31,11 +31,6 @@ _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|'([^']{2,})'")
 _PROPER = re.compile(r"(?<=[a-z,] )([A-Z][\w-]+(?: [A-Z][\w-]+)*)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-
-
-def demo_key() -> str:
-    """The key that the gateway itself uses here; nobody else needs one."""
-    return salted_hmac("athena.demo", "upstream key").hexdigest()
 
 
 async def models(request: GatewayRequest) -> HttpResponse:

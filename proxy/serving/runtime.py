@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings
 
+from proxy.audit import measures
 from proxy.audit.exchange import Exchange
 from proxy.audit.journal.journal import Journal
 from proxy.audit.recorder import Audit
@@ -137,7 +138,7 @@ class Runtime:
         self.quota.release(exchange)
         self.counting.release(exchange)
         try:
-            metrics.observe(exchange, status)
+            measures.observe(exchange, status)
         except Exception:
             logger.exception("an exchange is not in the metrics")
         self.audit.submit(exchange, status)

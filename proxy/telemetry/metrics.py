@@ -22,14 +22,8 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from proxy.audit.exchange import Exchange
-from proxy.configuration.snapshot import Snapshot
-from proxy.models import Outcome
-
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 """The variable with the directory that workers share; the library reads it when it is imported."""
-OTHER = "other"
-"""Stands for every model that no route names."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
@@ -136,37 +130,14 @@ LOG_DROPPED = Counter(
     registry=REGISTRY,
 )
 
-# The library finds a series under a lock, after it has made strings of the labels.
-_requests = lru_cache(1024)(REQUESTS.labels)
-_transforms = lru_cache(256)(TRANSFORMS.labels)
-
-
-def observe(exchange: Exchange, status: int) -> None:
-    """Count an exchange that has ended; probes and lists of models are none."""
-    error, route = exchange.error, exchange.route
-    if exchange.snapshot is None and error is None:
-        return
-    _requests(
-        route.pattern if route else "",
-        route.upstream.name if route else "",
-        _model_group(exchange.snapshot, route.model) if route and exchange.snapshot else "",
-        str(status),
-        error.source if error else "",
-    ).inc()
-    if exchange.snapshot is None:
-        return
-    OVERHEAD.observe(exchange.own_time)
-    if not exchange.has_client:
-        DISCONNECTS.inc()
-    if exchange.begun_after is not None:
-        TTFB.observe(exchange.begun_after)
-    if route is not None and (transform := _transform(exchange)) is not None:
-        _transforms(route.format.format, *transform).inc()
+# The library looks up a series under a lock, after converting the labels to strings.
+request_series = lru_cache(1024)(REQUESTS.labels)
+transform_series = lru_cache(256)(TRANSFORMS.labels)
 
 
 def count_refusal(status: int) -> None:
     """Count a request that did not come as far as the application."""
-    _requests("", "", "", str(status), "client").inc()
+    request_series("", "", "", str(status), "client").inc()
 
 
 def measure(
@@ -198,23 +169,6 @@ def exposition() -> bytes:
     shared = CollectorRegistry()
     MultiProcessCollector(shared, directory)  # type: ignore[no-untyped-call]
     return generate_latest(shared)
-
-
-def _model_group(snapshot: Snapshot, model: str) -> str:
-    """The upstream's name for the model, if the configuration has it."""
-    return model if model in snapshot.model_names else OTHER
-
-
-def _transform(exchange: Exchange) -> tuple[str, str] | None:
-    """Outcome and reason; None for an answer that was not read to its end."""
-    outcome = exchange.outcome
-    if outcome is Outcome.TRANSFORM_FAILED and exchange.error is not None:
-        return "failed", exchange.error.code
-    if outcome is not Outcome.OK:
-        return None
-    if exchange.rescued:
-        return "rescued", ""
-    return ("leaked" if exchange.leaked_format else "ok"), ""
 
 
 def _is_running(pid: int) -> bool:

@@ -177,7 +177,7 @@ def samples():
 
 def test_a_defect_of_the_metrics_costs_neither_the_place_nor_the_row(monkeypatch):
     runtime, submitted = Runtime(Configuration()), []
-    monkeypatch.setattr("proxy.telemetry.metrics.observe", lambda *_: 1 / 0)
+    monkeypatch.setattr("proxy.audit.measures.observe", lambda *_: 1 / 0)
     monkeypatch.setattr(runtime.quota, "release", submitted.append)
     monkeypatch.setattr(runtime.audit, "submit", lambda *ended: submitted.append(ended))
     exchange = Exchange("openai")
