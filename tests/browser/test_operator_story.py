@@ -73,7 +73,7 @@ def test_from_a_preset_to_a_model_that_works_and_back(gateway, people, other):
         page.click("text=Choose a model for a route")
         page.fill("#q", "tide")
         page.click("button:has-text('Search')")
-        page.click("text=Create route")
+        page.click("text=Add route")
         assert page.input_value("#id_upstream_model") == MODEL
         page.wait_for_selector("text=2 models of this upstream are suggested")
         page.fill("#id_pattern", "tides")

@@ -148,7 +148,7 @@ def test_postgresql_is_away_for_half_a_minute_and_every_row_is_there_afterwards(
             "keys_unavailable",
         )
         page = operator._pages.get("/admin/")
-        assert (page.status_code, "The database is away" in page.text) == (503, True)
+        assert (page.status_code, "The database is unavailable" in page.text) == (503, True)
         assert "Good morning" not in page.text
         api = operator._pages.get("/api/exchanges/")
         assert (api.status_code, api.json()) == (503, AWAY)
@@ -189,7 +189,7 @@ def test_who_has_a_session_is_told_of_an_outage_in_words(server, make):
             ) as browser:
                 for path in PAGES:
                     page = browser.get(path)
-                    told = "The database is away" in page.text
+                    told = "The database is unavailable" in page.text
                     assert (page.status_code, told) == (503, True), (path, cookie)
                     assert "sessionid" not in page.cookies, "who was logged in still is"
                 for path in ("/api/exchanges/", "/api/docs/"):
@@ -401,7 +401,7 @@ def test_pages_answer_503_in_words_and_programs_in_json(error):
     middleware = AnswerOutage(lambda request: None)
     page = middleware.process_exception(RequestFactory().get("/admin/"), error)
     assert (page.status_code, page["retry-after"]) == (503, "5")
-    assert "The database is away" in page.content.decode()
+    assert "The database is unavailable" in page.content.decode()
     told = middleware.process_exception(RequestFactory().get("/api/exchanges/"), error)
     assert (told.status_code, told["content-type"]) == (503, "application/json")
     assert b"canary" not in page.content + told.content

@@ -1,4 +1,4 @@
-"""Starts Claude Code against this gateway. Its exit code and its signals are its own."""
+"""`manage.py code`: runs Claude Code against this gateway, with its exit code and signals."""
 
 import os
 import shutil
@@ -13,11 +13,11 @@ from proxy.configuration.bootstrap import local_client_key
 
 
 class Command(BaseCommand):
-    help = "Start Claude Code against this gateway: manage.py code [-- arguments of claude]"
+    help = "Run Claude Code against this gateway: manage.py code [-- arguments for claude]"
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("arguments", nargs=REMAINDER, help="passed on to claude")
+        parser.add_argument("arguments", nargs=REMAINDER, help="arguments for claude")
 
     def handle(self, *args: Any, **options: Any) -> None:
         arguments = options["arguments"]
@@ -26,25 +26,26 @@ class Command(BaseCommand):
         program = shutil.which("claude")
         if program is None:
             raise CommandError(
-                "claude is not installed: npm install -g @anthropic-ai/claude-code", returncode=127
+                "claude is not installed. Run: npm install -g @anthropic-ai/claude-code",
+                returncode=127,
             )
         try:
             httpx.get(f"{settings.OWN_URL}/healthz", timeout=5, trust_env=False)
         except httpx.TransportError as error:
             raise CommandError(
-                f"no gateway answers at {settings.OWN_URL}: start it with `make run`"
+                f"the gateway at {settings.OWN_URL} does not answer. Start it with `make run`."
             ) from error
-        # Taking the place of this process passes exit code and signals on by itself.
+        # Replacing this process passes exit code and signals through.
         os.execve(program, [program, *arguments], claude_environment(os.environ))  # noqa: S606
 
 
 def claude_environment(environment: "os._Environ[str] | dict[str, str]") -> dict[str, str]:
-    """The environment in which Claude Code finds this gateway, and nothing else."""
+    """Return the environment that points Claude Code at this gateway and at no other API."""
     key = local_client_key()
     if not key:
         raise CommandError(
-            "no client key is known here: set ATHENA_CLIENT_KEY, or start the gateway once;"
-            " `manage.py key create LABEL` makes another"
+            "no client key found. Set ATHENA_CLIENT_KEY, or start the gateway once to create a key;"
+            " `manage.py key create LABEL` creates another."
         )
     kept = {k: v for k, v in environment.items() if k != "ANTHROPIC_API_KEY"}
     return {

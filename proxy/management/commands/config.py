@@ -1,4 +1,4 @@
-"""Writes the configuration as a document, imports one, or checks either."""
+"""`manage.py config`: exports, imports and checks the configuration as a YAML document."""
 
 import sys
 from argparse import ArgumentParser
@@ -20,39 +20,45 @@ from proxy.database.outage import told
 from proxy.security.visible_text import visible
 
 _SIGNS = {ADDED: "+", REMOVED: "-"}
-_MOST_EFFECTS = 50
+_MAX_EFFECTS = 50
 
 
 class Command(BaseCommand):
     help = (
-        "Export the configuration as a YAML document without secrets, import one, or check the "
-        "present configuration or a document. The exit status is 1 if something is wrong."
+        "Export the configuration as a YAML document without secrets, import a document, or check "
+        "the current configuration or a document. Exits with status 1 if a check fails."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        out = verbs.add_parser("export", help="write the document")
-        out.add_argument("--output", type=Path, metavar="FILE", help="instead of to the terminal")
-        into = verbs.add_parser("import", help="make the configuration what a document says")
-        into.add_argument("file", help="the document; - reads it from the standard input")
-        into.add_argument("--dry-run", action="store_true", help="only say what would change")
-        check = verbs.add_parser("check", help="say what is wrong")
-        check.add_argument("file", nargs="?", help="a document; else the present configuration")
+        export_verb = verbs.add_parser("export", help="write the configuration as a document")
+        export_verb.add_argument(
+            "--output", type=Path, metavar="FILE", help="write to this file, not to the terminal"
+        )
+        import_verb = verbs.add_parser(
+            "import", help="change the configuration to match a document"
+        )
+        import_verb.add_argument("file", help="the document, or - for standard input")
+        import_verb.add_argument(
+            "--dry-run", action="store_true", help="show what would change, and change nothing"
+        )
+        check = verbs.add_parser("check", help="report problems")
+        check.add_argument("file", nargs="?", help="a document; default: the current configuration")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            self._do(options)
+            self._run(options)
         except DatabaseError as error:
             raise CommandError(f"the database cannot be used: {told(error)}") from error
 
-    def _do(self, options: dict[str, Any]) -> None:
+    def _run(self, options: dict[str, Any]) -> None:
         match options["verb"]:
             case "export":
                 self._export(options["output"])
             case "import":
-                self._import(options["file"], is_trial=options["dry_run"])
+                self._import(options["file"], is_dry_run=options["dry_run"])
             case _ if options["file"]:
-                self._import(options["file"], is_trial=True)
+                self._import(options["file"], is_dry_run=True)
             case _:
                 self._check()
 
@@ -66,10 +72,10 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"{output} cannot be written: {error.strerror}") from error
 
-    def _import(self, name: str, *, is_trial: bool) -> None:
+    def _import(self, name: str, *, is_dry_run: bool) -> None:
         text, now = _read(name), timezone.now()
         try:
-            if is_trial:
+            if is_dry_run:
                 report = rehearse(text, now=now)
             else:
                 report = take(text, now=now, reason="config import")
@@ -77,18 +83,18 @@ class Command(BaseCommand):
             for problem in refused.problems:
                 self.stderr.write(visible(str(problem)))
             more = f" {refused.left_out} more problems are not shown." if refused.left_out else ""
-            raise CommandError(f"Refused; nothing was changed.{more}") from refused
-        for line in _lines(report, is_trial=is_trial):
+            raise CommandError(f"Import rejected. Nothing was changed.{more}") from refused
+        for line in _report_lines(report, is_dry_run=is_dry_run):
             self.stdout.write(visible(line))
 
     def _check(self) -> None:
-        found = findings(timezone.now())
-        for finding in found:
-            kind = self.style.ERROR("WRONG") if finding.is_wrong else "hint "
+        results = findings(timezone.now())
+        for finding in results:
+            kind = self.style.ERROR("ERROR") if finding.is_wrong else "hint "
             self.stdout.write(f"{kind}  {visible(finding.message)}")
-        if any(finding.is_wrong for finding in found):
-            raise CommandError("Something is wrong: see above.")
-        self.stdout.write("All is well.")
+        if any(finding.is_wrong for finding in results):
+            raise CommandError("The configuration has errors; they are listed above.")
+        self.stdout.write("No errors found.")
 
 
 def _read(name: str) -> str:
@@ -105,27 +111,27 @@ def _read(name: str) -> str:
         raise CommandError(f"{name} is not UTF-8") from error
 
 
-def _lines(report: Report, *, is_trial: bool) -> Iterator[str]:
+def _report_lines(report: Report, *, is_dry_run: bool) -> Iterator[str]:
     for change in report.changes:
-        yield from _change(change)
+        yield from _change_lines(change)
     if report.effects:
-        yield f"Models that {'would be' if is_trial else 'are'} routed or read differently:"
-        for effect in report.effects[:_MOST_EFFECTS]:
+        yield f"Models whose route or format {'would change' if is_dry_run else 'changed'}:"
+        for effect in report.effects[:_MAX_EFFECTS]:
             yield f"    {effect.model}: {effect.before} → {effect.after}"
-        if len(report.effects) > _MOST_EFFECTS:
-            yield f"    and {len(report.effects) - _MOST_EFFECTS} more"
+        if len(report.effects) > _MAX_EFFECTS:
+            yield f"    and {len(report.effects) - _MAX_EFFECTS} more"
     yield from (f"Note: {remark}" for remark in report.remarks)
     count = len(report.changes)
     rows = f"{count} row{'' if count == 1 else 's'}"
     if not count:
-        yield f"Nothing {'would change' if is_trial else 'was changed'}."
-    elif is_trial:
-        yield f"{rows} would change; nothing was changed."
+        yield f"Nothing {'would change' if is_dry_run else 'was changed'}."
+    elif is_dry_run:
+        yield f"{rows} would change. Nothing was changed."
     else:
-        yield f"{rows} changed. The configuration is version {report.version}."
+        yield f"{rows} changed. The configuration is now version {report.version}."
 
 
-def _change(change: Change) -> Iterator[str]:
+def _change_lines(change: Change) -> Iterator[str]:
     yield f"{_SIGNS.get(change.kind, '~')} {change.section} {change.name}".rstrip()
     for field in change.fields:
         arrow = " → " if field.before and field.after else ""

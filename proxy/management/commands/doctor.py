@@ -1,4 +1,4 @@
-"""Checks everything that a working gateway needs, and says in plain words what is wrong."""
+"""`manage.py doctor`: checks everything a working gateway needs and says how to fix problems."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ from proxy.security.visible_text import visible
 from proxy.serving.upstream_test import CALL, LIST, QUESTION, Trouble, probe
 
 _NO_KEY = (
-    "note   client key: none is known here, though others are valid, so no tool call was tried. "
-    "Set ATHENA_CLIENT_KEY to one for that."
+    "note   client key: no key is stored on this machine, although valid keys exist, so no tool "
+    "call was tried. Set ATHENA_CLIENT_KEY to a valid key to try one."
 )
 
 
@@ -38,25 +38,25 @@ class Command(BaseCommand):
             is_up = self._step("gateway", check_gateway)
             configuration = snapshot.load()
             for upstream in _upstreams(configuration):
-                if is_up or upstream.name != "demo":  # which is a part of the gateway
+                if is_up or upstream.name != "demo":  # the demo is part of the gateway
                     check = partial(check_upstream, upstream, configuration)
                     self._step(f"upstream {upstream.name}", check)
             if configuration.keys and not local_client_key():
                 self.stdout.write(_NO_KEY)
             elif self._step("client key", check_key) and is_up:
-                self._step("a streamed tool call", check_tool_call)
+                self._step("streamed tool call", check_tool_call)
         if self._failed:
-            raise CommandError("Something is wrong: see above.")
-        self.stdout.write("All is well.")
+            raise CommandError("Problems found; they are listed above.")
+        self.stdout.write("No problems found.")
 
     def _step(self, name: str, check: Callable[[], str]) -> bool:
         try:
-            found = check()
+            detail = check()
         except Trouble as trouble:
             self._failed = True
-            self.stdout.write(self.style.ERROR(visible(f"WRONG  {name}: {trouble}")))
+            self.stdout.write(self.style.ERROR(visible(f"ERROR  {name}: {trouble}")))
             return False
-        self.stdout.write(visible(f"ok     {name}: {found}"))
+        self.stdout.write(visible(f"ok     {name}: {detail}"))
         return True
 
 
@@ -64,11 +64,13 @@ def check_database() -> str:
     try:
         missing, unknown = missing_migrations(), unknown_migrations()
     except DatabaseError as error:
-        raise Trouble(f"it cannot be reached ({error}). Is DATABASE_URL right?") from error
+        raise Trouble(f"not reachable ({error}). Check DATABASE_URL.") from error
     if missing:
         raise Trouble(f"{len(missing)} migrations are missing. Run `manage.py migrate`.")
     if unknown:
-        raise Trouble(f"it is a newer version's ({', '.join(unknown)}). Start that one.")
+        raise Trouble(
+            f"it has migrations of a newer Athena ({', '.join(unknown)}). Start that version."
+        )
     return f"{connection.vendor}, all migrations applied"
 
 
@@ -76,11 +78,11 @@ def check_routes() -> str:
     try:
         configuration = snapshot.load()
     except snapshot.NotBootstrapped as error:
-        raise Trouble("it is empty. Start the gateway once: `make run`.") from error
+        raise Trouble("empty. Start the gateway once with `make run`.") from error
     try:
         route = resolve(configuration, "claude-sonnet-4-5")
     except GatewayError as error:
-        raise Trouble(f"{error}. Make a route, or choose a default route in the admin.") from error
+        raise Trouble(f"{error}. Add a route or choose a default route in the admin.") from error
     return (
         f"version {configuration.version}; claude-sonnet-4-5 → {route.upstream.name}:{route.model}"
     )
@@ -90,14 +92,14 @@ def check_clock() -> str:
     snapshot.read_version()
     if seconds := round(clock.skew.total_seconds()):
         raise Trouble(
-            f"the database's is {seconds:+} s from this machine's, and is the one that counts. Set "
-            "this machine's clock."
+            f"the database's clock is {seconds:+} s off this machine's, and Athena uses the "
+            "database's. Correct this machine's clock."
         )
-    return "as the database's"
+    return "in sync with the database"
 
 
 def check_upstream(upstream: Upstream, configuration: Snapshot) -> str:
-    """Every step of the probe but its call: the gateway's own way is tried last, as clients go."""
+    """Run the upstream test without its tool call: doctor makes one through the gateway instead."""
     passed = []
     for step in probe(upstream, configuration):
         if step.name == CALL:
@@ -111,9 +113,12 @@ def check_upstream(upstream: Upstream, configuration: Snapshot) -> str:
 def check_key() -> str:
     key = local_client_key()
     if not key:
-        raise Trouble("none is known here. Set ATHENA_CLIENT_KEY, or make one in the admin.")
+        raise Trouble("not found. Set ATHENA_CLIENT_KEY, or create a key in the admin.")
     if digest_of(key) not in snapshot.load().keys:
-        raise Trouble("the key that is known here was revoked, or belongs to another database.")
+        raise Trouble(
+            "the key stored on this machine was revoked or belongs to another database. Set "
+            "ATHENA_CLIENT_KEY to a valid key."
+        )
     return f"{prefix_of(key)}… is valid"
 
 
@@ -121,9 +126,11 @@ def check_gateway() -> str:
     try:
         response = httpx.get(f"{settings.OWN_URL}/readyz", timeout=5, trust_env=False)
     except httpx.TransportError as error:
-        raise Trouble(f"nothing answers at {settings.OWN_URL}. Start it: `make run`.") from error
+        raise Trouble(
+            f"{settings.OWN_URL} does not answer. Start the gateway with `make run`."
+        ) from error
     if response.status_code != 200:
-        raise Trouble(f"it is not ready: {response.text[:200]}")
+        raise Trouble(f"not ready: {response.text[:200]}")
     troubles = response.json().get("degraded") or []
     return "; ".join([f"ready at {settings.OWN_URL}", *troubles])
 
@@ -140,16 +147,18 @@ def check_tool_call() -> str:
             trust_env=False,
         )
     except httpx.TransportError as error:
-        raise Trouble(f"the connection was lost ({error}).") from error
+        raise Trouble(f"the connection broke ({error}).") from error
     if response.status_code != 200:
-        raise Trouble(f"{response.status_code}: {response.json()['error']['message']}")
+        raise Trouble(f"HTTP {response.status_code}: {response.json()['error']['message']}")
     events = [*_events(response.text)]
     for event in events:
         if event["type"] == "error":
             raise Trouble(event["error"]["message"])
     blocks = [e["content_block"] for e in events if e["type"] == "content_block_start"]
     if not any(block["type"] == "tool_use" for block in blocks):
-        raise Trouble("the model answered without calling the tool. Is it able to?")
+        raise Trouble(
+            "the model answered without calling the tool. Check that it supports tool calls."
+        )
     return "the model called report_health"
 
 

@@ -1,7 +1,7 @@
-"""Deletes what is stored of one request, of a key or of a person's keys, before its time.
+"""`manage.py erase`: deletes stored exchanges of one request, one client key or one key owner.
 
-Exchanges go with their transcripts and replays; sums of traffic, which have no content, stay. What
-was erased is a line of the log: how much, and by which question, never what it was.
+Transcripts and replays are deleted with their exchanges; traffic sums, which have no content, stay.
+Each run writes one log line with the number of exchanges and the kind of selection, no content.
 """
 
 import logging
@@ -18,15 +18,17 @@ logger = logging.getLogger("athena.erasure")
 
 
 class Command(BaseCommand):
-    help = "Delete the exchanges of one request, one key or one person."
+    help = "Delete the exchanges of one request, one client key or one key owner."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         which = parser.add_mutually_exclusive_group(required=True)
-        which.add_argument("--request", help="the id of a request")
-        which.add_argument("--key", help="the number of a key, as `key list` shows it")
-        which.add_argument("--owner", help="the name of the person whose keys they were made with")
+        which.add_argument("--request", help="a request id")
+        which.add_argument("--key", help="the id of a client key, from `key list`")
+        which.add_argument("--owner", help="the username of the owner of the keys")
         parser.add_argument(
-            "--content", action="store_true", help="only what was said; the exchanges stay"
+            "--content",
+            action="store_true",
+            help="delete only transcripts and replays; keep the exchanges",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -34,30 +36,30 @@ class Command(BaseCommand):
         if options["request"]:
             rows = rows.filter(request_id=options["request"])
         elif options["key"]:
-            if not ClientKey.objects.filter(pk=_number(options["key"])).exists():
-                raise CommandError(f"there is no key {visible(options['key'])}")
-            rows = rows.filter(key_id=_number(options["key"]))
+            if not ClientKey.objects.filter(pk=_key_id(options["key"])).exists():
+                raise CommandError(f"no client key has the id {visible(options['key'])}")
+            rows = rows.filter(key_id=_key_id(options["key"]))
         else:
             rows = rows.filter(key__owner__username=options["owner"])
         if options["content"]:
             rows = rows.filter(transcript__isnull=False)
         count = 0
         while ids := list(rows.values_list("pk", flat=True)[:BATCH]):
-            found = Exchange.objects.filter(pk__in=ids)
+            batch = Exchange.objects.filter(pk__in=ids)
             if options["content"]:
-                for row in found.select_related("transcript"):
+                for row in batch.select_related("transcript"):
                     row.replays.all().delete()
                     row.transcript.delete()
             else:
-                found.delete()
+                batch.delete()
             count += len(ids)
         while Standing.delete_unused(Standing.unused(), BATCH):
             pass
-        question = next(name for name in ("request", "key", "owner") if options[name])
-        logger.info("erased", extra={"by": question, "exchanges": count})
+        selection = next(name for name in ("request", "key", "owner") if options[name])
+        logger.info("erased", extra={"by": selection, "exchanges": count})
         what = "the content of " if options["content"] else ""
-        self.stdout.write(f"Erased: {what}{count} exchange{'' if count == 1 else 's'}.")
+        self.stdout.write(f"Erased {what}{count} exchange{'' if count == 1 else 's'}.")
 
 
-def _number(text: str) -> int:
+def _key_id(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

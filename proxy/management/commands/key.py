@@ -1,4 +1,4 @@
-"""Makes, lists and revokes the clients' keys."""
+"""`manage.py key`: creates, lists and revokes client keys."""
 
 import json
 from argparse import ArgumentParser
@@ -16,27 +16,31 @@ from proxy.models import ClientKey, ConfigurationVersion
 from proxy.models.keys import new_key
 from proxy.security.visible_text import visible
 
-_OPTIONS = {"requests_per_minute": "--requests-per-minute", "max_streams": "--at-once"}
+_FIELD_OPTIONS = {"requests_per_minute": "--requests-per-minute", "max_streams": "--at-once"}
 
 
 class Command(BaseCommand):
-    help = "Make, list or revoke clients' keys."
+    help = "Create, list or revoke client keys."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        create = verbs.add_parser("create", help="make one, and print it once")
-        create.add_argument("label", help="what or whom it is for")
-        create.add_argument("--owner", help="the user who sees its usage")
-        create.add_argument("--days", type=int, help="how long it is valid; for ever if not given")
+        create = verbs.add_parser("create", help="create a key and print it; it is not shown again")
+        create.add_argument("label", help="what the key is for")
+        create.add_argument("--owner", help="username of the person who sees its usage")
+        create.add_argument("--days", type=int, help="days until it expires; default: never")
         create.add_argument(
-            "--models", nargs="+", default=[], metavar="PATTERN", help="the only ones it may use"
+            "--models",
+            nargs="+",
+            default=[],
+            metavar="PATTERN",
+            help="patterns of the models it may use; default: all",
         )
         create.add_argument("--requests-per-minute", type=int, metavar="N")
         create.add_argument("--at-once", type=int, metavar="N", dest="max_streams")
         create.add_argument("--json", action="store_true")
-        listing = verbs.add_parser("list", help="which there are")
+        listing = verbs.add_parser("list", help="list the keys")
         listing.add_argument("--json", action="store_true")
-        revoke = verbs.add_parser("revoke", help="end one at once")
+        revoke = verbs.add_parser("revoke", help="revoke a key immediately")
         revoke.add_argument("key", metavar="ID|PREFIX")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -55,7 +59,7 @@ class Command(BaseCommand):
         if (name := options["owner"]) is not None:
             owner = get_user_model()._default_manager.filter(username=name).first()
             if owner is None:
-                raise CommandError(f"there is no user {name!r}")
+                raise CommandError(f"no user is named {name!r}")
         row = ClientKey(
             label=options["label"],
             owner=owner,
@@ -69,15 +73,20 @@ class Command(BaseCommand):
         try:
             row.full_clean()
         except ValidationError as error:
-            found = error.message_dict.items()
-            said = [f"{_OPTIONS.get(field, field)}: {' '.join(words)}" for field, words in found]
-            raise CommandError("\n".join(said)) from error
+            problems = [
+                f"{_FIELD_OPTIONS.get(field, field)}: {' '.join(texts)}"
+                for field, texts in error.message_dict.items()
+            ]
+            raise CommandError("\n".join(problems)) from error
         _save(row, "key create")
         if options["json"]:
             self.stdout.write(json.dumps({**_described(row), "key": plain}))
         else:
             self.stdout.write(plain)
-        self.stderr.write("It is shown only now. Clients send it as `x-api-key` or as a bearer.")
+        self.stderr.write(
+            "Copy this key now: it cannot be shown again. Clients send it as `x-api-key: KEY` or"
+            " `Authorization: Bearer KEY`."
+        )
 
     def _list(self, *, as_json: bool) -> None:
         rows = [_described(row) for row in ClientKey.objects.select_related("owner")]
@@ -89,30 +98,32 @@ class Command(BaseCommand):
                 f"{row['id']:>4}",
                 f"{row['prefix']}…",
                 f"{row['state']:<7}",
-                f"until {row['expires_at'][:10]}" if row["expires_at"] else "for ever",
-                f"used {row['last_used_at'][:10]}" if row["last_used_at"] else "never used",
+                f"expires {row['expires_at'][:10]}" if row["expires_at"] else "no expiry",
+                f"last used {row['last_used_at'][:10]}" if row["last_used_at"] else "never used",
                 row["owner"] or "–",
                 row["label"],
             )
             self.stdout.write(visible("  ".join(parts)))
 
-    def _revoke(self, wanted: str) -> None:
-        which = Q(prefix=wanted)
-        if wanted.isascii() and wanted.isdigit() and len(wanted) < 19:
-            which |= Q(pk=int(wanted))
+    def _revoke(self, id_or_prefix: str) -> None:
+        which = Q(prefix=id_or_prefix)
+        if id_or_prefix.isascii() and id_or_prefix.isdigit() and len(id_or_prefix) < 19:
+            which |= Q(pk=int(id_or_prefix))
         rows = list(ClientKey.objects.filter(which))
         if not rows:
-            raise CommandError(f"there is no key {visible(wanted)!r}")
+            raise CommandError(f"no key has the id or prefix {visible(id_or_prefix)!r}")
         if len(rows) > 1:
             ids = ", ".join(str(row.pk) for row in rows)
-            raise CommandError(f"{len(rows)} keys are called {wanted}: give an id ({ids})")
+            raise CommandError(
+                f"{len(rows)} keys have the prefix {id_or_prefix}. Use an id instead: {ids}"
+            )
         (row,) = rows
         if row.revoked_at is not None:
-            self.stdout.write("It was revoked already.")
+            self.stdout.write("This key was already revoked.")
             return
         row._change_reason = "key revoke"  # type: ignore[attr-defined]
         row.revoke(timezone.now())
-        self.stdout.write(visible(f"Revoked: {row}."))
+        self.stdout.write(visible(f"Revoked {row}."))
 
 
 @transaction.atomic
@@ -123,7 +134,7 @@ def _save(row: Any, reason: str) -> None:
 
 
 def _described(row: ClientKey) -> dict[str, Any]:
-    """What may be told of a key."""
+    """Return the fields of a key that may be printed."""
     return {
         "id": row.pk,
         "prefix": row.prefix,

@@ -1,4 +1,4 @@
-"""Django's `migrate`, one node at a time and never in the way of the traffic."""
+"""`manage.py migrate`: Django's command, on one node at a time and without blocking traffic."""
 
 from typing import Any
 
@@ -19,6 +19,6 @@ class Command(migrate.Command):
             if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
                 raise
             raise CommandError(
-                f"a migration could not have its tables for itself within {LOCK_TIMEOUT} s, and was"
-                " given up so that the traffic goes on. Nothing of it was done: try again."
+                f"a migration could not lock its tables within {LOCK_TIMEOUT} s and was cancelled,"
+                " so that traffic is not blocked. It changed nothing. Try again."
             ) from error

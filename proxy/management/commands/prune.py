@@ -1,4 +1,4 @@
-"""Deletes transcripts and exchanges that are older than the gateway's settings say."""
+"""`manage.py prune`: deletes transcripts and exchanges older than the gateway settings allow."""
 
 import time
 from argparse import ArgumentParser
@@ -11,13 +11,11 @@ from proxy.models import GatewaySettings
 
 
 class Command(BaseCommand):
-    help = "Delete old transcripts and exchanges, in batches. The gateway does so every day."
+    help = "Delete old transcripts and exchanges in batches. The gateway does this once a day."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--batch", type=int, default=BATCH, help="rows of one transaction")
-        parser.add_argument(
-            "--pause", type=float, default=PAUSE, help="seconds between two batches"
-        )
+        parser.add_argument("--batch", type=int, default=BATCH, help="rows per transaction")
+        parser.add_argument("--pause", type=float, default=PAUSE, help="seconds between batches")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not 1 <= options["batch"] <= 10_000 or options["pause"] < 0:
@@ -30,7 +28,11 @@ class Command(BaseCommand):
         try:
             deleted = prune(batch=options["batch"], pause=pause)
         except GatewaySettings.DoesNotExist as error:
-            raise CommandError("there are no settings: start the gateway once") from error
+            raise CommandError(
+                "the database has no settings yet. Start the gateway once."
+            ) from error
         except PrunedElsewhere as error:
-            raise CommandError("another process is deleting old rows at this moment") from error
-        self.stdout.write(f"Deleted: {summary(deleted or {})}.")
+            raise CommandError(
+                "another process is deleting old rows right now. Try again later."
+            ) from error
+        self.stdout.write(f"Deleted {summary(deleted or {})}.")

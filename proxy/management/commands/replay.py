@@ -1,4 +1,7 @@
-"""Reads stored answers again, with today's code and configuration; no network, nothing is saved."""
+"""`manage.py replay`: decodes stored answers again with the current code and configuration.
+
+It sends nothing over the network and saves no replay.
+"""
 
 import json
 import re
@@ -22,23 +25,27 @@ from proxy.support.test_vector import fixture_of, is_vector, wire_of
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _FAILING = (Replay.Result.STILL_FAILING, Replay.Result.NEWLY_BROKEN)
-_TOLD = (Replay.Result.FIXED, *_FAILING)
+_ALWAYS_REPORTED = (Replay.Result.FIXED, *_FAILING)
 
 
 class Command(BaseCommand):
     help = (
-        "Read stored answers again and say what became of them: fixed, still failing, newly "
-        "broken. The exit status is 1 if any fails."
+        "Decode stored answers again and report each as fixed, still failing or newly broken. "
+        "Exits with status 1 if any fails."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         which = parser.add_mutually_exclusive_group(required=True)
-        which.add_argument("--group", type=int, metavar="ID", help="every exchange of a group")
+        which.add_argument(
+            "--group", type=int, metavar="ID", help="all exchanges of a failure group"
+        )
         which.add_argument("--request-id", metavar="ID", help="one exchange")
-        which.add_argument("--file", type=Path, help="a transcript as the API gives it")
-        parser.add_argument("--format", choices=sorted(FORMATS), help="instead of today's")
+        which.add_argument("--file", type=Path, help="a transcript downloaded from the API")
+        parser.add_argument("--format", choices=sorted(FORMATS), help="default: as configured")
         parser.add_argument("--strict", action="store_true", default=None)
-        parser.add_argument("--save-fixture", metavar="NAME", help="write it into tests/fixtures")
+        parser.add_argument(
+            "--save-fixture", metavar="NAME", help="save the exchange as a test fixture"
+        )
         parser.add_argument(
             "--into", type=Path, default=settings.BASE_DIR / "tests" / "fixtures", metavar="DIR"
         )
@@ -47,7 +54,9 @@ class Command(BaseCommand):
         try:
             snapshot = load()
         except NotBootstrapped as error:
-            raise CommandError("there is no configuration: start the gateway once") from error
+            raise CommandError(
+                "the database has no configuration yet. Start the gateway once."
+            ) from error
         counts: Counter[str] = Counter()
         last: tuple[Exchange, Said, Replay] | None = None
         for exchange, transcript in _stored(options):
@@ -71,28 +80,28 @@ class Command(BaseCommand):
         self.stdout.write(_totals(counts))
         if options["save_fixture"]:
             if last is None or counts.total() != 1:
-                raise CommandError("a fixture is made of one exchange that can be replayed")
+                raise CommandError("--save-fixture needs exactly one replayable exchange")
             path = save_fixture(options["into"], options["save_fixture"], *last)
-            self.stdout.write(f"Written: {path}. Check what it expects before you trust it.")
+            self.stdout.write(f"Saved {path}. Check the expected events before committing it.")
         if any(counts[result.label] for result in _FAILING):
-            raise CommandError("some fail")
+            raise CommandError("some exchanges fail")
 
 
 def save_fixture(folder: Path, name: str, exchange: Exchange, said: Said, tried: Replay) -> Path:
-    """Write what a replay made of an exchange: a line of vectors, or a file of its own."""
+    """Save a replay as a test fixture: a line in a vector file, or a wire fixture of its own."""
     if not _NAME.fullmatch(name):
-        raise CommandError("a fixture's name has small letters, digits and single dashes")
+        raise CommandError("a fixture name consists of lowercase letters, digits and single dashes")
     vector = fixture_of(exchange, said, format_name=tried.format, events=tried.events)
     if is_vector(vector):
         path = folder / "native" / f"{tried.format}.jsonl"
         lines = path.read_text() if path.exists() else ""
         if any(json.loads(line)["id"] == name for line in lines.splitlines()):
-            raise CommandError(f"{path} has a vector {name} already")
+            raise CommandError(f"{path} already has a vector named {name}")
         lines += json.dumps(vector | {"id": name}, ensure_ascii=False) + "\n"
     else:
         path = folder / "wire" / f"{name}.json"
         if path.exists():
-            raise CommandError(f"{path} is there already")
+            raise CommandError(f"{path} already exists")
         wire = wire_of(name, exchange, said, tried)
         lines = json.dumps(wire, ensure_ascii=False, indent=1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,9 +117,9 @@ def _stored(options: dict[str, Any]) -> Iterator[tuple[Exchange, Transcript]]:
     if options["request_id"] is not None:
         found = kept.filter(exchange__request_id=options["request_id"])
         if not found:
-            raise CommandError(f"no transcript of {options['request_id']!r} is kept")
+            raise CommandError(f"no transcript is stored for {options['request_id']!r}")
     elif not FailureGroup.objects.filter(pk=options["group"]).exists():
-        raise CommandError(f"there is no group {options['group']}")
+        raise CommandError(f"no failure group has the id {options['group']}")
     else:
         found = kept.filter(exchange__group=options["group"])
     for transcript in found.order_by("exchange_id").iterator(chunk_size=20):
@@ -118,7 +127,7 @@ def _stored(options: dict[str, Any]) -> Iterator[tuple[Exchange, Transcript]]:
 
 
 def _from_file(path: Path) -> tuple[Exchange, Transcript]:
-    """What `GET /api/transcripts/…` answered."""
+    """Load a transcript saved from `GET /api/transcripts/ID/`."""
     try:
         fields = json.loads(path.read_text())
         row = fields.pop("exchange")
@@ -133,16 +142,16 @@ def _from_file(path: Path) -> tuple[Exchange, Transcript]:
         )
         transcript = Transcript(exchange=exchange, packed=repack(said))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CommandError(f"{path} is no transcript of the API's: {error!r}") from error
+        raise CommandError(f"{path} is not a transcript from the API: {error!r}") from error
     return exchange, transcript
 
 
 def _totals(counts: "Counter[str]") -> str:
-    labels = [result.label for result in _TOLD]
+    labels = [result.label for result in _ALWAYS_REPORTED]
     others = [label for label in counts if label not in labels]
     return "Total: " + ", ".join(f"{counts[label]} {label}" for label in [*labels, *others])
 
 
 def _printable(text: str) -> str:
-    """A model's words must not steer the terminal."""
+    """Replace control characters, so that model output cannot control the terminal."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

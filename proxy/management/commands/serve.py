@@ -1,7 +1,7 @@
-"""Starts the gateway: migrations, bootstrap, a word on how to use it, and the server.
+"""`manage.py serve`: migrates, bootstraps, prints the start message and runs the server.
 
-A database that is away is waited for beside the server, which answers 503 meanwhile; one that
-answers and cannot be used is a reason not to start.
+If the database is unreachable, the server starts anyway, answers 503, and preparation is retried in
+a thread until the database is back. If the database answers but cannot be used, the start fails.
 """
 
 import logging
@@ -11,7 +11,9 @@ import signal
 import socket
 import time
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from threading import Thread
 from typing import Any
 
@@ -35,17 +37,17 @@ from proxy.telemetry.metrics import DIRECTORY
 
 logger = logging.getLogger("athena.serve")
 
-_GRACE = 2
-"""Seconds that the server waits when it hears of the end: by then the application has ended all
-that was open (`proxy/process/drain.py`), and what is left is a client that does not read."""
+_SHUTDOWN_GRACE = 2
+"""Seconds that the server waits at shutdown. The application has ended all streams by then
+(`proxy/process/drain.py`); only clients that do not read are left."""
 
-_RETRY = 1.0
-_RETRY_MOST = 10.0
-"""Seconds between two attempts to reach the database, at first and at most."""
+_MIN_RETRY_PAUSE = 1.0
+_MAX_RETRY_PAUSE = 10.0
+"""Seconds between two attempts to reach the database; the pause doubles from first to maximum."""
 
-_WORKER_PATIENCE = 30
-"""Seconds that a worker may not answer its parent: on a busy machine it needs some to start, and
-would be killed and started again for ever."""
+_WORKER_TIMEOUT = 30
+"""Seconds without an answer after which the parent kills a worker. On a busy machine a worker
+needs several seconds to start; a shorter limit would restart it forever."""
 
 
 class Command(BaseCommand):
@@ -55,7 +57,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--no-migrate",
             action="store_true",
-            help="leave the database's tables; also with those of the next version",
+            help="do not change the tables; also accepts the tables of the next version",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -67,12 +69,15 @@ class Command(BaseCommand):
             if not is_away(error):
                 name = settings.DATABASES["default"]["NAME"]
                 raise CommandError(f"the database {name} cannot be used: {told(error)}") from error
-            lines = f"The database is away ({reason(error)}): Athena is not ready until it is back."
+            lines = (
+                f"The database is unreachable ({reason(error)}). Athena answers 503 and retries"
+                " until the database is back."
+            )
             Thread(target=self._prepare_later, kwargs=options, daemon=True).start()
         if settings.WORKERS > 1:
             share_metrics()
-        self._say(lines)
-        # The server raises a signal again when it has ended: that is not an error.
+        self._print(lines)
+        # The server re-raises the signal after a clean shutdown, which is not an error.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         config = uvicorn.Config(
@@ -85,175 +90,197 @@ class Command(BaseCommand):
             ws="none",
             lifespan="on",
             access_log=False,
-            log_config=None,  # that of the settings has its loggers, too
+            log_config=None,  # Django's LOGGING configures the server's loggers too
             server_header=False,
             timeout_keep_alive=75,
-            # Whom nobody trusts may say what they like of addresses and TLS.
+            # Forwarding headers count only from trusted proxies.
             proxy_headers=bool(settings.TRUSTED_PROXIES),
             forwarded_allow_ips=settings.TRUSTED_PROXIES,
-            timeout_worker_healthcheck=_WORKER_PATIENCE,
-            timeout_graceful_shutdown=_GRACE,
+            timeout_worker_healthcheck=_WORKER_TIMEOUT,
+            timeout_graceful_shutdown=_SHUTDOWN_GRACE,
         )
         run(config)
         self.stdout.write("Athena has stopped.")
 
     def _prepare_later(self, *, no_migrate: bool, **options: Any) -> None:
-        """Try again until the database is there; the server runs beside this."""
-        pause = _RETRY
+        """Retry until the database is reachable. Runs in a thread beside the server."""
+        pause = _MIN_RETRY_PAUSE
         while True:
             time.sleep(pause)
-            pause = min(2 * pause, _RETRY_MOST)
+            pause = min(2 * pause, _MAX_RETRY_PAUSE)
             try:
                 lines = prepare(migrates=not no_migrate)
             except DatabaseError as error:
-                logger.warning("not ready, the database is away: %s", reason(error))
-            except CommandError as error:  # of another version's tables, say
+                logger.warning("not ready, the database is unreachable: %s", reason(error))
+            except CommandError as error:  # for example, tables of another version
                 logger.error("not ready: %s", error)  # noqa: TRY400
             except Exception:
                 logger.exception("not ready, the database cannot be used")
             else:
-                self._say(lines)
+                self._print(lines)
                 return
             finally:
                 connection.close()
 
-    def _say(self, lines: str) -> None:
+    def _print(self, lines: str) -> None:
         self.stdout.write(lines)
-        self.stdout.flush()  # a log file must have it at once: the password is shown only now
+        self.stdout.flush()  # stdout may be a file, and the password is printed only once
 
 
 def prepare(*, migrates: bool) -> str:
-    """Bring the database up to date; what a person needs to know then. Raises DatabaseError."""
+    """Bring the database up to date and return the start message. Raises DatabaseError."""
     prepare_tables(may_migrate=migrates)
-    started = bootstrap()
-    if started.unreadable:
+    bootstrapped = bootstrap()
+    if bootstrapped.unreadable:
         logger.warning(
-            "ATHENA_SECRET_KEY is not the one with which secrets of these upstreams were stored: "
-            "%s. Give every node the same; if it was changed on purpose, enter them again",
-            ", ".join(started.unreadable),
+            "ATHENA_SECRET_KEY does not decrypt the stored secrets of these upstreams: %s. Use the "
+            "same value on every node; if you changed it on purpose, enter the secrets again",
+            ", ".join(bootstrapped.unreadable),
         )
-    return banner(started, load())
+    return start_message(bootstrapped, load())
 
 
 def prepare_tables(*, may_migrate: bool) -> None:
-    """Bring the tables up to this version; raise CommandError if they are not for it."""
+    """Migrate the tables to this version; raises CommandError if they do not fit it."""
     if unknown := unknown_migrations():
-        found = f"the database has migrations of a newer version ({', '.join(unknown)})"
+        problem = f"the database has migrations of a newer version ({', '.join(unknown)})"
         if may_migrate:
             raise CommandError(
-                f"{found}: start that version. If it is the next one, `serve --no-migrate` goes"
-                " back to this one."
+                f"{problem}. Start that version, or go back by one version with"
+                " `serve --no-migrate`."
             )
-        logger.warning("%s: this one leaves them as they are", found)
+        logger.warning("%s; this version leaves them in place", problem)
     missing = missing_migrations()
     if missing and may_migrate:
         call_command("migrate", verbosity=0, interactive=False)
     elif missing:
         raise CommandError(
-            f"migrations are missing ({', '.join(missing)}): run `manage.py migrate`, or start"
+            f"migrations are missing ({', '.join(missing)}). Run `manage.py migrate`, or start"
             " without --no-migrate."
         )
 
 
 def run(config: uvicorn.Config) -> None:
-    """Serve until a signal has ended it; raises CommandError if it cannot be begun."""
+    """Serve until a signal ends it; raises CommandError if the server cannot start."""
     if config.workers > 1:
         Supervisor(config, sockets=[config.bind_socket()]).run()
         return
     server = uvicorn.Server(config)
     server.run()
     if not server.started:
-        raise CommandError("the server could not be started: the log says why")
+        raise CommandError("the server could not start; the log has the cause")
 
 
 def check_address() -> None:
-    """Find out that nobody can listen there before anything is said."""
+    """Fail early, before printing anything, if the address cannot be bound."""
     try:
-        found = socket.getaddrinfo(settings.HOST, settings.PORT, type=socket.SOCK_STREAM)
-        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+        addresses = socket.getaddrinfo(settings.HOST, settings.PORT, type=socket.SOCK_STREAM)
+        with socket.socket(addresses[0][0], socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(found[0][4])
+            probe.bind(addresses[0][4])
     except OSError as error:
         raise CommandError(
             f"cannot listen on {settings.HOST} port {settings.PORT}: {error.strerror or error}. "
-            "ATHENA_HOST and ATHENA_PORT choose another address."
+            "Set ATHENA_HOST or ATHENA_PORT to use another address."
         ) from error
 
 
 def share_metrics() -> None:
-    """Give the workers an empty directory to count in; they inherit its name."""
+    """Create an empty directory for the workers' metrics; they inherit its name."""
     path = settings.DATA_DIR / f"metrics-{settings.PORT}"
     try:
         if path.exists():
             shutil.rmtree(path)
         path.mkdir()
     except OSError as error:
-        raise CommandError(f"the directory for metrics cannot be used: {error}") from error
+        raise CommandError(f"the metrics directory {path} cannot be used: {error}") from error
     os.environ[DIRECTORY] = str(path)
 
 
-def banner(started: Bootstrapped, snapshot: Snapshot) -> str:
-    """What a person needs to know to use it."""
+def start_message(bootstrapped: Bootstrapped, snapshot: Snapshot) -> str:
+    """Return what a new user needs, in order: address, models, admin login, curl, Claude Code."""
     url, path = settings.OWN_URL, client_key_path()
-    shown_key = f'"$(cat {path})"' if path.exists() else '"$ATHENA_CLIENT_KEY"'
-    if not local_client_key():  # another node made the first
-        shown_key = "KEY   # a client key; .venv/bin/python manage.py key create LABEL makes one"
     is_open = settings.HOST in ("0.0.0.0", "::")  # noqa: S104
-    lines = ["", f"Athena listens on {url}{', and on every other address' if is_open else ''}", ""]
+    key = f"$(cat {quote(str(path))})" if path.exists() else "$ATHENA_CLIENT_KEY"
+    if not local_client_key():  # another node created the first key
+        key = "KEY"
+    lines = [
+        "",
+        f"Athena is listening on {url}{' and on all other addresses' if is_open else ''}",
+        "",
+        *(f"  {line}".rstrip() for line in _model_lines(snapshot)),
+        "",
+        f"  Admin: {url}/admin/  user {bootstrapped.admin_user}",
+    ]
+    if bootstrapped.admin_password:
+        lines.append(f"         password {_password_note(bootstrapped.admin_password)}")
+    warnings = [*environment_warnings(), *(finding.message for finding in exposures(snapshot))]
+    lines += ["", *(f"  Warning: {warning}" for warning in warnings)] if warnings else []
+    if key == "KEY":
+        lines += [
+            "",
+            "  KEY below is a client key. To create one:",
+            "  .venv/bin/python manage.py key create LABEL",
+        ]
+    elif bootstrapped.client_key and not settings.PRODUCTION:
+        lines += ["", f"  Client key: {bootstrapped.client_key}  (also in {path})"]
+    lines += [
+        "",
+        "  Try it in another terminal:",
+        "",
+        f'    curl {url}/v1/messages -H "x-api-key: {key}" \\',
+        """      -d '{"model": "claude-sonnet-4-5", "max_tokens": 200,"""
+        """ "messages": [{"role": "user", "content": "Hello"}]}'""",
+        "",
+        "  Claude Code:",
+        "",
+        f"    export ANTHROPIC_BASE_URL={url}",
+        f'    export ANTHROPIC_AUTH_TOKEN="{key}"',
+        "    claude    # or claude --model NAME, with any model that has a route",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _model_lines(snapshot: Snapshot) -> Iterator[str]:
     for name in ("claude-opus", "claude-sonnet", "claude-haiku", "any other name"):
         try:
             route = resolve(snapshot, name)
         except GatewayError as error:
-            lines.append(f"  {name:<15} {error}")
+            yield f"{name:<15} {error}"
         else:
-            lines.append(f"  {name:<15} → {route.upstream.name}: {route.model}")
+            yield f"{name:<15} → {route.upstream.name}: {route.model}"
     if any(row.upstream.name == "demo" for row in snapshot.routes):
-        lines += [
-            "",
-            "  demo is the built-in demo model: a script that calls your tools.",
-            "  Set OPENROUTER_API_KEY and start again to use real models.",
-        ]
-    found = [*warnings(), *(finding.message for finding in exposures(snapshot))]
-    lines += [f"  Warning: {warning}" for warning in found]
-    lines += [
-        "",
-        "  Claude Code, in another terminal:",
-        "",
-        f"    export ANTHROPIC_BASE_URL={url}",
-        f"    export ANTHROPIC_AUTH_TOKEN={shown_key}",
-        "    claude",
-        "",
-        f"  Admin: {url}/admin/  user {started.admin_user}",
-    ]
-    if started.admin_password:
-        lines.append(f"         password {_told(started.admin_password)}")
-    if started.client_key and not settings.PRODUCTION:
-        lines.append(f"  Client key, also in {path}: {started.client_key}")
-    return "\n".join([*lines, ""])
+        yield ""
+        yield "demo is a built-in script that calls your tools."
+        yield "To use real models, set OPENROUTER_API_KEY and restart, or add an upstream."
 
 
-def _told(password: str) -> str:
-    """On the screen of the one who starts it. In production that is a log, so it is a file."""
+def _password_note(password: str) -> str:
+    """Show the password on the terminal; in production, where stdout is a log, put it in a file."""
     if not settings.PRODUCTION:
-        return f"{password}   (shown only now)"
+        return f"{password}   (shown only once)"
     path = settings.DATA_DIR / "admin_password"
     path.touch(mode=0o600)
     path.write_text(password)
-    return f"in {path}: change it, and delete the file"
+    return f"is in {path}: change it, then delete the file"
 
 
-def warnings() -> list[str]:
-    """What is likely a slip, but no reason not to start."""
-    given = {name for name in os.environ if name.startswith("ATHENA_")}
-    found = [
-        f"{n} is set, but is no setting of Athena's." for n in sorted(given - settings.VARIABLES)
+def environment_warnings() -> list[str]:
+    """List likely mistakes that do not prevent a start."""
+    names = {name for name in os.environ if name.startswith("ATHENA_")}
+    warnings = [
+        f"{name} is set, but Athena has no setting of that name."
+        for name in sorted(names - settings.VARIABLES)
     ]
     database = Path(settings.DATA_DIR / "athena.sqlite3")
     if all(path.exists() and path.stat().st_mode & 0o005 for path in (database, database.parent)):
-        found.append(f"others on this machine can read the database: chmod 600 {database}*")
+        warnings.append(
+            f"other users of this machine can read the database. Run: chmod 600 {database}*"
+        )
     if password := os.environ.get("ATHENA_ADMIN_PASSWORD"):
         try:
             validate_password(password)
         except ValidationError as error:
-            found.append(f"ATHENA_ADMIN_PASSWORD is weak. {' '.join(error.messages)}")
-    return found
+            warnings.append(f"ATHENA_ADMIN_PASSWORD is weak. {' '.join(error.messages)}")
+    return warnings

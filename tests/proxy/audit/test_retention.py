@@ -174,7 +174,7 @@ def test_the_command_says_what_it_deleted():
     out = StringIO()
     call_command("prune", "--batch", "10", "--pause", "0", stdout=out)
     assert out.getvalue() == (
-        "Deleted: 1 transcripts, 1 exchanges, 0 shared request parts, 0 sums, "
+        "Deleted 1 transcripts, 1 exchanges, 0 shared request parts, 0 sums, "
         "0 counts of times, 0 hours of failures, 0 groups of failures.\n"
     )
     Chore.take(CHORE, "other", now=datetime.now(UTC), hold=timedelta(minutes=5))

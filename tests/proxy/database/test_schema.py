@@ -47,18 +47,20 @@ def migrated(tmp_path):
 def test_a_database_of_a_newer_version_is_refused_unless_its_tables_are_left_alone(migrated):
     record(migrated, "applied", "9999_next")
     line = refusal(migrated.manage("serve"))
-    assert "has migrations of a newer version (proxy.9999_next): start that version" in line
-    assert "a newer version's (proxy.9999_next)" in migrated.manage("doctor").stdout
+    assert "has migrations of a newer version (proxy.9999_next). Start that version" in line
+    assert "migrations of a newer Athena (proxy.9999_next)" in migrated.manage("doctor").stdout
     # The way back from an upgrade: the next version has taken nothing away.
     migrated.start("--no-migrate")
     migrated.stop()
-    assert "migrations of a newer version (proxy.9999_next): this one leaves them" in migrated.log
+    assert (
+        "migrations of a newer version (proxy.9999_next); this version leaves them" in migrated.log
+    )
 
 
 def test_missing_migrations_are_named_where_they_may_not_be_made(migrated):
     record(migrated, "unapplied", LAST)
     line = refusal(migrated.manage("serve", "--no-migrate"))
-    assert f"migrations are missing (proxy.{LAST}): run `manage.py migrate`" in line
+    assert f"migrations are missing (proxy.{LAST}). Run `manage.py migrate`" in line
 
 
 def test_an_empty_database_is_refused_where_nothing_may_be_made(tmp_path):

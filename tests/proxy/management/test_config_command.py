@@ -73,17 +73,21 @@ def test_import_prints_the_difference_and_a_dry_run_changes_nothing(document):
         "    upstream_model: deepseek/deepseek-v3.2 → moonshotai/kimi-k2.5\n"
         "+ overrides house/*\n"
         "    format: kimi\n"
-        "Models that {} routed or read differently:\n"
+        "Models whose route or format {}:\n"
         "    claude-opus: demo: deepseek/deepseek-v3.2 as deepseek → "
         "demo: moonshotai/kimi-k2.5 as kimi\n"
     )
     for arguments in (("import", document, "--dry-run"), ("check", document)):
         printed, _, failed = run("config", *arguments)
-        assert printed == told.format("would be") + "2 rows would change; nothing was changed.\n"
+        assert (
+            printed == told.format("would change") + "2 rows would change. Nothing was changed.\n"
+        )
         assert not failed
     assert not FormatOverride.objects.exists()
     printed, _, failed = run("config", "import", document)
-    assert printed.startswith(told.format("are") + "2 rows changed. The configuration is version ")
+    assert printed.startswith(
+        told.format("changed") + "2 rows changed. The configuration is now version "
+    )
     record = FormatOverride.history.get()
     assert (record.history_change_reason, record.history_user) == ("config import", None)
 
@@ -111,7 +115,7 @@ def test_what_is_wrong_is_told_with_its_place_and_changes_nothing(document):
             "line 7, column 3: gateway.default_route: there is no route 'gone'\n"
             "line 17, column 3: routes[0].upstream_modell: there is no such field\n"
         )
-        assert failed == "Refused; nothing was changed."
+        assert failed == "Import rejected. Nothing was changed."
     assert run("config", "export") == before
 
 
@@ -130,7 +134,7 @@ def test_the_exit_status_tells(gateway, tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "line 1, column 1: athena: this gateway reads documents of the shape 1 only\n"
-        "CommandError: Refused; nothing was changed.\n"
+        "CommandError: Import rejected. Nothing was changed.\n"
     )
     document = gateway.manage("config", "export").stdout
     assert "sk-or-canary" not in document
@@ -140,7 +144,7 @@ def test_the_exit_status_tells(gateway, tmp_path):
 
 def test_a_good_configuration_is_well():
     FormatSettings.objects.create(format="gone")  # as an older release may have left it
-    assert run("config", "check") == ("All is well.\n", "", "")
+    assert run("config", "check") == ("No errors found.\n", "", "")
 
 
 def test_check_says_what_is_wrong_with_the_present_configuration():
@@ -158,17 +162,17 @@ def test_check_says_what_is_wrong_with_the_present_configuration():
     ClientKey.objects.update(revoked_at=timezone.now())
     printed, _, failed = run("config", "check")
     assert printed.splitlines() == [
-        "WRONG  The format override past → klingon: format: Value 'klingon' is not a valid choice.",
-        "WRONG  The upstream demo cannot be called: the environment variable HOUSE_KEY is not set.",
-        "WRONG  The upstream sealed cannot be called: its stored key cannot be read with the present "
+        "ERROR  The format override past → klingon: format: Value 'klingon' is not a valid choice.",
+        "ERROR  The upstream demo cannot be called: the environment variable HOUSE_KEY is not set.",
+        "ERROR  The upstream sealed cannot be called: its stored key cannot be read with the present "
         "secret: enter it again.",
-        "WRONG  The route idle is not used: its upstream off is not active.",
-        "WRONG  The route other falls back to idle, which is not in use.",
-        "WRONG  The default route idle is not in use: it or its upstream is inactive.",
+        "ERROR  The route idle is not used: its upstream off is not active.",
+        "ERROR  The route other falls back to idle, which is not in use.",
+        "ERROR  The default route idle is not in use: it or its upstream is inactive.",
         "hint   No known model matches the override nobody/* → kimi.",
         "hint   No client key is valid: nobody can call.",
     ]
-    assert failed == "Something is wrong: see above."
+    assert failed == "The configuration has errors; they are listed above."
     GatewaySettings.objects.update(default_route=None)
     assert "There is no default route" in run("config", "check")[0]
     GatewaySettings.objects.all().delete()
@@ -178,7 +182,7 @@ def test_check_says_what_is_wrong_with_the_present_configuration():
 def test_a_hint_alone_is_no_failure():
     FormatOverride.objects.create(pattern="nobody/*", format="kimi")
     printed, _, failed = run("config", "check")
-    assert printed.splitlines()[-1] == "All is well."
+    assert printed.splitlines()[-1] == "No errors found."
     assert not failed
 
 
@@ -186,9 +190,9 @@ def test_a_key_is_printed_once_and_alone():
     User.objects.create(username="ada")
     arguments = ("--owner", "ada", "--days", 30, "--models", "claude-*", "qwen/*")
     limits = ("--requests-per-minute", 60, "--at-once", 4)
-    printed, said, failed = run("key", "create", "ada's laptop", *arguments, *limits)
+    printed, hint, failed = run("key", "create", "ada's laptop", *arguments, *limits)
     assert not failed
-    assert "only now" in said
+    assert "cannot be shown again" in hint
     row = ClientKey.objects.get(label="ada's laptop")
     assert digest_of(printed.strip()) == row.digest
     assert (row.owner.username, row.allowed_models) == ("ada", ["claude-*", "qwen/*"])
@@ -197,7 +201,7 @@ def test_a_key_is_printed_once_and_alone():
     assert row.history.get().history_change_reason == "key create"
     listed, _, _ = run("key", "list")
     assert printed.strip() not in listed
-    assert f"{row.prefix}…  active   until {row.expires_at:%Y-%m-%d}  never used  ada" in listed
+    assert f"{row.prefix}…  active   expires {row.expires_at:%Y-%m-%d}  never used  ada" in listed
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,7 @@ def test_a_key_is_printed_once_and_alone():
     [
         (["x" * 101], "label: Ensure this value has at most 100 characters"),
         ([""], "label: This field cannot be blank."),
-        (["x", "--owner", "nobody"], "there is no user 'nobody'"),
+        (["x", "--owner", "nobody"], "no user is named 'nobody'"),
         (["x", "--days", "0"], "--days must be from 1 to 3650"),
         (["x", "--models", "a b"], "'a b' is not a pattern"),
         (["x", "--at-once", "0"], "--at-once: Ensure"),
@@ -235,13 +239,13 @@ def test_a_key_is_revoked_by_its_number_or_its_beginning():
     for label in ("one", "two"):
         run("key", "create", label)
     one, two = (ClientKey.objects.get(label=label) for label in ("one", "two"))
-    assert run("key", "revoke", one.pk)[0] == f"Revoked: {one}.\n"
+    assert run("key", "revoke", one.pk)[0] == f"Revoked {one}.\n"
     ClientKey.objects.filter(pk=two.pk).update(prefix="sk-of-two")
-    assert run("key", "revoke", "sk-of-two")[0].startswith("Revoked: two")
+    assert run("key", "revoke", "sk-of-two")[0].startswith("Revoked two")
     one.refresh_from_db()
     assert one.revoked_at is not None
     assert one.history.first().history_change_reason == "key revoke"
-    assert run("key", "revoke", one.pk)[0] == "It was revoked already.\n"
-    assert run("key", "revoke", "sk-nobody")[2] == "there is no key 'sk-nobody'"
+    assert run("key", "revoke", one.pk)[0] == "This key was already revoked.\n"
+    assert run("key", "revoke", "sk-nobody")[2] == "no key has the id or prefix 'sk-nobody'"
     ClientKey.objects.update(prefix="sk-same")
-    assert "give an id" in run("key", "revoke", "sk-same")[2]
+    assert "Use an id instead" in run("key", "revoke", "sk-same")[2]

@@ -40,7 +40,7 @@ def test_another_format_fixes_a_leak():
     assert run("--request-id", row.request_id) == (
         f"{row.request_id}  still failing, as standard\n"
         "Total: 0 fixed, 1 still failing, 0 newly broken\n",
-        "some fail",
+        "some exchanges fail",
     )
     assert run("--request-id", row.request_id, "--format", "kimi") == (
         f"{row.request_id}  fixed, as kimi\nTotal: 1 fixed, 0 still failing, 0 newly broken\n",
@@ -64,7 +64,7 @@ def test_a_group_is_told_one_by_one_and_in_total():
         "Total: 1 fixed, 1 still failing, 1 newly broken, 1 the same, 1 not replayable"
     )
     assert "format_transformation_error" in printed
-    assert failed == "some fail"
+    assert failed == "some exchanges fail"
 
 
 def test_strictness_may_be_tried():
@@ -78,9 +78,9 @@ def test_strictness_may_be_tried():
 
 
 def test_what_is_not_there_is_said():
-    assert run("--request-id", "req_0")[1] == "no transcript of 'req_0' is kept"
-    assert run("--group", "7")[1] == "there is no group 7"
-    assert "is no transcript" in run("--file", "/nonexistent.json")[1]
+    assert run("--request-id", "req_0")[1] == "no transcript is stored for 'req_0'"
+    assert run("--group", "7")[1] == "no failure group has the id 7"
+    assert "is not a transcript from the API" in run("--file", "/nonexistent.json")[1]
 
 
 def test_what_a_model_wrote_does_not_steer_the_terminal():
@@ -97,7 +97,7 @@ def test_a_fixture_is_a_line_of_vectors_where_that_says_all(tmp_path):
     arguments = ("--request-id", row.request_id, "--into", tmp_path, "--save-fixture")
     printed, _ = run(*arguments, "lost-override", "--format", "kimi")
     path = tmp_path / "native" / "kimi.jsonl"
-    assert f"Written: {path}" in printed
+    assert f"Saved {path}" in printed
     (vector,) = map(json.loads, path.read_text().splitlines())
     assert (vector["id"], vector["format"], vector["text"]) == ("lost-override", "kimi", KIMI)
     assert vector["expect"]["text"] == "Let me look."
@@ -105,7 +105,7 @@ def test_a_fixture_is_a_line_of_vectors_where_that_says_all(tmp_path):
     assert "already" in run(*arguments, "lost-override", "--format", "kimi")[1]
     run(*arguments, "another", "--format", "kimi")
     assert len(path.read_text().splitlines()) == 2
-    assert "small letters" in run(*arguments, "../evil", "--format", "kimi")[1]
+    assert "lowercase letters" in run(*arguments, "../evil", "--format", "kimi")[1]
 
 
 def test_a_fixture_is_the_wire_itself_where_a_vector_does_not_fit(tmp_path):
@@ -116,7 +116,7 @@ def test_a_fixture_is_the_wire_itself_where_a_vector_does_not_fit(tmp_path):
     fixture = json.loads((tmp_path / "wire" / "two.json").read_text())
     assert fixture["raw"].encode() == raw
     assert fixture["expect"][-1][0] == "MessageEnd"
-    assert "there already" in run(*arguments)[1]
+    assert "already exists" in run(*arguments)[1]
 
 
 def test_a_fixture_is_made_of_one_exchange(tmp_path):
@@ -124,4 +124,4 @@ def test_a_fixture_is_made_of_one_exchange(tmp_path):
     for _ in range(2):
         leaked_kimi(group=group)
     failed = run("--group", group.pk, "--into", tmp_path, "--save-fixture", "both")[1]
-    assert failed == "a fixture is made of one exchange that can be replayed"
+    assert failed == "--save-fixture needs exactly one replayable exchange"

@@ -207,7 +207,7 @@ def test_what_is_stored_of_somebody_is_erased_on_demand(configured, capsys, capl
     call_command("erase", "--key", str(key.pk), "--content")
     assert Exchange.objects.filter(key=key).count() == 2
     call_command("erase", "--owner", "dora")
-    assert "Erased: 2 exchanges." in capsys.readouterr().out
+    assert "Erased 2 exchanges." in capsys.readouterr().out
     assert list(Exchange.objects.all()) == [other]
     assert Transcript.objects.filter(exchange=other).exists()
     with pytest.raises(CommandError, match="no key"):
