@@ -11,7 +11,7 @@ from django.apps import apps
 from django.db import connection
 
 from proxy.audit.failure_groups import family
-from proxy.audit.transcripts.codec import Said, repack
+from proxy.audit.transcripts.codec import TranscriptContent, pack
 from proxy.models import (
     FAILURES,
     ClientKey,
@@ -77,7 +77,7 @@ def seed(count: int, now: datetime) -> None:
     while batch := [row for _, row in zip(range(_BATCH), rows, strict=False)]:
         _insert(batch)
     kept = list(Exchange.objects.order_by("id").values_list("pk", flat=True)[::_KEPT])
-    said = repack(Said(request="{}", raw=_ANSWER))
+    said = pack(TranscriptContent(request="{}", raw=_ANSWER))
     Transcript.objects.bulk_create(
         (Transcript(exchange_id=pk, packed=said) for pk in kept),
         batch_size=500,

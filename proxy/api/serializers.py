@@ -64,17 +64,17 @@ class Anything(serializers.JSONField):
 
 class TranscriptOut(serializers.ModelSerializer[Transcript]):
     exchange = ExchangeOut(read_only=True)
-    headers = serializers.JSONField(source="said.headers", required=False)
-    request = serializers.CharField(source="said.request")
-    tools = Anything(source="said.tools", read_only=True)
-    reading = serializers.JSONField(source="said.reading", required=False)
-    raw = Base64(source="said.raw", read_only=True, help_text="What the upstream sent.")
-    arrivals = Anything(source="said.arrivals", read_only=True)
-    events = Anything(source="said.events", read_only=True)
-    sent = Base64(source="said.sent", read_only=True, help_text="What the client got.")
-    left_out = serializers.JSONField(source="said.left_out", required=False)
+    headers = serializers.JSONField(source="content.headers", required=False)
+    request = serializers.CharField(source="content.request")
+    tools = Anything(source="content.tools", read_only=True)
+    reading = serializers.JSONField(source="content.reading", required=False)
+    raw = Base64(source="content.raw", read_only=True, help_text="What the upstream sent.")
+    arrivals = Anything(source="content.arrivals", read_only=True)
+    events = Anything(source="content.events", read_only=True)
+    sent = Base64(source="content.sent", read_only=True, help_text="What the client got.")
+    left_out = serializers.JSONField(source="content.left_out", required=False)
     redactions = serializers.IntegerField(
-        source="said.redactions", required=False, min_value=0, max_value=2**63 - 1
+        source="content.redactions", required=False, min_value=0, max_value=2**63 - 1
     )
 
     class Meta:

@@ -165,7 +165,7 @@ class Transcripts(mixins.RetrieveModelMixin, Endpoint):
     def get_object(self) -> Any:
         row = super().get_object()
         try:
-            row.said  # noqa: B018  whether it can be opened
+            row.content  # noqa: B018  whether it can be opened
         except Unreadable as error:
             raise NotPossible(f"It cannot be read: {error}.") from error
         return row

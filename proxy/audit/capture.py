@@ -1,6 +1,6 @@
-"""What one exchange said, while it says it: bounded, by reference, and nothing more.
+"""Collects the content of one exchange in memory, up to a limit.
 
-Whether it is kept is decided at the end, so everything is captured at first.
+Whether a transcript is kept is decided when the exchange ends, so every exchange is captured.
 """
 
 from collections import deque
@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from formats import Event
 
-_MOST_READS = 4000
-"""Whose moments are captured; and of whose events, the first half and the last."""
+_MAX_READS = 4000
+"""Reads with a recorded arrival. Events are kept of half as many reads at each end."""
 
 Clipped: TypeAlias = tuple[bytes, int, int]
-"""Head and tail in one, how long the head is, and how many bytes are missing between."""
+"""Head and tail joined, the length of the head, and the number of bytes missing after it."""
 
 
 def clip(data: bytes, limit: int) -> Clipped:
@@ -24,8 +24,8 @@ def clip(data: bytes, limit: int) -> Clipped:
     return data[:half] + data[-half:], half, len(data) - 2 * half
 
 
-class Clip:
-    """The head and the tail of a stream of bytes; what is between is counted and forgotten."""
+class ClippedBytes:
+    """Keeps the head and the tail of a stream of bytes, and counts the bytes between."""
 
     def __init__(self, limit: int) -> None:
         self._half = limit // 2
@@ -44,32 +44,29 @@ class Clip:
                 self._tail_size -= len(self._tail.popleft())
         self.size += len(data)
 
-    @property
-    def is_whole(self) -> bool:
-        return self.size <= 2 * self._half
-
-    def take(self) -> Clipped:
+    def get(self) -> Clipped:
         data = b"".join([*self._head, *self._tail])
-        if self.is_whole:
+        left_out = self.size - 2 * self._half
+        if left_out <= 0:
             return data, len(data), 0
-        return data[: self._half] + data[-self._half :], self._half, self.size - 2 * self._half
+        return data[: self._half] + data[-self._half :], self._half, left_out
 
 
-class Understood:
-    """The events of the reads whose bytes a clip of the same limit keeps, but for a few."""
+class ClippedEvents:
+    """Keeps the events of those reads whose bytes `ClippedBytes` keeps."""
 
     def __init__(self, limit: int) -> None:
         self._half = limit // 2
         self._head: list[list[Event]] = []
-        self._tail: deque[tuple[int, list[Event]]] = deque(maxlen=_MOST_READS // 2)
+        self._tail: deque[tuple[int, list[Event]]] = deque(maxlen=_MAX_READS // 2)
         self._end = 0
         self.left_out = 0
-        """How many reads' events are missing between head and tail."""
+        """Number of reads between head and tail whose events are missing."""
 
     def add(self, events: list[Event], end: int) -> None:
-        """`end`: how many bytes had been received with them."""
+        """`end`: number of bytes received up to these events."""
         begin, self._end = self._end, end
-        if begin < self._half and len(self._head) < _MOST_READS // 2:
+        if begin < self._half and len(self._head) < _MAX_READS // 2:
             self._head.append(events)
             return
         tail = self._tail
@@ -80,7 +77,7 @@ class Understood:
             tail.popleft()
             self.left_out += 1
 
-    def take(self) -> tuple[list[Event], list[Event]]:
+    def get(self) -> tuple[list[Event], list[Event]]:
         """The events of the head, and of the tail."""
         tail = [events for _, events in self._tail]
         return list(chain.from_iterable(self._head)), list(chain.from_iterable(tail))
@@ -91,26 +88,23 @@ class Capture:
         self.request = clip(request, limit)
         self.limit = limit
         self._started = perf_counter()
-        self.raw = Clip(limit)
+        self.raw = ClippedBytes(limit)
+        """The upstream's answer."""
         self.arrivals: list[tuple[int, float]] = []
-        """For each read: its offset in the received bytes, and the milliseconds until it came."""
-        self.events = Understood(limit)
-        self.sent = Clip(limit)
+        """For each read: its offset in the upstream's answer, and milliseconds since the start."""
+        self.events = ClippedEvents(limit)
+        self.sent = ClippedBytes(limit)
+        """The answer to the client."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether all that was said is here."""
-        is_here = self.raw.is_whole and self.sent.is_whole and not self.events.left_out
-        return is_here and not self.request[2]
-
-    def received(self, data: bytes) -> None:
-        if len(self.arrivals) < _MOST_READS:
+    def add_raw(self, data: bytes) -> None:
+        if len(self.arrivals) < _MAX_READS:
             self.arrivals.append((self.raw.size, (perf_counter() - self._started) * 1000))
         self.raw.add(data)
 
-    def understood(self, events: list[Event]) -> None:
+    def add_events(self, events: list[Event]) -> None:
         self.events.add(events, self.raw.size)
 
-    def again(self) -> None:
-        """Another attempt begins: what the last one sent is no part of the answer."""
-        self.raw, self.arrivals, self.events = Clip(self.limit), [], Understood(self.limit)
+    def discard_answer(self) -> None:
+        """Forget the answer of a failed attempt: the client gets the answer of the next one."""
+        self.raw, self.arrivals = ClippedBytes(self.limit), []
+        self.events = ClippedEvents(self.limit)

@@ -3,7 +3,7 @@
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -33,6 +33,7 @@ from proxy.configuration.snapshot import Key, Snapshot
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed, code_of
 from proxy.models import Outcome, Phase
+from proxy.security.redaction import Redactor
 
 logger = logging.getLogger("athena.exchange")
 
@@ -101,10 +102,10 @@ class Exchange:
         "notices",
         "own_time",
         "reading",
+        "redactor",
         "request_id",
         "rescued",
         "route",
-        "secrets",
         "served_by",
         "snapshot",
         "started",
@@ -123,8 +124,8 @@ class Exchange:
         """Set when the request is accepted: only then is anything remembered."""
         self.key: Key | None = None
         self.headers: dict[str, str] = {}
-        self.secrets: list[str] = []
-        """Of the client's, which must not appear in a transcript."""
+        self.redactor = Redactor()
+        """Knows the secrets of the client and of every upstream that was asked."""
         self.model = ""
         self.is_streaming = False
         self.input_estimate: int | None = None
@@ -162,6 +163,7 @@ class Exchange:
     def begin_attempt(self, route: Route) -> None:
         """Nothing of an earlier attempt was delivered: what it said is no part of the answer."""
         self.route, self.has_begun, self.begun_after = route, False, None
+        self.redactor.add_secrets(route.upstream.secrets())
         self._bytes_used = self.bytes_upstream
         self.error = self.fault = self.reading = self.served_by = self.stop_reason = None
         self.notices.clear()
@@ -169,13 +171,13 @@ class Exchange:
         self.calls, self.rescued, self._is_rescuing = 0, 0, False
         self.usage = Usage()
         if self.capture is not None:
-            self.capture.again()
+            self.capture.discard_answer()
 
     def received(self, data: bytes) -> None:
         """Bytes came from the upstream."""
         self.bytes_upstream += len(data)
         if self.capture is not None:
-            self.capture.received(data)
+            self.capture.add_raw(data)
 
     def sent(self, data: bytes) -> None:
         """Bytes go to the client."""
@@ -219,7 +221,7 @@ class Exchange:
             self._bytes_used = self.bytes_upstream
         self.observe(events)
         if self.capture is not None:
-            self.capture.understood(events)
+            self.capture.add_events(events)
 
     def counted(self, usage: Usage) -> None:
         """What the upstream has counted so far, of an answer that may never end."""
@@ -250,15 +252,17 @@ class Exchange:
             return Phase.REQUEST
         return phase_of(self.error, has_begun=self.has_begun)
 
-    def log(self, row: Mapping[str, Any], brief: Callable[[str, int], str]) -> None:
-        """Write one line about it, of what its row says; `brief` takes secrets out of the rest."""
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Write the exchange's log line, from the columns of its row."""
         if not logger.isEnabledFor(logging.INFO):
             return
         names = _LOGGED if self.snapshot is not None else _LOGGED_OF_STRANGERS
         fields = {name: value for name in names if (value := row[name]) not in _NOTHING}
         if self.notices:
             fields["notices"] = sorted({notice.code for notice in self.notices})
-        message = brief(_line(self.error), 300) if self.error else "answered"
+        message = "answered"
+        if self.error is not None:
+            message = self.redactor.redact_column(_line(self.error), 300)
         logger.info("%s", message, extra={"fields": fields})
 
 

@@ -25,8 +25,9 @@ from proxy.audit.failure_groups import fingerprint, leak_mark
 from proxy.audit.journal.entries import Begun, Entry, encode
 from proxy.audit.journal.journal import Journal
 from proxy.audit.journal.recovery import salvage
-from proxy.audit.row import beginning, brief_of, record, redactor_of
-from proxy.audit.transcripts.assembly import packed_transcript
+from proxy.audit.row import accepted_row, ended_row
+from proxy.audit.transcripts.assembly import transcript_of
+from proxy.audit.transcripts.codec import pack
 from proxy.database.connections import renew_connection
 from proxy.database.outage import AWAY, reason
 from proxy.models import FAILURES
@@ -87,8 +88,7 @@ class Audit:
         if not self.journal.is_open:
             return
         try:
-            brief = brief_of(exchange, redactor_of(exchange))
-            self.journal.begin(Begun(beginning(exchange, brief)))
+            self.journal.begin(Begun(accepted_row(exchange)))
         except (OSError, ValueError):  # its end will say the same
             return
 
@@ -96,17 +96,15 @@ class Audit:
         """Remember an exchange that has ended; probes and lists of models are none."""
         if exchange.snapshot is None and exchange.error is None:
             return
-        redactor = redactor_of(exchange)
-        brief = brief_of(exchange, redactor)
-        row = record(exchange, status, brief)
-        exchange.log(row, brief)
+        row = ended_row(exchange, status)
+        exchange.log(row)
         if exchange.snapshot is None:
             return
         mark = fingerprint(row) if row["outcome"] in FAILURES else None
         packed: bytes | None = None
         if self._keeps(exchange, leak_mark(row) if mark is None else mark):
             try:
-                packed = packed_transcript(exchange, redactor)
+                packed = pack(transcript_of(exchange))
             except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
                 # Without its words and its frames, which may have the content.
                 name = type(error).__name__

@@ -5,7 +5,7 @@ from django.core.validators import MinValueValidator
 from django.db import models, transaction
 from django.utils.functional import cached_property
 
-from proxy.audit.transcripts.codec import Said, unpack
+from proxy.audit.transcripts.codec import TranscriptContent, unpack
 from proxy.models.audit import Exchange
 
 
@@ -45,7 +45,7 @@ class Standing(models.Model):
 
 
 class Transcript(models.Model):
-    """What an exchange said; `said` opens it."""
+    """The content of an exchange, packed; `content` unpacks it."""
 
     exchange = models.OneToOneField(Exchange, models.CASCADE, primary_key=True)
     standing = models.ForeignKey(
@@ -79,12 +79,12 @@ class Transcript(models.Model):
         return f"transcript of {self.exchange_id}"
 
     @cached_property
-    def said(self) -> Said:
-        """Raises Unreadable."""
+    def content(self) -> TranscriptContent:
+        """The unpacked transcript; raises Unreadable."""
         if self.packed is not None:
             standing = self.standing
             return unpack(bytes(self.packed), bytes(standing.packed) if standing else b"")
-        return Said(
+        return TranscriptContent(
             headers=self.headers,
             request=self.request,
             tools=self.tools,

@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from formats import FORMATS
-from proxy.audit.transcripts.codec import Said, Unreadable
+from proxy.audit.transcripts.codec import TranscriptContent, Unreadable
 from proxy.configuration.snapshot import load
 from proxy.models import FAILURES, ConfigurationVersion, Exchange, Outcome, Replay, Transcript
 from proxy.pages.access import has_permission, render_page, staff_page, staff_user
@@ -186,10 +186,10 @@ def fixture(request: HttpRequest, request_id: str) -> HttpResponse:
     )
 
 
-def _open(transcript: Transcript | None) -> tuple[Said | None, str]:
+def _open(transcript: Transcript | None) -> tuple[TranscriptContent | None, str]:
     """Decode a transcript; return its content or None, and the reason if it is unreadable."""
     try:
-        return transcript.said if transcript is not None else None, ""
+        return transcript.content if transcript is not None else None, ""
     except Unreadable as error:
         return None, str(error)
 

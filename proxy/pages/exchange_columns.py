@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.audit.transcripts.codec import Said
+from proxy.audit.transcripts.codec import TranscriptContent, load_event
 from proxy.models import Exchange
 from proxy.security.visible_text import Segment, Span, segments, visible
 from proxy.support.answer_parts import (
@@ -17,7 +17,7 @@ from proxy.support.answer_parts import (
     pieces_of,
     shown_events,
 )
-from proxy.support.replay import load_event, raw_answer, sent_answer
+from proxy.support.replay import raw_answer, sent_answer
 
 _MAX_TEXT_CHARS = 40_000
 _MAX_RAW_CHARS = 30_000
@@ -55,7 +55,7 @@ class DiffLine:
     after: str
 
 
-def columns_of(exchange: Exchange, said: Said) -> Columns:
+def columns_of(exchange: Exchange, said: TranscriptContent) -> Columns:
     reading = said.reading
     events = [load_event(fields) for fields in said.events]
     answer, dialect = raw_answer(said), reading.get("upstream", "openai")
@@ -80,7 +80,7 @@ def columns_of(exchange: Exchange, said: Said) -> Columns:
     )
 
 
-def client_pieces(exchange: Exchange, said: Said) -> list[Piece]:
+def client_pieces(exchange: Exchange, said: TranscriptContent) -> list[Piece]:
     """Decode the stored answer that the client received."""
     sent = sent_answer(said)
     return pieces_of(decode_answer(sent, exchange.dialect)) if sent else []

@@ -1,8 +1,8 @@
-"""Secrets are taken out of a transcript before it leaves the process's memory.
+"""Removes secrets from rows, transcripts and log lines before they leave the process's memory.
 
-Known ones (the client's key, the upstream's) and what looks like one. A secret may be split over
-the chunks of a stream, where no search of its bytes would find it: then the stream is rebuilt from
-its text, which says the same in fewer chunks.
+Finds known secrets (the client's key, the upstream's key) and text that looks like a secret. In a
+stream, a secret may be split over several chunks. Then the stream is rebuilt from its text, with
+the same content in fewer chunks.
 """
 
 import json
@@ -15,44 +15,45 @@ from msgspec.structs import asdict, replace
 
 from formats import DIALECTS, Event, FormatsError, Limits, ReplyOptions, merge_deltas
 
-# A secret begins where a word does; in JSON text an escape before it looks like a part of it.
+# A secret begins at the start of a word. In JSON text, an escape before it looks like its first
+# letters.
 _ESCAPES = (r"\\[bfnrt]", r"\\u[0-9A-Fa-f]{4}")
 _BEGIN = rf"(?:\b|(?<={_ESCAPES[0]})|(?<={_ESCAPES[1]}))"
 
 
-def _begun(word: str) -> "re.Pattern[bytes]":
-    """Matches behind a word that begins a secret."""
-    begins = "|".join(f"(?<={before}{word})" for before in (r"\b", *_ESCAPES))
-    return re.compile(begins.encode())
+def _at_word_start(prefix: str) -> "re.Pattern[bytes]":
+    """Matches after a prefix of a secret that stands at the start of a word."""
+    starts = "|".join(f"(?<={before}{prefix})" for before in (r"\b", *_ESCAPES))
+    return re.compile(starts.encode())
 
 
-# A text without any of these has no secret of a known look, and nearly every text is such a one:
-# they are all looked for in one pass. Where one of them is, a second look tells more.
+# Every secret of a known kind has one of these prefixes. Few texts have any: one pass looks for
+# all of them, and where one is found, its pattern must match as well.
 _KEY = b"sk-"
-_MARKS = {
-    **{word: _begun(word) for word in (_KEY.decode(), "AKIA", "AIza", "eyJ", "github_pat_")},
-    **{word: _begun(word) for word in ("gho_", "ghp_", "ghs_", "ghu_")},
-    **{word: _begun(word) for word in ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")},
+_PREFIXES = {
+    **{p: _at_word_start(p) for p in (_KEY.decode(), "AKIA", "AIza", "eyJ", "github_pat_")},
+    **{p: _at_word_start(p) for p in ("gho_", "ghp_", "ghs_", "ghu_")},
+    **{p: _at_word_start(p) for p in ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")},
     "BEGIN ": re.compile(b"(?<=-----BEGIN )"),
     "earer ": re.compile(b""),
 }
-# Marks that overlap are not all found: that is the price of a vectorised search. The end of AKIA
-# alone may begin another, and a secret begins there no more than in any other word.
-_find = BytesAhoCorasick(
-    map(str.encode, _MARKS), matchkind=MatchKind.LeftmostFirst
+# This search is vectorised, and misses a prefix that overlaps the one before. Only the end of AKIA
+# can overlap another prefix, and no secret starts there, in the middle of a word.
+_find_prefixes = BytesAhoCorasick(
+    map(str.encode, _PREFIXES), matchkind=MatchKind.LeftmostFirst
 ).find_matches_as_indexes
-_second_looks = [look.match for look in _MARKS.values()]
+_prefix_patterns = [pattern.match for pattern in _PREFIXES.values()]
 _WINDOW = 64 * 1024
-"""Bytes that are searched at once: a text may be nothing but marks, and each takes memory."""
-_OVERLAP = max(map(len, _MARKS)) - 1
-_MOST_KNOWN = 500
-_LONGEST_KNOWN = 1024
-_harmless: set[str] = set()
-"""Texts in which nothing looks like a secret: those of a session come again and again."""
+"""Bytes searched at once. A text may consist of prefixes alone, and each match takes memory."""
+_OVERLAP = max(map(len, _PREFIXES)) - 1
+_MAX_CACHED_TEXTS = 500
+_MAX_CACHED_LENGTH = 1024
+_cached_clean_texts: set[str] = set()
+"""Texts without anything that looks like a secret. The requests of a session repeat them."""
 
-# Each is linear in the text, whoever wrote it: a repetition is bounded, or ends at what it cannot
-# contain, or takes whatever it has seen. That is why the beginning of a JWT is found (`eyj`) though
-# the rest may be missing: else each of many beginnings in one word would read all that follow.
+# Every pattern takes linear time on any text: a repetition is bounded, or possessive, or ends at a
+# character that it cannot contain. That is why `eyj` matches the first part of a JWT even if the
+# rest is missing: otherwise each `eyJ` within a word would scan all that follows it.
 _KINDS = rf"""
       (?P<key>{_BEGIN}sk-[A-Za-z0-9_-]{{16,}}+)
     | (?P<github>{_BEGIN}(?:gh[opsu]_[A-Za-z0-9]{{30,}}+|github_pat_[A-Za-z0-9_]{{30,}}+))
@@ -69,172 +70,156 @@ _PATTERNS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_IN_A_WORD = re.compile(_KINDS, re.VERBOSE | re.DOTALL)
+_WITHIN_WORDS = re.compile(_KINDS, re.VERBOSE | re.DOTALL)
 
-# What is not in JSON text as it is.
-_ESCAPED = re.compile(r'["\\\x00-\x1f]')
-
-# What a secret is made of, and how much of it may be left out where one may have been cut.
+# Characters of secrets. At a cut, up to MAX_WORD of them are removed.
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.~+/=-"
-MOST_WORD = 512
+MAX_WORD = 512
 NUL = "\N{SYMBOL FOR NULL}"
-"""Stands for the character, which PostgreSQL does not take."""
-_MORE = 1024
-"""Characters behind those that are shown, in which a secret may end that began there."""
+"""Replaces NUL, which PostgreSQL does not accept in text."""
+_CONTEXT = 1024
+"""Characters searched after the ones that are shown: a secret may start in the shown text and end
+there."""
 
 
-def are_suspect(data: bytes | bytearray, secrets: Sequence[bytes] = ()) -> bool:
-    """Whether there may be a secret of a known look in it, or there is one of `secrets`."""
-    is_marked = False
-    for which, _, end in _find(data) if len(data) <= _WINDOW else _marks(data):
-        is_marked = True
-        if _second_looks[which](data, end):
+def may_have_secret(data: bytes, secrets: Sequence[bytes] = ()) -> bool:
+    """Tell whether the data has one of `secrets`, or the start of a secret of a known kind."""
+    has_prefix = False
+    for which, _, end in _find_prefixes(data) if len(data) <= _WINDOW else _find_in_windows(data):
+        has_prefix = True
+        if _prefix_patterns[which](data, end):
             return True
-    # A secret that has a mark itself is nowhere if no mark is.
+    # A secret that contains a prefix cannot be in data without any.
     return bool(secrets) and any(
-        (is_marked or _KEY not in secret) and secret in data for secret in secrets
+        (has_prefix or _KEY not in secret) and secret in data for secret in secrets
     )
 
 
-def _marks(data: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
+def _find_in_windows(data: bytes) -> Iterator[tuple[int, int, int]]:
     view = memoryview(data)
     for at in range(0, len(data), _WINDOW):
-        for which, start, end in _find(view[at : at + _WINDOW + _OVERLAP]):
+        for which, start, end in _find_prefixes(view[at : at + _WINDOW + _OVERLAP]):
             yield which, at + start, at + end
 
 
-def _is_harmless(text: str) -> bool:
-    """Whether nothing in it looks like a secret. No text in which something does is remembered."""
-    if text in _harmless:
+def _is_clean_of_known_kinds(text: str) -> bool:
+    if text in _cached_clean_texts:
         return True
-    if are_suspect(text.encode("utf-8", "surrogatepass")):
-        return False
-    if len(text) <= _LONGEST_KNOWN:
-        if len(_harmless) >= _MOST_KNOWN:
-            _harmless.clear()
-        _harmless.add(text)
+    if may_have_secret(text.encode("utf-8", "surrogatepass")):
+        return False  # never cached: the cache must not hold secrets
+    if len(text) <= _MAX_CACHED_LENGTH:
+        if len(_cached_clean_texts) >= _MAX_CACHED_TEXTS:
+            _cached_clean_texts.clear()
+        _cached_clean_texts.add(text)
     return True
 
 
 class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        """`secrets`: those that are known, whatever they look like."""
+        """`secrets`: known secrets, of any shape."""
         self.count = 0
-        self.secrets = tuple([text for text in dict.fromkeys(secrets) if len(text) >= 8])
+        self.secrets: tuple[str, ...] = ()
+        self.add_secrets(secrets)
 
-    def text(self, text: str) -> str:
+    def add_secrets(self, secrets: Iterable[str]) -> None:
+        known = dict.fromkeys((*self.secrets, *secrets))
+        self.secrets = tuple([text for text in known if len(text) >= 8])
+
+    def redact_text(self, text: str) -> str:
         for secret in self.secrets:
             if secret in text:
                 self.count += text.count(secret)
                 text = text.replace(secret, "[redacted:known]")
-        if are_suspect(text.encode("utf-8", "surrogatepass")):
+        if may_have_secret(text.encode("utf-8", "surrogatepass")):
             text = _PATTERNS.sub(self._replace, text)
         return text
 
-    def is_clean(self, data: bytes | bytearray) -> bool:
-        """Whether there is surely nothing to take out; what is not UTF-8 hides nothing."""
-        spelt = [secret.encode("utf-8", "surrogateescape") for secret in self.secrets]
-        return not are_suspect(data, spelt)
-
-    def is_clean_in_json(self, data: bytes | bytearray) -> bool:
-        """The same of texts in JSON, where a secret may be spelt otherwise."""
-        return not _ESCAPED.search("".join(self.secrets)) and self.is_clean(data)
+    def is_clean(self, data: bytes) -> bool:
+        """Tell whether the data certainly has no secret. Bytes that are not UTF-8 hide none."""
+        known = [secret.encode("utf-8", "surrogateescape") for secret in self.secrets]
+        return not may_have_secret(data, known)
 
     def is_clean_text(self, text: str) -> bool:
-        """The same of a short text that is likely to come again."""
+        """Tell the same of a short text, with a cache for texts that are repeated."""
         for secret in self.secrets:
             if secret in text:
                 return False
-        return _is_harmless(text)
+        return _is_clean_of_known_kinds(text)
 
-    def brief(self, text: str, length: int) -> str:
-        """The beginning of a text of any length; the work is that for a short one."""
-        most = 2 * length + _MORE
-        if len(text) > most:
+    def redact_start(self, text: str, length: int) -> str:
+        """Redact the first `length` characters. The time does not grow with the text."""
+        limit = 2 * length + _CONTEXT
+        if len(text) > limit:
             # Half a secret would not be recognised as one.
-            text = text[: most - MOST_WORD] + text[most - MOST_WORD : most].rstrip(WORD)
-        return self.text(text)[:length]
+            text = text[: limit - MAX_WORD] + text[limit - MAX_WORD : limit].rstrip(WORD)
+        return self.redact_text(text)[:length]
 
-    def redact(self, data: bytes) -> bytes:
-        """Any bytes; what is not UTF-8 stays as it is."""
+    def redact_column(self, text: str, length: int) -> str:
+        """Redact a text for a column of `length` characters; every database accepts the result."""
+        if len(text) <= _MAX_CACHED_LENGTH and text.isascii() and "\0" not in text:
+            if self.is_clean_text(text):
+                return text[:length]
+        return storable_text(self.redact_start(text, length))
+
+    def redact_bytes(self, data: bytes) -> bytes:
+        """Redact any bytes. Bytes that are not UTF-8 are kept."""
         if self.is_clean(data):
             return data
-        return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        text = self.redact_text(data.decode("utf-8", "surrogateescape"))
+        return text.encode("utf-8", "surrogateescape")
 
-    def events(self, events: Sequence[Event]) -> list[Event]:
-        """Merged events without secrets."""
+    def redact_events(self, events: Sequence[Event]) -> list[Event]:
+        """Merge deltas, and redact the texts of the merged events."""
         merged = merge_deltas(events)
         together = "\n".join([text for event in merged for text in texts_of(event).values()])
         if self.is_clean(together.encode("utf-8", "surrogatepass")):
             return merged
-        return [self._event(event) for event in merged]
+        return [self._redact_event(event) for event in merged]
 
-    def stream(self, data: bytes, dialect: str, *, is_suspect: bool) -> bytes:
-        """The bytes of an answer; rebuilt if a secret was split over its chunks.
+    def redact_stream(self, data: bytes, dialect: str, *, is_suspect: bool) -> bytes:
+        """Redact the bytes of an answer. Rebuild it if a secret was split over its chunks.
 
-        `is_suspect`: its text has one, or is not known.
+        `is_suspect`: the text of the answer has a secret, or is not known.
         """
-        clean = self.redact(data)
+        clean = self.redact_bytes(data)
         if not is_suspect:
             return clean
-        said = merge_deltas(_decode(data, dialect))
-        texts = [self._event(event) for event in said]
-        if texts == (said if clean == data else merge_deltas(_decode(clean, dialect))):
+        events = merge_deltas(_decode(data, dialect))
+        redacted = [self._redact_event(event) for event in events]
+        if redacted == (events if clean == data else merge_deltas(_decode(clean, dialect))):
             return clean
-        return self.redact(DIALECTS[dialect].encoder(ReplyOptions()).feed(texts))
+        return self.redact_bytes(DIALECTS[dialect].encoder(ReplyOptions()).feed(redacted))
 
-    def tail(self, data: bytes) -> bytes:
-        """The bytes of an answer's end, which begin anywhere; none if a secret is split over them.
+    def redact_stream_tail(self, data: bytes) -> bytes:
+        """Redact the end of an answer, cut at any byte; empty if a secret is split over chunks.
 
-        No decoder reads an answer without its beginning, so that it could not be rebuilt.
+        It cannot be rebuilt: no decoder reads an answer without its start.
         """
-        clean = self.redact(data)
+        clean = self.redact_bytes(data)
         before = self.count
-        for text in _spoken(clean):
-            self.text(text)
+        for text in _texts_of_fields(clean):
+            self.redact_text(text)
         return clean if self.count == before else b""
 
-    def _event(self, event: Event) -> Event:
+    def _redact_event(self, event: Event) -> Event:
         texts = texts_of(event)
-        clean = {n: self.text(v) for n, v in texts.items()}
+        clean = {n: self.redact_text(v) for n, v in texts.items()}
         return replace(event, **clean) if clean != texts else event
 
-    def _replace(self, found: "re.Match[str]") -> str:
-        if found.lastgroup == "eyj":  # no more than the beginning
-            return _IN_A_WORD.sub(self._replace, found[0])
+    def _replace(self, match: "re.Match[str]") -> str:
+        if match.lastgroup == "eyj":  # not a JWT: other secrets may be in this word
+            return _WITHIN_WORDS.sub(self._replace, match[0])
         self.count += 1
-        return f"[redacted:{found.lastgroup}]"
-
-
-class Trusting(Redactor):
-    """Takes nothing out: for parts of a whole that is looked at before it goes anywhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.has_cut = False
-        """Whether a text was cut: half a secret is not recognised as one, wherever it is."""
-
-    def text(self, text: str) -> str:
-        return text
-
-    def is_clean(self, data: bytes | bytearray) -> bool:
-        return True
-
-    def brief(self, text: str, length: int) -> str:
-        self.has_cut |= len(text) > length
-        return text[:length]
-
-    def events(self, events: Sequence[Event]) -> list[Event]:
-        return merge_deltas(events)
+        return f"[redacted:{match.lastgroup}]"
 
 
 def texts_of(event: Event) -> dict[str, str]:
-    """Whatever of it is text; names that the gateway gave are no plain strings."""
+    """The text fields of an event. Names that the gateway gave are enumerations, not `str`."""
     return {name: text for name, text in asdict(event).items() if type(text) is str and text}
 
 
 def _decode(data: bytes, dialect: str) -> list[Event]:
-    """As much of an answer as can be read."""
+    """Decode an answer up to its first error."""
     decoder = DIALECTS[dialect].decoder(Limits())
     try:
         return decoder.feed(data)
@@ -242,15 +227,15 @@ def _decode(data: bytes, dialect: str) -> list[Event]:
         return decoder.take()
 
 
-def _spoken(data: bytes) -> list[str]:
-    """What the chunks of a stream say together: the strings of each field, joined."""
+def _texts_of_fields(data: bytes) -> list[str]:
+    """For each field of the chunks, its strings joined."""
     texts: dict[str, list[str]] = {}
     for line in data.split(b"\n"):
         if line.startswith(b"data:"):
             try:
                 _collect(json.loads(line[5:]), "", texts)
             except (ValueError, RecursionError):
-                continue  # the line that was cut
+                continue  # a line that was cut
     return ["".join(parts) for parts in texts.values()]
 
 
@@ -266,7 +251,7 @@ def _collect(value: Any, path: str, texts: dict[str, list[str]]) -> None:
 
 
 def storable(value: Any) -> Any:
-    """A value of JSON whose texts every database takes, whoever wrote them."""
+    """Make a JSON value acceptable to every database."""
     if isinstance(value, str):
         return storable_text(value)
     if isinstance(value, dict):
@@ -277,7 +262,7 @@ def storable(value: Any) -> Any:
 
 
 def storable_text(text: str) -> str:
-    """No database takes half a surrogate pair."""
+    """Replace NUL and unpaired surrogates, which databases refuse."""
     if "\0" in text:
         text = text.replace("\0", NUL)
     if text.isascii():

@@ -112,7 +112,7 @@ def probe(upstream: Upstream, snapshot: Snapshot, *, model: str = "") -> Iterato
             is_well = name == LIST and bool(model)
             state, detail = "wrong", str(trouble)
         ms = (perf_counter() - began) * 1000
-        yield Step(name, "ok" if state == "ok" else "wrong", redactor.text(detail), ms)
+        yield Step(name, "ok" if state == "ok" else "wrong", redactor.redact_text(detail), ms)
 
 
 def models_of(upstream: Upstream) -> list[str]:
@@ -218,7 +218,7 @@ def _get(upstream: Upstream, path: str) -> httpx.Response:
         raise Trouble("it did not answer in time.") from error
     except httpx.TransportError as error:
         # It may quote what the other side said.
-        said = Redactor(upstream.secrets()).text(str(error))
+        said = Redactor(upstream.secrets()).redact_text(str(error))
         raise Trouble(f"the connection was lost: {said.rstrip('.')}.") from error
 
 

@@ -3,14 +3,14 @@
 import json
 import shlex
 
-from proxy.audit.transcripts.codec import Said
+from proxy.audit.transcripts.codec import TranscriptContent
 from proxy.models import Exchange
 
 _PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
 _LONGEST = 100_000  # Linux takes no argument beyond 128 KB
 
 
-def curl_of(exchange: Exchange, said: Said, base_url: str) -> str:
+def curl_of(exchange: Exchange, said: TranscriptContent, base_url: str) -> str:
     """The command; empty where the request was not kept whole, or is too long for one.
 
     The body is written again in ASCII: nothing in it can reach a terminal as a control character.

@@ -7,8 +7,6 @@ format which understands it is said to fix it.
 
 from typing import Any
 
-import msgspec
-
 from formats import (
     FORMATS,
     Event,
@@ -21,9 +19,8 @@ from formats import (
     NoticeCode,
     merge_deltas,
 )
-from proxy.audit.transcripts.assembly import event_fields
-from proxy.audit.transcripts.codec import Said, Unreadable
-from proxy.audit.transcripts.replay_input import Again, read_again
+from proxy.audit.transcripts.codec import TranscriptContent, Unreadable, load_event, stored_event
+from proxy.audit.transcripts.replay_input import DecodedAnswer, decode_again
 from proxy.configuration.routing import detected_format
 from proxy.configuration.snapshot import FormatRow, Snapshot, load
 from proxy.models import FAILURES, Exchange, Replay, Transcript
@@ -65,7 +62,7 @@ def replay(
         "strict": is_strict,
         "markers": [list(pair) for pair in row.markers],
     }
-    again = read_again(raw_answer(said), reading, said.tools)
+    again = decode_again(raw_answer(said), reading, said.tools)
     failure = again.failure
     return Replay(
         exchange=exchange,
@@ -76,12 +73,12 @@ def replay(
         configuration_version=snapshot.version,
         result=judge(exchange, said, again),
         error=storable(f"{failure.kind}: {failure.message}")[:500] if failure else "",
-        events=[event_fields(event) for event in again.events],
+        events=[stored_event(event) for event in again.events],
         sent=again.sent,
     )
 
 
-def stored_answer(exchange: Exchange) -> Said:
+def stored_answer(exchange: Exchange) -> TranscriptContent:
     """What an exchange said that can be read again; raises NotReplayable."""
     transcript = Transcript.objects.filter(exchange=exchange).first()
     if transcript is None:
@@ -89,10 +86,10 @@ def stored_answer(exchange: Exchange) -> Said:
     return readable(transcript)
 
 
-def readable(transcript: Transcript) -> Said:
+def readable(transcript: Transcript) -> TranscriptContent:
     """What a transcript has, if there is an answer in it; raises NotReplayable."""
     try:
-        said = transcript.said
+        said = transcript.content
     except Unreadable as error:
         raise NotReplayable(f"its transcript cannot be read: {error}") from error
     if not said.raw or not said.reading:
@@ -106,14 +103,14 @@ def today_format(exchange: Exchange, snapshot: Snapshot) -> str:
     return detected_format(snapshot, model, requested=exchange.model).format
 
 
-def raw_answer(said: Said) -> bytes:
+def raw_answer(said: TranscriptContent) -> bytes:
     """The upstream's bytes; of a clipped answer, the whole events of head and tail."""
     if said.reading.get("is_whole"):
         return said.raw
     return _whole_events(said.raw, said.left_out.get("raw"))
 
 
-def sent_answer(said: Said) -> bytes:
+def sent_answer(said: TranscriptContent) -> bytes:
     """The same of what the client got."""
     return _whole_events(said.sent, said.left_out.get("sent"))
 
@@ -127,7 +124,7 @@ def _whole_events(data: bytes, clipped: list[int] | None) -> bytes:
     return head[:end] + tail[min(starts, default=len(tail)) :]
 
 
-def judge(exchange: Exchange, said: Said, again: Again) -> Replay.Result:
+def judge(exchange: Exchange, said: TranscriptContent, again: DecodedAnswer) -> Replay.Result:
     """What an answer that was read again has become, compared with how it was read."""
     before = events_before(said)
     was_failing = is_failing(exchange) or _fails(before)
@@ -151,23 +148,13 @@ def markup_of(events: list[Event]) -> str:
     return next(seen, "")
 
 
-def events_before(said: Said) -> list[Event]:
+def events_before(said: TranscriptContent) -> list[Event]:
     """How the answer was read; where that is not stored whole, as it would be with that setting."""
     stored = said.events
     is_whole = bool(stored) and stored[-1][0] in (MessageEnd.__name__, MessageFailed.__name__)
     if is_whole and said.left_out.keys().isdisjoint(("raw", "events")):
         return [load_event(fields) for fields in stored]
-    return read_again(raw_answer(said), said.reading, said.tools).events
-
-
-def load_event(stored: list[Any]) -> Event:
-    """The inverse of `proxy.audit.transcripts.assembly.event_fields`."""
-    name, fields = stored
-    event: Event = msgspec.convert(fields, type=_EVENTS[name])
-    return event
-
-
-_EVENTS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}
+    return decode_again(raw_answer(said), said.reading, said.tools).events
 
 
 def _fails(events: list[Event]) -> bool:

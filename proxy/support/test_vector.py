@@ -23,15 +23,15 @@ from formats import (
     ToolCallFailed,
     ToolCallStart,
 )
-from proxy.audit.transcripts.codec import Said
+from proxy.audit.transcripts.codec import TranscriptContent, load_event
 from proxy.models import Exchange, Replay
 from proxy.support.answer_parts import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
-from proxy.support.replay import events_before, load_event, raw_answer
+from proxy.support.replay import events_before, raw_answer
 
 
 def fixture_of(
     exchange: Exchange,
-    said: Said,
+    said: TranscriptContent,
     *,
     format_name: str | None = None,
     events: Sequence[Sequence[Any]] | None = None,
@@ -70,7 +70,9 @@ def is_vector(fixture: dict[str, Any]) -> bool:
     )
 
 
-def wire_of(name: str, exchange: Exchange, said: Said, tried: Replay) -> dict[str, Any]:
+def wire_of(
+    name: str, exchange: Exchange, said: TranscriptContent, tried: Replay
+) -> dict[str, Any]:
     """The upstream's very bytes, and the events that today's code makes of them."""
     raw = raw_answer(said)
     try:
@@ -137,7 +139,7 @@ def _expect(events: Sequence[Event], channel: str) -> dict[str, Any]:
     }
 
 
-def _note(exchange: Exchange, said: Said) -> str:
+def _note(exchange: Exchange, said: TranscriptContent) -> str:
     note = (
         f"{exchange.upstream_model or exchange.model}: {exchange.error_code or 'seen in the audit'}"
     )

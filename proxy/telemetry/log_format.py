@@ -69,7 +69,7 @@ class LineFormatter(logging.Formatter):
         if not redactor.is_clean_text("\0".join(texts)):  # one search for nearly every line
             for field, value in entry.items():
                 if isinstance(value, str):
-                    entry[field] = redactor.text(value)
+                    entry[field] = redactor.redact_text(value)
         return self.written(entry)
 
     def written(self, entry: dict[str, object]) -> str:

@@ -42,7 +42,7 @@ def answered(
 ) -> Exchange:
     """An exchange whose upstream answered with these texts, a chunk each."""
     exchange, conversation = Exchange("anthropic"), parsed(body)
-    exchange.secrets = secrets or []
+    exchange.redactor.add_secrets(secrets or [])
     exchange.model = conversation.model
     exchange.headers = headers or {"user-agent": "claude-cli/2.0"}
     sampling = SimpleNamespace(failures_per_hour=9, sample_others=1.0)

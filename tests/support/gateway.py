@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from msgspec.structs import asdict
 
-from proxy.audit.transcripts.codec import Said, unpack
+from proxy.audit.transcripts.codec import TranscriptContent, unpack
 from tests.support.database import database_url, read_rows
 from tests.support.launcher import Launched, can_launch
 from tests.support.waiting import wait_for
@@ -95,7 +95,7 @@ class Gateway:
             "ATHENA_PORT": str(self.port),
             "ATHENA_CLIENT_KEY": KEY,
             "ATHENA_ADMIN_PASSWORD": "an admin's password",
-            # Said always: a developer's .env file may say otherwise.
+            # TranscriptContent always: a developer's .env file may say otherwise.
             "DATABASE_URL": environment.get("DATABASE_URL") or database_url(data_dir),
             **environment,
         }
@@ -192,7 +192,7 @@ class Gateway:
         found = self.transcripts(exchange["id"])
         return asdict(found[0]) if found else None
 
-    def transcripts(self, exchange: int | None = None) -> list[Said]:
+    def transcripts(self, exchange: int | None = None) -> list[TranscriptContent]:
         """What is kept of one exchange, or of all."""
         query = "SELECT packed FROM proxy_transcript WHERE exchange_id = COALESCE(?, exchange_id)"
         return [unpack(row["packed"]) for row in self.rows(query, exchange)]

@@ -6,9 +6,8 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
-from proxy.audit.transcripts.assembly import event_fields
-from proxy.audit.transcripts.codec import Said, repack
-from proxy.audit.transcripts.replay_input import read_again
+from proxy.audit.transcripts.codec import TranscriptContent, pack, stored_event
+from proxy.audit.transcripts.replay_input import decode_again
 from proxy.configuration.bootstrap import bootstrap
 from proxy.models import Exchange, FailureGroup, Outcome, Transcript
 from tests.support.chat import TOOLS
@@ -74,8 +73,8 @@ def stored_exchange(
         "aliases": {},
     }
     tools = [{"name": tool["name"], "schema": tool["input_schema"]} for tool in TOOLS]
-    read = read_again(raw, reading, tools)
-    said = Said(
+    read = decode_again(raw, reading, tools)
+    said = TranscriptContent(
         **{
             "headers": {"user-agent": "claude-cli/2.0"},
             "request": '{"model": "harbor-model", "max_tokens": 100, "stream": true}',
@@ -83,12 +82,12 @@ def stored_exchange(
             "reading": reading,
             "raw": raw,
             "arrivals": [[0, 12.5]],
-            "events": [event_fields(event) for event in read.events],
+            "events": [stored_event(event) for event in read.events],
             "sent": read.sent,
             **(transcript or {}),
         },
     )
-    Transcript.objects.create(exchange=row, packed=repack(said))
+    Transcript.objects.create(exchange=row, packed=pack(said))
     return row
 
 

@@ -1,25 +1,29 @@
-"""A transcript's parts, ready to be stored: bounded, redacted and packed.
+"""Builds the transcript of an exchange: every part redacted, and cut to the size limit.
 
-Nearly always there is nothing to take out of them. That is found out of all at once, where they
-are packed; only if it is not so, or cannot be known, each is looked at for itself.
+A part over the limit keeps its head and its tail. At the cut, partial words are removed as well,
+because half a secret is not recognised as one.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from formats import Event, NoticeCode
 from proxy.audit.capture import Capture, Clipped, clip
 from proxy.audit.exchange import Exchange
-from proxy.audit.transcripts.codec import Facts, Parts, facts_part, gather, press
-from proxy.audit.transcripts.replay_input import packed_tools, reading_fields
+from proxy.audit.transcripts.codec import (
+    TranscriptContent,
+    request_text,
+    stored_event,
+    tool_fields,
+)
+from proxy.audit.transcripts.replay_input import replay_input
 from proxy.errors import UpstreamFailed
 from proxy.models import Outcome
-from proxy.security.redaction import MOST_WORD, WORD, Redactor, Trusting, storable, texts_of
+from proxy.security.redaction import MAX_WORD, WORD, Redactor, storable_text, texts_of
 
-# Of a client's headers, those that tell something and no secret.
+# Client headers worth keeping. None of them carries a secret.
 KEPT_HEADERS = (
     "user-agent",
     "anthropic-version",
@@ -32,8 +36,8 @@ KEPT_HEADERS = (
     "x-stainless-retry-count",
 )
 
-# Notices of what became of a request: they say nothing of its answer.
-_OF_REQUESTS = frozenset(
+# Notices about the request. They do not mean that text of the answer was lost.
+_REQUEST_NOTICES = frozenset(
     {
         NoticeCode.BLANK_TEXT_DROPPED,
         NoticeCode.CALL_RESULT_SYNTHESIZED,
@@ -50,101 +54,87 @@ _OF_REQUESTS = frozenset(
     }
 )
 _WORD = WORD.encode()
-_HEAD = 32
-"""Bytes in which it shows whether a text begins with a secret."""
+_MAX_NAMES = 1000
+"""Names of tools that are kept if their schemas are over the limit."""
 
 
-def packed_transcript(exchange: Exchange, redactor: Redactor) -> bytes:
-    """What an exchange said, without secrets."""
-    capture = exchange.capture
+def transcript_of(exchange: Exchange) -> TranscriptContent:
+    """The content of an exchange that was captured, without secrets."""
+    capture, route, redactor = exchange.capture, exchange.route, exchange.redactor
+    count = redactor.count
     assert capture is not None  # noqa: S101
-    # Text that was dropped or not understood is in no event.
-    is_told = exchange.outcome is Outcome.OK and exchange.stop_reason is not None
-    is_told = is_told and _OF_REQUESTS.issuperset([notice.code for notice in exchange.notices])
-    declared = exchange.reading.tools if exchange.reading else ()
-    tools, tools_left_out = packed_tools(declared, redactor, capture.limit)
-    if is_told and capture.is_whole and not (tools_left_out or redactor.count):
-        trusting = Trusting()
-        parts, is_whole = _parts(exchange, trusting, tools, is_told=True)
-        room = gather(parts)
-        if is_whole and not trusting.has_cut and _is_clean(room, parts, redactor):
-            return press(room)
-    parts, _ = _parts(exchange, redactor, tools, tools_left_out, is_told=is_told)
-    return press(gather(parts))
-
-
-def _is_clean(room: bytearray, parts: Parts, redactor: Redactor) -> bool:
-    """Whether there is surely nothing to take out, given all parts in one piece."""
-    # The length of a part stands in front of it, and may look like a letter of its first word.
-    heads = b"\n".join([part[:_HEAD] for part in (parts.request, parts.raw, parts.sent)])
-    return redactor.is_clean(heads) and redactor.is_clean_in_json(room)
-
-
-def _parts(
-    exchange: Exchange,
-    redactor: Redactor,
-    tools: bytes,
-    tools_left_out: int = 0,
-    *,
-    is_told: bool,
-) -> tuple[Parts, bool]:
-    """The parts, and whether nothing is left out of them."""
-    capture, route = exchange.capture, exchange.route
-    assert capture is not None  # noqa: S101
+    tools, tools_left_out = _tools(exchange, redactor, capture.limit)
     events, events_left_out = _events(capture, redactor)
-    raw = capture.raw.take()
+    raw = capture.raw.get()
     if not raw[0] and isinstance(exchange.error, UpstreamFailed):
         raw = clip(exchange.error.raw, capture.limit)
-    is_suspect = not is_told or bool(redactor.count or events_left_out[1])
+    # A secret that is split over chunks shows in the events, if all text of the answer is there.
+    is_suspect = redactor.count > count or bool(events_left_out[1]) or not _has_all_text(exchange)
     dialect = route.upstream.dialect if route else exchange.dialect
     clean_raw = _stream(raw, redactor, dialect, is_suspect=is_suspect)
-    sent = _stream(capture.sent.take(), redactor, exchange.dialect, is_suspect=is_suspect)
+    sent = _stream(capture.sent.get(), redactor, exchange.dialect, is_suspect=is_suspect)
     request = _bytes(capture.request, redactor)
     left_out = {
-        name: [head, count]
-        for name, head, count in (
-            ("raw", *clean_raw[1:]),
-            ("sent", *sent[1:]),
-            ("request", *request[1:]),
-            ("events", *events_left_out),
-            ("tools", 0, tools_left_out),
-        )
-        if count
+        "raw": [*clean_raw[1:]],
+        "sent": [*sent[1:]],
+        "request": [*request[1:]],
+        "events": [*events_left_out],
+        "tools": [0, tools_left_out],
     }
-    facts = Facts(
-        headers={n: redactor.brief(v, 500) for n, v in exchange.headers.items()},
-        reading=reading_fields(exchange, redactor, capture.limit),
-        arrivals=_arrivals(capture.arrivals, raw, clean_raw),
-        events=[[type(event).__name__, event] for event in events],
-        left_out=left_out,
-        redactions=redactor.count,
-    )
-    parts = Parts(
-        request=request[0],
-        tools=msgspec.Raw(tools),
+    return TranscriptContent(
+        headers={n: redactor.redact_start(v, 500) for n, v in exchange.headers.items()},
+        request=request_text(request[0]),
+        tools=tools,
+        reading=replay_input(exchange, redactor, capture.limit),
         raw=clean_raw[0],
+        arrivals=_arrivals(capture.arrivals, raw, clean_raw),
+        events=[stored_event(event) for event in events],
         sent=sent[0],
-        facts=facts_part(facts),
+        left_out={name: [head, missing] for name, (head, missing) in left_out.items() if missing},
+        redactions=redactor.count - count,
     )
-    return parts, not left_out
 
 
-def event_fields(event: Event) -> list[Any]:
-    """An event as stored: its name, and its fields."""
-    return [type(event).__name__, storable(msgspec.to_builtins(event))]
+def _has_all_text(exchange: Exchange) -> bool:
+    """Whether the events have all text of the answer; they lack text that was dropped."""
+    if exchange.outcome is not Outcome.OK or exchange.stop_reason is None:
+        return False
+    return _REQUEST_NOTICES.issuperset([notice.code for notice in exchange.notices])
+
+
+def _tools(exchange: Exchange, redactor: Redactor, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """The declared tools, and how many bytes of schemas are left out."""
+    tools = exchange.reading.tools if exchange.reading else ()
+    size = sum([len(tool.schema) for tool in tools])
+    if size > limit:
+        names = [
+            storable_text(redactor.redact_start(tool.name, 200)) for tool in tools[:_MAX_NAMES]
+        ]
+        return [tool_fields(name, b"{}", is_custom=False) for name in names], size
+    return [
+        tool_fields(
+            storable_text(redactor.redact_text(tool.name)),
+            redactor.redact_bytes(tool.schema),
+            is_custom=tool.is_custom,
+        )
+        for tool in tools
+    ], 0
 
 
 def _events(capture: Capture, redactor: Redactor) -> tuple[list[Event], tuple[int, int]]:
-    """Merged events; how many are before the gap, and how many reads or characters it has."""
-    head, tail = capture.events.take()
+    """Merged events; how many are before the cut, and how many reads or characters are missing."""
+    head, tail = capture.events.get()
     left_out = capture.events.left_out
     if not left_out:
         head, tail = [*head, *tail], []
-    head, tail = redactor.events(head), redactor.events(tail)
+    head, tail = redactor.redact_events(head), redactor.redact_events(tail)
     size = _size([*head, *tail])
     if size <= capture.limit:
         return [*head, *tail], (len(head), left_out)
-    first, last = _beginning(head, capture.limit // 2), _end(tail or head, capture.limit // 2)
+    first, last = (
+        _first_events(head, capture.limit // 2),
+        _last_events(tail or head, capture.limit // 2),
+    )
     return [*first, *last], (len(first), left_out + size - _size([*first, *last]))
 
 
@@ -152,8 +142,8 @@ def _size(events: Sequence[Event]) -> int:
     return sum([len(text) for event in events for text in texts_of(event).values()])
 
 
-def _beginning(events: Sequence[Event], room: int) -> list[Event]:
-    """As much of the events as there is room for; the last of them may be cut."""
+def _first_events(events: Sequence[Event], room: int) -> list[Event]:
+    """The first events that have `room` characters; the last of them may be cut."""
     kept: list[Event] = []
     for event in events:
         texts = texts_of(event)
@@ -164,7 +154,7 @@ def _beginning(events: Sequence[Event], room: int) -> list[Event]:
     return kept
 
 
-def _end(events: Sequence[Event], room: int) -> list[Event]:
+def _last_events(events: Sequence[Event], room: int) -> list[Event]:
     kept: list[Event] = []
     for event in reversed(events):
         texts = texts_of(event)
@@ -176,63 +166,65 @@ def _end(events: Sequence[Event], room: int) -> list[Event]:
 
 
 def _stream(clipped: Clipped, redactor: Redactor, dialect: str, *, is_suspect: bool) -> Clipped:
-    """The bytes of an answer, in either direction."""
+    """Redact the bytes of an answer."""
     data, head, left_out = clipped
     if not left_out:
-        clean = redactor.stream(data, dialect, is_suspect=is_suspect)
+        clean = redactor.redact_stream(data, dialect, is_suspect=is_suspect)
         return clean, len(clean), 0
-    first, last = _seam(data[:head], data[head:])
-    first, last = redactor.stream(first, dialect, is_suspect=True), redactor.tail(last)
+    first, last = _without_partial_words(data[:head], data[head:])
+    first, last = (
+        redactor.redact_stream(first, dialect, is_suspect=True),
+        redactor.redact_stream_tail(last),
+    )
     return first + last, len(first), left_out
 
 
 def _bytes(clipped: Clipped, redactor: Redactor) -> Clipped:
     data, head, left_out = clipped
     if not left_out:
-        clean = redactor.redact(data)
+        clean = redactor.redact_bytes(data)
         return clean, len(clean), 0
-    first, last = map(redactor.redact, _seam(data[:head], data[head:]))
+    first, last = map(redactor.redact_bytes, _without_partial_words(data[:head], data[head:]))
     return first + last, len(first), left_out
 
 
-def _seam(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
-    """Without the words that the gap may have cut: half a secret is not recognised as one."""
+def _without_partial_words(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
     return (
-        head[:-MOST_WORD] + head[-MOST_WORD:].rstrip(_WORD),
-        tail[:MOST_WORD].lstrip(_WORD) + tail[MOST_WORD:],
+        head[:-MAX_WORD] + head[-MAX_WORD:].rstrip(_WORD),
+        tail[:MAX_WORD].lstrip(_WORD) + tail[MAX_WORD:],
     )
 
 
 def _arrivals(
     arrivals: list[tuple[int, float]], raw: Clipped, clean: Clipped
 ) -> list[list[int | float]]:
-    """Where each read begins in the bytes that are kept; none for what has no place there."""
+    """Offsets of reads in the redacted bytes. Reads that begin in a changed region are skipped."""
     data, head, left_out = raw
-    same = _common(data, clean[0])
-    same_end = _common(data[same:][::-1], clean[0][same:][::-1])
+    same = _common_prefix(data, clean[0])
+    same_end = _common_prefix(data[same:][::-1], clean[0][same:][::-1])
     shift = len(clean[0]) - len(data)
-    found: list[list[int | float]] = []
-    for offset, moment in arrivals:
+    placed: list[list[int | float]] = []
+    for offset, milliseconds in arrivals:
         if left_out and offset >= head:
             offset -= left_out
             if offset < head:
                 continue
         if offset <= same:
-            found.append([offset, round(moment, 1)])
+            placed.append([offset, round(milliseconds, 1)])
         elif offset >= len(data) - same_end:
-            found.append([offset + shift, round(moment, 1)])
-    return found
+            placed.append([offset + shift, round(milliseconds, 1)])
+    return placed
 
 
-def _common(one: bytes, other: bytes) -> int:
-    """How many bytes they have in common at the beginning."""
-    least, most = 0, min(len(one), len(other))
+def _common_prefix(one: bytes, other: bytes) -> int:
+    """The length of the longest common prefix."""
+    low, high = 0, min(len(one), len(other))
     if one == other:
-        return most
-    while least < most:
-        middle = (least + most + 1) // 2
-        if one[least:middle] == other[least:middle]:
-            least = middle
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
         else:
-            most = middle - 1
-    return least
+            high = middle - 1
+    return low

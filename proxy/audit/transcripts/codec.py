@@ -1,8 +1,8 @@
-"""What an exchange said: opened for whoever shows it, and packed for everything on the way there.
+"""Transcript codec: msgpack, compressed with lz4.
 
-It is packed once, where it was redacted. The journal and the database have the same bytes, and
-nobody looks into them in between. What is JSON in the parts is text, as numbers of any size are in
-it; a request and its tools are read when they are shown, which is seldom.
+A transcript is packed once, after redaction. The journal and the database store the same bytes. The
+request, the upstream's bytes and the client's bytes are binary; tool schemas and the other fields
+are JSON text, because JSON has numbers of any size.
 """
 
 from hashlib import sha256
@@ -11,128 +11,105 @@ from typing import Any
 import msgspec
 from lz4.block import LZ4BlockError, compress, decompress
 
+from formats import Event
 from proxy.security.redaction import NUL, storable
 
-_LARGEST = 256 * 1024 * 1024
-"""Bytes of all parts: each has 16 MiB at most, and in JSON an escape makes six of one."""
-_ORDINARY = 1024 * 1024
-"""Bytes of a transcript whose room is kept for the next one."""
+_MAX_BYTES = 256 * 1024 * 1024
+"""Limit for an unpacked transcript. A part has at most 16 MiB, and JSON escapes make six bytes of
+one."""
 
 
 class Unreadable(Exception):
-    """What is stored is not what was packed: it was damaged, or a later version wrote it."""
+    """The stored bytes are damaged, or a later version wrote them."""
 
 
-class Facts(msgspec.Struct, frozen=True):
-    """All of a transcript that is neither a text of others nor large."""
+class _Details(msgspec.Struct, frozen=True):
+    """The small fields of a transcript."""
 
     headers: dict[str, str] = {}
-    """Of the client's request, those that are worth keeping."""
+    """Selected headers of the client's request."""
     reading: dict[str, Any] = {}
-    """How the answer was read: dialects, format, limit, strictness, markers, calls allowed."""
+    """How the answer was decoded; see `replay_input`."""
     arrivals: list[list[int | float]] = []
-    """Of each read of the upstream: its offset in `raw`, and the milliseconds since the start."""
+    """For each read from the upstream: its offset in `raw`, and milliseconds since the start."""
     events: list[Any] = []
-    """Of each its name, and its fields."""
+    """Each as `stored_event` makes it."""
     left_out: dict[str, list[int]] = {}
-    """Of what was not kept whole: how long the head is, and how much is missing behind it."""
+    """By name of a part that was cut: the length of its head, and how much is missing after it."""
     redactions: int = 0
 
 
-class Declared(msgspec.Struct, frozen=True, array_like=True):
-    """A tool, as reading the answer needs it."""
+class TranscriptContent(_Details, frozen=True):
+    """The content of an exchange, redacted. A part over the limit has its head and its tail."""
 
+    request: str = ""
+    tools: list[dict[str, Any]] = []
+    """Declared tools: `name`, `schema`, and `is_custom` if true."""
+    raw: bytes = b""
+    """The upstream's answer."""
+    sent: bytes = b""
+    """The answer to the client."""
+
+
+class _PackedTool(msgspec.Struct, frozen=True, array_like=True):
     name: str
     schema: bytes
     is_custom: bool = False
 
 
-class Said(Facts, frozen=True):
-    """What an exchange said, redacted and bounded: head and tail, if it was longer."""
-
-    request: str = ""
-    tools: list[dict[str, Any]] = []
-    raw: bytes = b""
-    sent: bytes = b""
-
-
-class Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """In an order in which what says the same is near: the compression looks back 64 KiB."""
-
+class _Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    # Similar parts are neighbours: lz4 finds repetitions within 64 KiB.
     request: bytes
     tools: msgspec.Raw = msgspec.Raw(b"")
-    """Missing only if there is `standing`."""
+    """A list of `_PackedTool`. Missing only if there is `standing`."""
     raw: bytes
     sent: bytes
     facts: bytes
+    """`_Details` as JSON."""
     standing: str = ""
     """Only in transcripts of the version before: the digest of the shared part of the request.
-    `request` then has the messages alone."""
+    `request` then has only the messages."""
 
 
 class _SharedPart(msgspec.Struct, frozen=True):
-    """All of a request except its messages, as the version before stored it once per session."""
+    """A request without its messages, which the version before stored once per session."""
 
     before: bytes
     after: bytes
     tools: msgspec.Raw
 
 
-# Where parts are put together: in memory that is in the processor's cache already. Nobody waits for
-# another's: whoever finds none makes one.
-_rooms: list[bytearray] = []
-_encoder = msgspec.msgpack.Encoder()
-_parts = msgspec.msgpack.Decoder(Parts)
-_shared_part = msgspec.msgpack.Decoder(_SharedPart)
-_declared = msgspec.msgpack.Decoder(list[Declared])
-_facts = msgspec.json.Decoder(Facts)
 _write_json = msgspec.json.Encoder().encode
+_write_msgpack = msgspec.msgpack.Encoder().encode
+_read_parts = msgspec.msgpack.Decoder(_Parts).decode
+_read_shared_part = msgspec.msgpack.Decoder(_SharedPart).decode
+_read_tools = msgspec.msgpack.Decoder(list[_PackedTool]).decode
+_read_details = msgspec.json.Decoder(_Details).decode
 
 
-def pack_tools(tools: list[Declared]) -> bytes:
-    return _encoder.encode(tools)
+def pack(content: TranscriptContent) -> bytes:
+    tools = [_pack_tool(tool) for tool in content.tools]
+    parts = _Parts(
+        request=content.request.encode(),
+        tools=msgspec.Raw(_write_msgpack(tools)),
+        raw=content.raw,
+        sent=content.sent,
+        facts=_pack_details(content),
+    )
+    return _compress(parts)
 
 
-def facts_part(facts: Facts) -> bytes:
-    """Facts as parts have them."""
+def unpack(data: bytes, shared: bytes = b"") -> TranscriptContent:
+    """The inverse of `pack`; raises Unreadable. `shared`: see `with_whole_request`."""
+    parts = _decompress(data, shared)
     try:
-        text = _write_json(facts)
-    except UnicodeEncodeError:  # half a surrogate pair
-        text = b""
-    if not text or b"\\u0000" in text:
-        return _write_json(storable(msgspec.to_builtins(facts)))
-    return text
-
-
-def gather(parts: Parts) -> bytearray:
-    """All parts in one piece, to be looked at and pressed."""
-    try:
-        room = _rooms.pop()
-    except IndexError:
-        room = bytearray()
-    _encoder.encode_into(parts, room)
-    return room
-
-
-def press(room: bytearray) -> bytes:
-    """What was gathered, as it is stored; the room is used again."""
-    packed: bytes = compress(room)
-    if len(room) <= _ORDINARY:
-        _rooms.append(room)
-    return packed
-
-
-def unpack(data: bytes, shared: bytes = b"") -> Said:
-    """Open a transcript; raises Unreadable. `shared`: see `with_whole_request`."""
-    parts = _open(data, shared)
-    try:
-        facts, declared = _facts.decode(parts.facts), _declared.decode(parts.tools)
+        details, tools = _read_details(parts.facts), _read_tools(parts.tools)
     except ValueError as error:
-        raise Unreadable("its bytes are not what was packed") from error
-    return Said(
-        **msgspec.structs.asdict(facts),
-        request=parts.request.decode("utf-8", "replace").replace("\0", NUL),
-        tools=[_tool(tool) for tool in declared],
+        raise Unreadable("its bytes are not a packed transcript") from error
+    return TranscriptContent(
+        **msgspec.structs.asdict(details),
+        request=request_text(parts.request),
+        tools=[tool_fields(t.name, t.schema, is_custom=t.is_custom) for t in tools],
         raw=parts.raw,
         sent=parts.sent,
     )
@@ -141,53 +118,77 @@ def unpack(data: bytes, shared: bytes = b"") -> Said:
 def with_whole_request(data: bytes, shared: bytes) -> bytes:
     """Pack a transcript of the version before with all of its request; raises Unreadable.
 
-    `shared`: the packed part of the request that transcripts of a session have in common.
+    `shared`: the packed part of the request that the transcripts of a session have in common.
     """
-    return press(gather(_open(data, shared)))
+    return _compress(_decompress(data, shared))
 
 
-def _open(data: bytes, shared: bytes) -> Parts:
+def request_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\0", NUL)
+
+
+def tool_fields(name: str, schema: bytes, *, is_custom: bool) -> dict[str, Any]:
+    """A declared tool. A schema that is not valid JSON becomes empty."""
     try:
-        parts = _parts.decode(_decompressed(data))
+        value = msgspec.json.decode(schema)
+        if b"\\u" in schema or b"\0" in schema:  # may be a character that databases refuse
+            value = storable(value)
+    except (ValueError, RecursionError):
+        value = {}
+    return {"name": name, "schema": value} | ({"is_custom": True} if is_custom else {})
+
+
+def _pack_tool(tool: dict[str, Any]) -> _PackedTool:
+    return _PackedTool(tool["name"], _write_json(tool["schema"]), tool.get("is_custom", False))
+
+
+def _pack_details(content: TranscriptContent) -> bytes:
+    details = _Details(*[getattr(content, name) for name in _Details.__struct_fields__])
+    try:
+        text = _write_json(details)
+    except UnicodeEncodeError:  # half a surrogate pair
+        text = b""
+    if not text or b"\\u0000" in text:
+        return _write_json(storable(msgspec.to_builtins(details)))
+    return text
+
+
+def _compress(parts: _Parts) -> bytes:
+    data: bytes = compress(_write_msgpack(parts))
+    return data
+
+
+def _decompress(data: bytes, shared: bytes) -> _Parts:
+    try:
+        parts = _read_parts(_decompress_bytes(data))
         if not parts.standing:
             return parts
         if sha256(shared).hexdigest() != parts.standing:
             raise Unreadable("the shared part of its request is missing or damaged")
-        part = _shared_part.decode(_decompressed(shared))
+        part = _read_shared_part(_decompress_bytes(shared))
     except (LZ4BlockError, ValueError) as error:
-        raise Unreadable("its bytes are not what was packed") from error
+        raise Unreadable("its bytes are not a packed transcript") from error
     request = part.before + parts.request + part.after
     return msgspec.structs.replace(parts, request=request, tools=part.tools, standing="")
 
 
-def _decompressed(data: bytes) -> bytes:
-    if int.from_bytes(data[:4], "little") > _LARGEST:
-        raise Unreadable("it is larger than anything that is packed")
-    found: bytes = decompress(data)
-    return found
+def _decompress_bytes(data: bytes) -> bytes:
+    if int.from_bytes(data[:4], "little") > _MAX_BYTES:
+        raise Unreadable("it is larger than any packed transcript")
+    plain: bytes = decompress(data)
+    return plain
 
 
-def _tool(tool: Declared) -> dict[str, Any]:
-    try:
-        schema = storable(msgspec.json.decode(tool.schema))
-    except (ValueError, RecursionError):  # what was taken out was more than a part of a string
-        schema = {}
-    return {"name": tool.name, "schema": schema} | ({"is_custom": True} if tool.is_custom else {})
+def stored_event(event: Event) -> list[Any]:
+    """An event as JSON: its name, and its fields."""
+    return [type(event).__name__, storable(msgspec.to_builtins(event))]
 
 
-def repack(said: Said) -> bytes:
-    """The inverse of `unpack`."""
-    known = msgspec.structs.asdict(said)
-    facts = Facts(**{name: known[name] for name in Facts.__struct_fields__})
-    tools = [
-        Declared(tool["name"], _write_json(tool["schema"]), tool.get("is_custom", False))
-        for tool in said.tools
-    ]
-    parts = Parts(
-        request=said.request.encode(),
-        tools=msgspec.Raw(pack_tools(tools)),
-        raw=said.raw,
-        sent=said.sent,
-        facts=facts_part(facts),
-    )
-    return press(gather(parts))
+def load_event(stored: list[Any]) -> Event:
+    """The inverse of `stored_event`."""
+    name, fields = stored
+    event: Event = msgspec.convert(fields, type=_EVENTS[name])
+    return event
+
+
+_EVENTS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}

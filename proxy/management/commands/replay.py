@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils.dateparse import parse_datetime
 
 from formats import FORMATS
-from proxy.audit.transcripts.codec import Said, repack
+from proxy.audit.transcripts.codec import TranscriptContent, pack
 from proxy.configuration.snapshot import NotBootstrapped, load
 from proxy.models import Exchange, FailureGroup, Replay, Transcript
 from proxy.support.replay import NotReplayable, replay
@@ -58,7 +58,7 @@ class Command(BaseCommand):
                 "the database has no configuration yet. Start the gateway once."
             ) from error
         counts: Counter[str] = Counter()
-        last: tuple[Exchange, Said, Replay] | None = None
+        last: tuple[Exchange, TranscriptContent, Replay] | None = None
         for exchange, transcript in _stored(options):
             try:
                 tried = replay(
@@ -73,7 +73,7 @@ class Command(BaseCommand):
                 counts["not replayable"] += 1
                 continue
             counts[Replay.Result(tried.result).label] += 1
-            last = exchange, transcript.said, tried
+            last = exchange, transcript.content, tried
             error_shown = f": {_printable(tried.error)}" if tried.error else ""
             label = Replay.Result(tried.result).label
             self.stdout.write(f"{exchange.request_id}  {label}, as {tried.format}{error_shown}")
@@ -87,7 +87,9 @@ class Command(BaseCommand):
             raise CommandError("some exchanges fail")
 
 
-def save_fixture(folder: Path, name: str, exchange: Exchange, said: Said, tried: Replay) -> Path:
+def save_fixture(
+    folder: Path, name: str, exchange: Exchange, said: TranscriptContent, tried: Replay
+) -> Path:
     """Save a replay as a test fixture: a line in a vector file, or a wire fixture of its own."""
     if not _NAME.fullmatch(name):
         raise CommandError("a fixture name consists of lowercase letters, digits and single dashes")
@@ -135,12 +137,12 @@ def _from_file(path: Path) -> tuple[Exchange, Transcript]:
         known = {name: value for name, value in row.items() if name in columns}
         known["created_at"] = parse_datetime(known["created_at"])
         exchange = Exchange(**known)
-        said = Said(
+        said = TranscriptContent(
             **{name: fields[name] for name in ("reading", "tools", "events", "left_out")},
             raw=b64decode(fields["raw"], validate=True),
             sent=b64decode(fields["sent"], validate=True),
         )
-        transcript = Transcript(exchange=exchange, packed=repack(said))
+        transcript = Transcript(exchange=exchange, packed=pack(said))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CommandError(f"{path} is not a transcript from the API: {error!r}") from error
     return exchange, transcript

@@ -123,7 +123,7 @@ def test_a_transcript_has_the_bytes_and_can_be_replayed_from_a_file(support, tmp
     row = leaked_kimi()
     response = support.get(f"/api/transcripts/{row.request_id}/")
     body = response.json()
-    assert base64.b64decode(body["raw"]) == row.transcript.said.raw
+    assert base64.b64decode(body["raw"]) == row.transcript.content.raw
     assert body["exchange"]["request_id"] == row.request_id
     path = tmp_path / "transcript.json"
     path.write_bytes(response.content)

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Usage
-from proxy.audit.transcripts.replay_input import read_again
-from proxy.support.replay import load_event
+from proxy.audit.transcripts.codec import load_event
+from proxy.audit.transcripts.replay_input import decode_again
 from tests.formats.openai.test_custom_tools import NESTED, PATCH, structured
 from tests.proxy.serving.test_streaming import END, connect
 from tests.support import openai_reader
@@ -597,9 +597,9 @@ def test_markup_in_the_answer_of_a_standard_model_is_found(keeper, client, upstr
     assert (row["outcome"], row["format"], row["leaked_format"]) == ("ok", "standard", "kimi")
     assert ["native_markup_seen", "kimi", 1] in row["notices"]
     kept = keeper.transcript(row)
-    as_it_was = read_again(kept["raw"], kept["reading"], kept["tools"])
+    as_it_was = decode_again(kept["raw"], kept["reading"], kept["tools"])
     assert "ToolCallEnd" not in [type(event).__name__ for event in as_it_was.events]
-    fixed = read_again(kept["raw"], kept["reading"], kept["tools"], format_name="kimi")
+    fixed = decode_again(kept["raw"], kept["reading"] | {"format": "kimi"}, kept["tools"])
     assert fixed.failure is None
     assert "ToolCallEnd" in [type(event).__name__ for event in fixed.events]
     assert b'"tool_use"' in fixed.sent
@@ -615,7 +615,7 @@ def test_leaked_markup_is_kept_where_nothing_else_would_be(gateway, upstream, mo
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
-def test_a_stored_answer_read_again_gives_the_same_events_and_bytes(
+def test_a_stored_answer_decode_again_gives_the_same_events_and_bytes(
     keeper, client, upstream, format_name, dialect
 ):
     vendor, text = NATIVE[format_name]
@@ -632,7 +632,7 @@ def test_a_stored_answer_read_again_gives_the_same_events_and_bytes(
     response = streamed(client, name, tools=TOOLS)
     row = keeper.exchange(response)
     kept = keeper.transcript(row)
-    again = read_again(kept["raw"], kept["reading"], kept["tools"])
+    again = decode_again(kept["raw"], kept["reading"], kept["tools"])
     assert again.events == [load_event(fields) for fields in kept["events"]]
     assert row["tool_calls"] == (0 if format_name == "standard" else 1)
     # The original was written read by read, which cuts deltas; together they say the same.
@@ -643,13 +643,13 @@ def test_a_stored_answer_read_again_gives_the_same_events_and_bytes(
         assert again.sent == response.content
 
 
-def test_a_stored_call_of_a_custom_tool_is_one_when_it_is_read_again(keeper, upstream, model):
+def test_a_stored_call_of_a_custom_tool_is_one_when_it_is_decode_again(keeper, upstream, model):
     upstream.script(model, reply(structured(json.dumps({"input": PATCH}), [12])))
     request = {"model": model, "messages": [{"role": "user", "content": "x"}], "stream": True}
     with keeper.client() as client:
         response = client.post("/v1/chat/completions", json=request | {"tools": [NESTED]})
     kept = keeper.transcript(keeper.exchange(response))
-    again = read_again(kept["raw"], kept["reading"], kept["tools"])
+    again = decode_again(kept["raw"], kept["reading"], kept["tools"])
     [call] = openai_reader.read(again.sent).calls
     assert [call] == openai_reader.read(response.content).calls
     assert (call["type"], call["text"]) == ("custom", PATCH)

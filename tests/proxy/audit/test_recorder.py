@@ -17,13 +17,13 @@ from django.db import IntegrityError, OperationalError, connection
 from formats import Notice, NoticeCode
 from proxy import models
 from proxy.audit.bulk_insert import _TRANSCRIPTS, write
-from proxy.audit.capture import Capture, Clip, clip
+from proxy.audit.capture import Capture, ClippedBytes, clip
 from proxy.audit.exchange import Exchange
 from proxy.audit.failure_groups import family, fingerprint, leak_mark
 from proxy.audit.journal.entries import Begun, Entry, decode
 from proxy.audit.journal.journal import Journal
 from proxy.audit.recorder import Audit
-from proxy.audit.transcripts.codec import Said, repack
+from proxy.audit.transcripts.codec import TranscriptContent, pack
 from proxy.roles import ROLES
 from proxy.security.redaction import Redactor
 from tests.support.database import of_sqlite
@@ -38,10 +38,10 @@ def test_a_clip_keeps_head_and_tail_however_the_bytes_come(limit):
         [data[at : at + 1] for at in range(57)],
         [data[:9], data[9:40], data[40:]],
     ):
-        kept = Clip(limit)
+        kept = ClippedBytes(limit)
         for part in parts:
             kept.add(part)
-        assert kept.take() == clip(data, limit)
+        assert kept.get() == clip(data, limit)
     head = limit // 2
     if limit < 57:
         assert clip(data, limit) == (data[:head] + data[-head:], head, 57 - 2 * head)
@@ -67,7 +67,8 @@ def test_every_kind_of_secret_is_taken_out(kind):
     redactor = Redactor(["the client's own key"])
     before = "Bearer " if kind == "bearer" else "it is "
     assert (
-        redactor.text(f"{before}{SECRETS[kind]}, you see") == f"{before}[redacted:{kind}], you see"
+        redactor.redact_text(f"{before}{SECRETS[kind]}, you see")
+        == f"{before}[redacted:{kind}], you see"
     )
     assert redactor.count == 1
 
@@ -75,7 +76,7 @@ def test_every_kind_of_secret_is_taken_out(kind):
 def test_what_is_no_secret_stays():
     redactor = Redactor(["short", ""])
     text = "a task-force, desk-top, sk-8, Bearer of news, eyJ.a.b, short"
-    assert (redactor.text(text), redactor.count) == (text, 0)
+    assert (redactor.redact_text(text), redactor.count) == (text, 0)
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
@@ -89,13 +90,13 @@ def test_a_secret_that_is_split_over_chunks_is_found(dialect):
             deltas = [TextDelta(f"x {secret[:at]}"), TextDelta(f"{secret[at:]} y")]
             events = [MessageStart("m", "m"), *deltas, MessageEnd(StopReason.END_TURN)]
             wire = DIALECTS["anthropic"].encoder(ReplyOptions()).feed(events)
-        clean = Redactor().stream(wire, dialect, is_suspect=True)
+        clean = Redactor().redact_stream(wire, dialect, is_suspect=True)
         assert "x [redacted:key] y" in clean.decode()
 
 
 def test_bytes_that_are_no_text_are_kept():
     for part in byte_cuts(b"\xff\x00 plain \xfe", 2):
-        assert b"".join(map(Redactor().redact, part)) == b"\xff\x00 plain \xfe"
+        assert b"".join(map(Redactor().redact_bytes, part)) == b"\xff\x00 plain \xfe"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_a_row_that_the_database_refuses_is_dropped_alone():
 
 @pytest.mark.usefixtures("one_connection")
 def test_a_transcript_that_the_database_refuses_costs_no_row(monkeypatch, caplog):
-    insert, refused = _TRANSCRIPTS.insert, repack(Said(request="refused"))
+    insert, refused = _TRANSCRIPTS.insert, pack(TranscriptContent(request="refused"))
 
     def insert_most(rows):
         rows = list(rows)
@@ -173,7 +174,7 @@ def test_a_transcript_that_the_database_refuses_costs_no_row(monkeypatch, caplog
 
     monkeypatch.setattr(_TRANSCRIPTS, "insert", insert_most)
     audit = Audit()
-    for number, packed in enumerate((repack(Said()), refused)):
+    for number, packed in enumerate((pack(TranscriptContent()), refused)):
         kept = entry(number)
         audit.keep(Entry(kept.exchange, kept.fingerprint, packed))
     audit._write_all()
@@ -241,7 +242,7 @@ def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     audit = Audit()
     raw = random.Random(1).randbytes(2**20)
-    audit.keep(Entry(entry(1).exchange, None, repack(Said(raw=raw))))
+    audit.keep(Entry(entry(1).exchange, None, pack(TranscriptContent(raw=raw))))
     with connection.cursor() as cursor:
         pages = cursor.execute("PRAGMA page_count").fetchone()[0]
         cursor.execute(f"PRAGMA max_page_count = {pages}")
@@ -251,7 +252,7 @@ def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
     assert "database or disk is full" in caplog.text
     audit._write_all()
     assert (audit.waiting, audit.is_behind, is_stored()) == (0, False, 1)
-    assert models.Transcript.objects.get().said.raw == raw
+    assert models.Transcript.objects.get().content.raw == raw
 
 
 @pytest.mark.usefixtures("one_connection")
@@ -320,7 +321,7 @@ def test_the_first_format_that_leaked_is_known_until_another_attempt_begins():
     exchange.observe(seen)
     assert exchange.leaked_format == "kimi"
     assert exchange.notices == {seen[0]: 2, seen[1]: 1}
-    exchange.begin_attempt(SimpleNamespace())
+    exchange.begin_attempt(SimpleNamespace(upstream=SimpleNamespace(secrets=tuple)))
     assert (exchange.leaked_format, exchange.notices) == ("", {})
 
 
@@ -330,7 +331,7 @@ def test_an_exchange_is_in_the_journal_from_its_beginning_to_its_end(tmp_path):
     exchange = Exchange("anthropic")
     exchange.snapshot, exchange.model = SimpleNamespace(version=3), "sk-0123456789abcdef0123"
     exchange.headers = {"user-agent": "the client's own key"}
-    exchange.secrets = ["the client's own key"]
+    exchange.redactor.add_secrets(["the client's own key"])
     audit.begin(exchange)
     audit.submit(exchange, 200)
     path = tmp_path / audit.journal.name / "00000001.jsonl"
@@ -354,9 +355,9 @@ def test_events_are_bounded_with_the_bytes_that_they_came_from():
 
     kept = Capture(b"", 4096)
     for number in range(10_000):
-        kept.received(b"x" * 10)
-        kept.understood([TextDelta(str(number))])
-    head, tail = kept.events.take()
+        kept.add_raw(b"x" * 10)
+        kept.add_events([TextDelta(str(number))])
+    head, tail = kept.events.get()
     assert [head[0].text, tail[-1].text] == ["0", "9999"]
     assert len(head) + len(tail) + kept.events.left_out == 10_000
     assert (len(head), len(tail)) == (205, 205)
@@ -366,7 +367,7 @@ def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog
     def fail(*_):
         raise ValueError("canary of the content")
 
-    monkeypatch.setattr("proxy.audit.recorder.packed_transcript", fail)
+    monkeypatch.setattr("proxy.audit.recorder.transcript_of", fail)
     monkeypatch.setattr(Audit, "_keeps", lambda *_: True)
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     exchange, audit = Exchange("anthropic"), Audit()

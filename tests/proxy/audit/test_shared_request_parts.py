@@ -14,26 +14,24 @@ from proxy.audit.journal.journal import Journal, segments
 from proxy.audit.journal.reader import Reader
 from proxy.audit.recorder import Audit
 from proxy.audit.retention import prune
-from proxy.audit.transcripts.assembly import packed_transcript
-from proxy.audit.transcripts.codec import Unreadable, unpack
+from proxy.audit.transcripts.assembly import transcript_of
+from proxy.audit.transcripts.codec import Unreadable, pack, unpack
 from proxy.database.clock import clock
 from proxy.models import Exchange, GatewaySettings, Standing, Transcript
-from proxy.security.redaction import Redactor
 from tests.support.answered_exchanges import answered, turn
 from tests.support.stored_exchanges import exchange_row
 
 BODIES = [turn("Which tide is it?", *["The ebb."] * number) for number in range(4)]
 BEFORE, _, REST = BODIES[0].partition(b'"messages": ')
 AFTER = b', "tools":' + REST.partition(b', "tools":')[2]
-TOOLS = packed_transcript(answered(BODIES[0], "Hello"), Redactor())
-TOOLS = msgspec.msgpack.decode(decompress(TOOLS))["tools"]
+TOOLS = msgspec.msgpack.decode(decompress(pack(transcript_of(answered(BODIES[0], "Hi")))))["tools"]
 PART = compress(msgspec.msgpack.encode({"before": BEFORE, "after": AFTER, "tools": TOOLS}))
 DIGEST = sha256(PART).hexdigest()
 
 
 def packed_before(body):
     """A transcript as the version before packs it: the messages, and the digest of the rest."""
-    parts = msgspec.msgpack.decode(decompress(packed_transcript(answered(body, "Hi"), Redactor())))
+    parts = msgspec.msgpack.decode(decompress(pack(transcript_of(answered(body, "Hi")))))
     del parts["tools"]
     parts |= {"request": body[len(BEFORE) : len(body) - len(AFTER)], "standing": DIGEST}
     return compress(msgspec.msgpack.encode(parts))
@@ -101,7 +99,7 @@ def test_a_stored_transcript_of_the_version_before_is_opened():
     for number, body in enumerate(BODIES):
         store(body, request_id=f"req_{number}")
     rows = Transcript.objects.order_by("exchange_id")
-    assert [row.said.request for row in rows] == [body.decode() for body in BODIES]
+    assert [row.content.request for row in rows] == [body.decode() for body in BODIES]
     with pytest.raises(IntegrityError), transaction.atomic():
         Standing.objects.get().delete()
 
@@ -117,7 +115,7 @@ def test_a_journal_of_the_version_before_is_stored_with_whole_requests(
     audit.journal.close()
     assert audit.dropped == 0
     rows = Transcript.objects.order_by("exchange__request_id")
-    assert [row.said.request for row in rows] == [body.decode() for body in BODIES]
+    assert [row.content.request for row in rows] == [body.decode() for body in BODIES]
     assert {row.standing_id for row in rows} == {None}
     assert not Standing.objects.exists()
 
@@ -186,7 +184,7 @@ def test_erase_leaves_no_shared_part_of_what_it_erased(option):
     for number in (1, 2):
         store(BODIES[number], request_id=f"req_{number}")
     call_command("erase", "--request", "req_1", *filter(None, [option]))
-    assert Transcript.objects.get().said.request == BODIES[2].decode()
+    assert Transcript.objects.get().content.request == BODIES[2].decode()
     call_command("erase", "--request", "req_2", *filter(None, [option]))
     assert not Standing.objects.exists()
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from proxy.audit.transcripts.codec import Said, Unreadable, repack, unpack
+from proxy.audit.transcripts.codec import TranscriptContent, Unreadable, pack, unpack
 from proxy.models import Transcript
 from proxy.roles import SUPPORT
 from tests.proxy.api.test_api import client_of, person
@@ -19,7 +19,7 @@ from tests.proxy.pages.test_audit_pages import get, login, text_of
 from tests.support.stored_exchanges import configure, exchange_row, stored_exchange
 from tests.support.wire import stream
 
-SAID = Said(
+SAID = TranscriptContent(
     headers={"user-agent": "claude-cli/2.0"},
     request='{"model": "ø"}',
     tools=[
@@ -51,10 +51,10 @@ def damaged():
 
 
 def test_what_is_opened_is_what_was_packed():
-    again = unpack(repack(SAID))
+    again = unpack(pack(SAID))
     assert again == SAID
     assert json.dumps(asdict(again), default=repr) == json.dumps(asdict(SAID), default=repr)
-    assert unpack(repack(Said())) == Said()
+    assert unpack(pack(TranscriptContent())) == TranscriptContent()
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_what_is_opened_is_what_was_packed():
         b"abc",
         bytes(100),
         os.urandom(200),
-        repack(SAID)[:-1],
-        repack(SAID) + b"x",
-        b"\xff\xff\xff\x7f" + repack(SAID)[4:],
-        b"\xff\xff\xff\xff" + repack(SAID)[4:],
+        pack(SAID)[:-1],
+        pack(SAID) + b"x",
+        b"\xff\xff\xff\x7f" + pack(SAID)[4:],
+        b"\xff\xff\xff\xff" + pack(SAID)[4:],
     ],
 )
 def test_what_was_not_packed_is_refused(data):
@@ -77,7 +77,7 @@ def test_what_was_not_packed_is_refused(data):
 
 @given(st.data())
 def test_damage_is_refused_or_is_somewhere_in_what_was_said(data):
-    packed = bytearray(repack(SAID))
+    packed = bytearray(pack(SAID))
     packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     try:
         unpack(bytes(packed))
@@ -88,16 +88,18 @@ def test_damage_is_refused_or_is_somewhere_in_what_was_said(data):
 def test_a_row_of_the_version_before_says_the_same(db):
     row = exchange_row()
     Transcript.objects.create(exchange=row, **asdict(SAID))
-    assert Transcript.objects.get().said == SAID
+    assert Transcript.objects.get().content == SAID
 
 
 def test_the_page_of_what_cannot_be_read_says_so(support):
     row = damaged()
     page = text_of(get(support, row.get_absolute_url()))
-    assert "A transcript was kept and cannot be read: its bytes are not what was packed." in page
+    assert (
+        "A transcript was kept but cannot be read: its bytes are not a packed transcript." in page
+    )
     assert support.get(reverse("audit:fixture", args=[row.request_id])).status_code == 404
     again = support.post(reverse("audit:replay", args=[row.request_id]), follow=True)
-    assert "It cannot be replayed: its transcript cannot be read" in text_of(again)
+    assert "This exchange cannot be replayed: its transcript cannot be read" in text_of(again)
 
 
 def test_the_api_says_what_cannot_be_read(db):
@@ -106,7 +108,7 @@ def test_the_api_says_what_cannot_be_read(db):
     response = client_of(person(SUPPORT)).get(f"/api/transcripts/{row.request_id}/")
     assert (response.status_code, response.json()["detail"]) == (
         409,
-        "It cannot be read: its bytes are not what was packed.",
+        "It cannot be read: its bytes are not a packed transcript.",
     )
     with pytest.raises(CommandError, match="a fixture is made of one"):
         call_command("replay", "--request-id", row.request_id, "--save-fixture", "x")

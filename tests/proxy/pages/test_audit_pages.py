@@ -15,7 +15,7 @@ from formats import collect
 from formats.native.markup_watch import _SIGNS
 from proxy.audit.bulk_insert import write
 from proxy.audit.journal.recovery import crashed
-from proxy.audit.transcripts.codec import repack
+from proxy.audit.transcripts.codec import pack
 from proxy.models import (
     ClientKey,
     Comment,
@@ -320,14 +320,14 @@ def test_a_clipped_transcript_says_so(support):
     raw = stream({"content": "one"}, {"content": "two"}, {"content": "three"})
     row = stored_exchange(raw)
     kept = row.transcript
-    sent = kept.said.sent
+    sent = kept.content.sent
     clipped = replace(
-        kept.said,
+        kept.content,
         raw=raw[:200] + raw[-150:],
         sent=sent[:400] + sent[-330:],
         left_out={"raw": [200, 999], "sent": [400, 77]},
     )
-    kept.packed = repack(clipped)
+    kept.packed = pack(clipped)
     kept.save()
     page = text_of(get(support, row.get_absolute_url()))
     assert "999 bytes of <em>raw</em>" in page
@@ -392,7 +392,7 @@ def test_a_replay_is_kept_beside_the_original(support):
     assert "The client would receive" in page
     assert re.search(r'<tr class="(changed|new)">', page)
     assert "An operator can make this permanent" in page
-    assert row.transcript.said == Exchange.objects.get(pk=row.pk).transcript.said
+    assert row.transcript.content == Exchange.objects.get(pk=row.pk).transcript.content
     support.post(reverse("audit:replay", args=[row.request_id]), {"format": "klingon"})
     support.post(reverse("audit:replay", args=[row.request_id]), {"buffer_limit": "1"})
     assert Replay.objects.count() == 1

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Raw
 from msgspec.structs import asdict
 
 from formats import (
@@ -24,13 +23,12 @@ from proxy.audit.capture import Capture
 from proxy.audit.exchange import Exchange, Reading
 from proxy.audit.journal.entries import decode, encode
 from proxy.audit.recorder import Audit
-from proxy.audit.row import brief_of, record
-from proxy.audit.transcripts.assembly import _seam
-from proxy.audit.transcripts.codec import Facts, Parts, facts_part, gather, press, unpack
-from proxy.audit.transcripts.replay_input import packed_tools
+from proxy.audit.row import ended_row
+from proxy.audit.transcripts.assembly import _tools, _without_partial_words
+from proxy.audit.transcripts.codec import TranscriptContent, pack, unpack
 from proxy.errors import GatewayError
 from proxy.security import redaction
-from proxy.security.redaction import _MARKS, _PATTERNS, WORD, Redactor
+from proxy.security.redaction import _PATTERNS, _PREFIXES, WORD, Redactor
 from tests.support.chat import ask, error_of, reply, says, stream
 from tests.support.linear_time import is_linear
 from tests.support.scripted_upstream import whole
@@ -83,15 +81,17 @@ def test_twice_the_hostile_text_takes_twice_the_time(unit):
     for opening in OPENINGS:
 
         def redact(size, opening=opening):
-            Redactor(["known-" * 4]).text(opening + unit * (size // len(unit)))
+            Redactor(["known-" * 4]).redact_text(opening + unit * (size // len(unit)))
 
         assert is_linear(redact, SIZE), opening
 
 
 def test_a_short_text_is_cut_before_it_is_searched(monkeypatch):
     searched = []
-    monkeypatch.setattr(Redactor, "text", lambda self, text: searched.append(len(text)) or text)
-    assert Redactor().brief("eyJ-" * SIZE, 200) == "eyJ-" * 50
+    monkeypatch.setattr(
+        Redactor, "redact_text", lambda self, text: searched.append(len(text)) or text
+    )
+    assert Redactor().redact_start("eyJ-" * SIZE, 200) == "eyJ-" * 50
     assert max(searched) < 2000
 
 
@@ -101,7 +101,7 @@ def test_no_cut_leaves_half_a_secret(secret, before):
     """Wherever it is: behind other secrets, too, which are shorter when they are taken out."""
     for size in range(0, 3000, 7):
         text = before * (size // len(before)) + " " * (size % 30) + secret + " and more" * 500
-        brief = Redactor(["the-clients-own-key"]).brief(text, 200)
+        brief = Redactor(["the-clients-own-key"]).redact_start(text, 200)
         assert len(brief) <= 200
         assert not any(begins in brief for begins in ("sk-o", "eyJ", "the-c"))
 
@@ -123,29 +123,29 @@ def test_an_escape_before_a_secret_is_no_part_of_it(secret, escape):
     """As in the text of a request, where a key stands at the beginning of a line."""
     said = f'{{"content":"my key:{escape}{secret}"}}'
     redactor = Redactor()
-    assert secret not in redactor.text(said)
-    assert secret.encode() not in redactor.redact(said.encode())
+    assert secret not in redactor.redact_text(said)
+    assert secret.encode() not in redactor.redact_bytes(said.encode())
     assert redactor.count == 2
 
 
 def test_what_only_begins_like_a_jwt_hides_no_other_secret():
     redactor = Redactor()
     text = "eyJ-abcdefgh-sk-0123456789abcdef0123 and Bearer eyJabcdefghijklmnop"
-    assert redactor.text(text) == "eyJ-abcdefgh-[redacted:key] and Bearer [redacted:bearer]"
+    assert redactor.redact_text(text) == "eyJ-abcdefgh-[redacted:key] and Bearer [redacted:bearer]"
     assert redactor.count == 2
     plain = "eyJ-abcdefgh-eyJ-abcdefgh.short"
-    assert Redactor().text(plain) == plain
-    assert Redactor().text(f"x-{JWT}") == "x-[redacted:jwt]"
+    assert Redactor().redact_text(plain) == plain
+    assert Redactor().redact_text(f"x-{JWT}") == "x-[redacted:jwt]"
 
 
 def test_the_words_at_a_gap_are_left_out_in_linear_time():
-    assert _seam(b"one two-thr", b"ee-four five") == (b"one ", b" five")
-    assert _seam(b"x" * 600, b"y" * 600) == (b"x" * 88, b"y" * 88)
+    assert _without_partial_words(b"one two-thr", b"ee-four five") == (b"one ", b" five")
+    assert _without_partial_words(b"x" * 600, b"y" * 600) == (b"x" * 88, b"y" * 88)
 
     def seam(size):
         words = WORD.encode() * (size // len(WORD))
         for _ in range(50):
-            _seam(words + b" ", words)
+            _without_partial_words(words + b" ", words)
 
     assert is_linear(seam, SIZE)
 
@@ -247,12 +247,12 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
     audit.submit(exchange, 502)
     entry, _ = audit._memory[0]
     assert repr(decode(encode(entry)).exchange) == repr(entry.exchange), "of plain types"
-    said = unpack(entry.packed)
-    assert said.tools[0]["name"] == "a␀b\ufffdc\ufffdd"
-    assert said.tools[0]["schema"]["a␀b"] == ["␀", {"x": "␀"}]
-    assert said.reading["aliases"] == {"a␀b": "c␀d"}
+    content = unpack(entry.packed)
+    assert content.tools[0]["name"] == "a␀b\ufffdc\ufffdd"
+    assert content.tools[0]["schema"]["a␀b"] == ["␀", {"x": "␀"}]
+    assert content.reading["aliases"] == {"a␀b": "c␀d"}
     assert is_storable(entry.exchange)
-    assert is_storable(asdict(said))
+    assert is_storable(asdict(content))
     assert not is_storable({"x": ["a\0"]})
 
 
@@ -267,10 +267,10 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
 )
 def test_a_schema_is_stored_as_it_is_if_every_database_takes_it(schema, kept):
     tools = (Tool("first", None, schema), Tool("second", None, b'{"a": [1, -2.5e3]}'))
-    packed, left_out = packed_tools(tools, Redactor(), 2**16)
-    parts = Parts(request=b"", tools=Raw(packed), raw=b"", sent=b"", facts=facts_part(Facts()))
-    said = unpack(press(gather(parts)))
-    assert [tool["schema"] for tool in said.tools] == [kept, {"a": [1, -2500.0]}]
+    exchange = SimpleNamespace(reading=SimpleNamespace(tools=tools))
+    stored, left_out = _tools(exchange, Redactor(), 2**16)
+    content = unpack(pack(TranscriptContent(tools=stored)))
+    assert [tool["schema"] for tool in content.tools] == [kept, {"a": [1, -2500.0]}]
     assert left_out == 0
 
 
@@ -298,8 +298,8 @@ def test_a_secret_in_one_text_of_a_row_is_found_among_all(secret, place, around)
     exchange.model = text if place == "model" else "kimi"
     if place == "notice":
         exchange.notices[Notice(NoticeCode.FIELD_DROPPED, text)] = 1
-    redactor = Redactor(["hidden-known-secret"])
-    row = record(exchange, 200, brief_of(exchange, redactor))
+    exchange.redactor.add_secrets(["hidden-known-secret"])
+    row = ended_row(exchange, 200)
     assert secret not in str(row)
     assert "[redacted:" in str(row)
 
@@ -308,7 +308,7 @@ def test_texts_of_a_row_are_cut_and_nothing_else():
     exchange = Exchange("anthropic")
     exchange.model = "m" * 300
     exchange.headers = {"user-agent": "a" * 300}
-    row = record(exchange, 200, brief_of(exchange, Redactor()))
+    row = ended_row(exchange, 200)
     assert (row["model"], row["user_agent"]) == ("m" * 200, "a" * 200)
 
 
@@ -319,17 +319,17 @@ def test_a_text_that_was_clean_for_one_is_searched_for_the_secrets_of_another():
 
 
 def test_only_short_texts_without_the_look_of_a_secret_are_remembered(monkeypatch):
-    monkeypatch.setattr(redaction, "_harmless", set())
+    monkeypatch.setattr(redaction, "_cached_clean_texts", set())
     looks = "sk-ant-0123456789abcdefghij"
     assert Redactor().is_clean_text("m" * 1025)
     for _ in range(2):
         assert Redactor().is_clean_text("kimi")
         assert not Redactor().is_clean_text(looks)
         assert not Redactor(["known-secret"]).is_clean_text("a known-secret")
-    assert redaction._harmless == {"kimi"}
+    assert redaction._cached_clean_texts == {"kimi"}
     for number in range(2000):
         assert Redactor().is_clean_text(f"agent/{number}")
-    assert len(redaction._harmless) <= 500
+    assert len(redaction._cached_clean_texts) <= 500
 
 
 @pytest.mark.parametrize("secret", ["sk-01234", "of-sk-0123", "plain0secret", "ghp_0123"])
@@ -337,14 +337,14 @@ def test_only_short_texts_without_the_look_of_a_secret_are_remembered(monkeypatc
 def test_a_known_secret_is_found_wherever_it_stands(before, secret):
     redactor = Redactor([secret])
     assert not redactor.is_clean(f"{before}{secret}y".encode())
-    assert secret not in redactor.redact(f"{before}{secret}y".encode()).decode()
+    assert secret not in redactor.redact_bytes(f"{before}{secret}y".encode()).decode()
 
 
 def test_no_mark_hides_another():
     hidden = {
         (mark, other)
-        for mark in _MARKS
-        for other in _MARKS
+        for mark in _PREFIXES
+        for other in _PREFIXES
         for size in range(1, len(mark))
         if other.startswith(mark[size:])
     }
@@ -352,7 +352,7 @@ def test_no_mark_hides_another():
 
 
 PIECES = [
-    *_MARKS,
+    *_PREFIXES,
     *("-", "-----", "PRIVATE KEY-----", "b", "B", "task-", "gh", "_", " ", "\\n", "\\u00f8", "ø"),
     *("0123456789abcdef", "ABCDEFGHIJKLMNOP", "0123456789ABCDEFabcdef0123456789", "eyJ01234567."),
 ]
@@ -365,4 +365,4 @@ def test_whatever_looks_like_a_secret_is_suspected(pieces, window):
         patch.setattr(redaction, "_WINDOW", window)
         if any(found.lastgroup != "eyj" for found in _PATTERNS.finditer(text)):
             assert not Redactor().is_clean(text.encode())
-            assert Redactor().text(text) != text
+            assert Redactor().redact_text(text) != text

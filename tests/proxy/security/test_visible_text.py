@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from formats import TextDelta, ToolCallDelta, ToolCallFailed, ToolCallStart
 from formats.events import CallFault
-from proxy.audit.transcripts.codec import Said
+from proxy.audit.transcripts.codec import TranscriptContent
 from proxy.models import Exchange
 from proxy.security.visible_text import Segment, Span, segments, visible
 from proxy.support.answer_parts import assembled, decode_answer, first_wrong, link, pieces_of
@@ -92,7 +92,7 @@ def test_an_answer_is_assembled_by_channel_whatever_is_wrong_with_it():
 
 
 def test_a_request_becomes_a_command_that_cannot_do_harm():
-    hostile = Said(
+    hostile = TranscriptContent(
         request='{"model": "a\'; rm -rf / #\\u001b"}',
         headers={"user-agent": "x'y", "x-app": "a\x1b"},
     )
@@ -103,5 +103,5 @@ def test_a_request_becomes_a_command_that_cannot_do_harm():
     assert "x-app" not in command
     assert "http://host/v1/messages" in command
     for request, left_out in (("{", {}), ("{}", {"request": [1, 1]}), (f'"{"a" * 200_000}"', {})):
-        kept = Said(request=request, left_out=left_out)
+        kept = TranscriptContent(request=request, left_out=left_out)
         assert curl_of(Exchange(dialect="openai"), kept, "http://host/") == ""

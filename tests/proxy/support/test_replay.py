@@ -4,8 +4,9 @@ import socket
 
 import pytest
 
+from proxy.audit.transcripts.codec import load_event
 from proxy.models import FormatOverride, FormatSettings, Outcome, Replay, Transcript
-from proxy.support.replay import NotReplayable, load_event, raw_answer, replay
+from proxy.support.replay import NotReplayable, raw_answer, replay
 from tests.support.stored_exchanges import (
     KIMI,
     configure,
@@ -99,7 +100,7 @@ def test_a_clipped_answer_is_read_without_the_events_that_were_cut():
     at = raw.index(b"two")
     clipped = raw[:at] + raw[at + 10 :]
     row = stored_exchange(raw, transcript={"raw": clipped, "left_out": {"raw": [at, 10]}})
-    assert b"two" not in raw_answer(row.transcript.said)
+    assert b"two" not in raw_answer(row.transcript.content)
     made = check(row, Replay.Result.SAME)
     assert ["TextDelta", {"text": "one three"}] in made.events
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from formats import Identity, Limits, Tool, Toolbox, build_pipeline, merge_deltas
-from proxy.audit.transcripts.replay_input import read_again
-from proxy.support.replay import load_event
+from proxy.audit.transcripts.codec import load_event
+from proxy.audit.transcripts.replay_input import decode_again
 from tests.support.wire import byte_cuts
 
 FILES = sorted((Path(__file__).parents[2] / "fixtures" / "wire").glob("*.json"))
@@ -24,7 +24,7 @@ def test_an_answer_gives_the_expected_events_at_any_cut(path):
     raw = fixture["raw"].encode() if "raw" in fixture else b64decode(fixture["raw_base64"])
     expected = [load_event(fields) for fields in fixture["expect"]]
     assert fixture["id"] == path.stem
-    assert read_again(raw, reading, tools).events == expected
+    assert decode_again(raw, reading, tools).events == expected
     if reading["is_whole"]:
         return
     for parts in byte_cuts(raw, 3):
