@@ -1,8 +1,8 @@
-"""Chat Completions → events: chunks, or one whole completion.
+"""Chat Completions → events: a stream of chunks, or one whole completion.
 
-The finish reason is held until usage, `[DONE]` or the end of input has come, so that usage appears
-only on the first and the last event. An error inside the stream fails the message, and so does an
-end without a finish reason. Text that arrives while a call is open follows the call.
+The finish reason is held until usage, `[DONE]` or the end of input, so that usage is only in the
+first and the last event. An error inside the stream fails the message, and so does an end without a
+finish reason. Text that arrives while a call is open is deferred until the call has ended.
 """
 
 import msgspec
@@ -22,8 +22,8 @@ from formats.events import (
     ToolCallDelta,
 )
 from formats.json_codec import decode
-from formats.openai.call_assembly import Calls
-from formats.openai.chunk_runs import Kind, Run
+from formats.openai.call_assembly import CallAssembly
+from formats.openai.chunk_runs import ChunkRun, Continuation, continuation
 from formats.openai.response_wire import (
     CHUNK,
     STOP_REASONS,
@@ -44,19 +44,19 @@ _chunks = msgspec.json.Decoder(Chunk)
 class OpenAIDecoder:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.served_by: str | None = None
-        """Who really answered, where an upstream that routes says so."""
+        """The provider that answered, if the upstream is a router that names it."""
         self.is_irregular = False
         self.frame = Frame()
-        self._limits = limits
-        self._sse = EventDecoder(limits)
-        self._calls = Calls(limits)
-        self._out: list[Event] = []
-        self._run = Run()
-        self._later: list[Event] = []  # text that arrived while a call was open
-        self._later_chars = 0
-        self._finish: str | None = None
         self.usage = UNKNOWN_USAGE
         self.event_count = 0
+        self._limits = limits
+        self._sse = EventDecoder(limits)
+        self._calls = CallAssembly(limits)
+        self._run = ChunkRun()
+        self._out: list[Event] = []
+        self._deferred: list[Event] = []  # text that arrived while a call was open
+        self._deferred_chars = 0
+        self._finish: str | None = None
         self._started = False
         self._has_content = False
         self._ignored_choice = False
@@ -64,40 +64,32 @@ class OpenAIDecoder:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something was read that no event tells of yet."""
-        if self._finish is not None or self._later:
+        """Whether something was read that is not in any event yet."""
+        if self._finish is not None or self._deferred:
             return not self._done
-        return self._calls.open and self._calls.waits
+        return self._calls.open and self._calls.has_pending
 
     def feed(self, data: bytes) -> list[Event]:
-        run, sse = self._run, self._sse
-        if sse.is_at_event_start and len(data) <= sse.safe_bytes and (text := run.only(data)):
-            self.event_count += 1
-            if run.kind is TextDelta and not self._later:
-                return [TextDelta(text)]
-            run.texts.append(text)
-            return self.take()
-        events = sse.feed(data)
+        run = self._run
+        events = self._sse.feed(data)
         self.event_count += len(events)
-        before, behind = run.shape
-        for name, payload in events:
-            if payload.startswith(before) and payload.endswith(behind):
-                run.alike.append(payload)
-            else:
-                self._read(payload, name)
-                before, behind = run.shape
-        if run.alike or run.texts:
-            self._close_run()
+        position = 0
+        while (position := run.read(events, position)) < len(events):
+            name, payload = events[position]
+            self._read(payload, name)
+            position += 1
         if self._sse.error is not None:
             raise self._sse.error
+        if run.texts:
+            self._flush_run()
         out, self._out = self._out, []
         return out
 
     def close(self) -> list[Event]:
-        """The last events; raises UpstreamError when the answer has no end."""
+        """The last events; raises UpstreamError if the answer has no end."""
         for name, payload in self._sse.close():
             self._read(payload, name)
-        self._close_run()
+        self._flush_run()
         if self._sse.error is not None:
             raise self._sse.error
         if not self._done:
@@ -110,27 +102,25 @@ class OpenAIDecoder:
         """The events of a completion that came as one JSON document."""
         check_utf8(body)
         self._read(body, form=WHOLE)
+        self._flush_run()
         if not self._done:
             self._end(self._finish)
         return self.take()
 
     def take(self) -> list[Event]:
         """The events that were read before an error was raised."""
-        self._close_run()
+        self._flush_run()
         out, self._out = self._out, []
         return out
 
     def _read(self, data: bytes, name: bytes = b"", form: str = CHUNK) -> None:
-        if self._run.alike:
-            for unread in self._run.read_alike():
-                self._read(unread)
-        if self._done:  # nobody looks at what is behind the end, so it must not go on
+        if self._done:  # data after the end is not read, so it must not be passed through
             self.is_irregular = self.is_irregular or data.strip() != b"[DONE]"
             return
         if not data.startswith(b"{"):
             data = data.strip()
             if data == b"[DONE]":
-                self._close_run()
+                self._flush_run()
                 self._end(self._finish)
             if data in (b"[DONE]", b"", b"null"):
                 return
@@ -144,17 +134,51 @@ class OpenAIDecoder:
             self._started = True
             self._out.append(chunk.start())
             self.served_by = str(chunk.provider) if chunk.provider else None
-            # The first speaks for all: to look at each would cost as much as reading it.
+            # Only the first chunk is checked: checking each would cost as much as decoding it.
             self.is_irregular = not chunk.is_complete(form)
-        if (more := self._more(chunk)) is not None:
-            kind, text = more
-            if text:
-                if kind is not self._run.kind:
-                    self._close_run()
-                self._has_content = True
-                self._run.add(kind, text, data, chunk)
+        more = continuation(chunk)
+        if more is not None and self._is_expected(more):
+            self._continue(more, data)
+        else:
+            self._read_chunk(chunk)
+
+    def _is_expected(self, more: Continuation) -> bool:
+        kind, _, index = more
+        if kind is ToolCallDelta:
+            return self._calls.open and self._calls.is_newest(index)
+        return not self._calls.open
+
+    def _continue(self, more: Continuation, data: bytes) -> None:
+        kind, text, _ = more
+        if not text:
             return
-        self._close_run()
+        if kind is not self._run.kind:
+            self._flush_run()
+        self._has_content = True
+        self._run.add(more, data)
+
+    def _flush_run(self) -> None:
+        """Turn the texts of the run into one event."""
+        run = self._run
+        if not run.texts:
+            return
+        texts, run.texts = run.texts, []
+        if run.kind is ToolCallDelta:
+            self._out += self._calls.feed_fragments(texts)
+            self._note_calls()
+            return
+        if self._deferred:
+            self._release_deferred()
+        kind = ReasoningDelta if run.kind is ReasoningDelta else TextDelta
+        self._out.append(kind("".join(texts)))
+
+    def _note_calls(self) -> None:
+        self.is_irregular = self.is_irregular or self._calls.is_irregular
+        if self.frame.index != self._calls.count - 1:
+            self.frame = Frame(self._calls.count - 1)
+
+    def _read_chunk(self, chunk: Chunk) -> None:
+        self._flush_run()
         self._run.end()
         if chunk.usage is not None:
             self.usage = self.usage.updated(chunk.usage.counts())
@@ -165,51 +189,9 @@ class OpenAIDecoder:
         elif chunk.usage is not None and self._finish is not None:
             self._end(self._finish)
 
-    def _more(self, chunk: Chunk) -> tuple[Kind, str] | None:
-        """What a chunk adds to what came last, if it does nothing else, as nearly all of them.
-
-        One read often brings many: as one event they cost the rest of the way once.
-        """
-        delta = chunk.delta()
-        if delta is None or delta.reasoning_details or delta.refusal or delta.function_call:
-            return None
-        content, reasoning = delta.content, delta.reasoning or delta.reasoning_content
-        if delta.tool_calls:
-            if content or reasoning or len(delta.tool_calls) > 1 or not self._calls.open:
-                return None
-            fragment = self._calls.fragment(delta.tool_calls[0])
-            return None if fragment is None else (ToolCallDelta, fragment)
-        if self._calls.open:
-            return None
-        if reasoning:
-            return None if content else (ReasoningDelta, reasoning)
-        return (TextDelta, content) if type(content) is str else None
-
-    def _close_run(self) -> None:
-        run = self._run
-        if run.alike:
-            for unread in run.read_alike():
-                self._read(unread)
-        if not run.texts:
-            return
-        texts, run.texts = run.texts, []
-        if run.kind is ToolCallDelta:
-            self._calls.proceed(texts, self._out)
-            self._note_calls()
-            return
-        if self._later:
-            self._flush()
-        kind = ReasoningDelta if run.kind is ReasoningDelta else TextDelta
-        self._out.append(kind("".join(texts) if len(texts) > 1 else texts[0]))
-
-    def _note_calls(self) -> None:
-        self.is_irregular = self.is_irregular or self._calls.is_irregular
-        if self.frame.index != self._calls.count - 1:
-            self.frame = Frame(self._calls.count - 1)
-
     def _read_choice(self, choice: Choice) -> None:
         if choice.index:
-            self.is_irregular = True  # its calls are not looked at: they must not go on
+            self.is_irregular = True  # its calls are not read, so they must not be passed through
             if not self._ignored_choice:
                 self._ignored_choice = True
                 self._out.append(Notice(NoticeCode.CHOICE_IGNORED, f"index {choice.index}"))
@@ -220,7 +202,7 @@ class OpenAIDecoder:
         if choice.message is not None:
             for index, entry in enumerate(choice.message.tool_calls or ()):
                 if entry is not None and entry.index is None:
-                    entry.index = index  # which a whole answer need not say
+                    entry.index = index  # optional in a whole completion
         if delta is not None:
             self._read_delta(delta)
         if choice.usage is not None:
@@ -232,7 +214,7 @@ class OpenAIDecoder:
                     raise UpstreamError(f"The upstream ended its answer with {reason!r}")
 
     def _read_delta(self, delta: Delta) -> None:
-        """The parts of a delta, in the order in which a model writes them."""
+        """Read the parts of a delta in the order in which a model writes them."""
         if delta.reasoning or delta.reasoning_content or delta.reasoning_details:
             self._read_reasoning(delta)
         content = delta.content
@@ -253,7 +235,7 @@ class OpenAIDecoder:
             self._add(ReasoningDelta(text))
         for detail in delta.reasoning_details or ():
             if not detail.is_anthropic():
-                continue  # another vendor's seal; Anthropic would refuse it when it is replayed
+                continue  # another vendor's signature: Anthropic would refuse it in the next turn
             if detail.signature:
                 self._add(ReasoningSignature(detail.signature))
             if detail.data:
@@ -261,7 +243,7 @@ class OpenAIDecoder:
 
     def _read_calls(self, delta: Delta) -> None:
         entries = [entry for entry in delta.tool_calls or () if entry and entry != ToolCallEntry()]
-        if delta.function_call is not None and not entries:  # beside calls it is a copy
+        if delta.function_call is not None and not entries:  # next to tool_calls it is a copy
             entries.append(ToolCallEntry(function=delta.function_call))
         for entry in entries:
             self._has_content = True
@@ -273,24 +255,23 @@ class OpenAIDecoder:
         if self._calls.open:
             self._out += self._calls.settle()
         if self._calls.open:
-            self._hold(event)
+            self._defer(event)
             return
-        if self._later:
-            self._flush()
+        if self._deferred:
+            self._release_deferred()
         self._out.append(event)
 
-    def _hold(self, event: Event) -> None:
-        """Keep what arrives in the middle of a call until the call is complete."""
-        self._later.append(event)
+    def _defer(self, event: Event) -> None:
+        self._deferred.append(event)
         if isinstance(event, TextDelta | ReasoningDelta):
-            self._later_chars += len(event.text)
-        if self._later_chars > self._limits.held_chars:
+            self._deferred_chars += len(event.text)
+        if self._deferred_chars > self._limits.held_chars:
             raise LimitExceeded("held_chars", self._limits.held_chars)
 
-    def _flush(self) -> None:
-        self._out += self._later
-        self._later = []
-        self._later_chars = 0
+    def _release_deferred(self) -> None:
+        self._out += self._deferred
+        self._deferred = []
+        self._deferred_chars = 0
 
     def _end(self, finish: str | None) -> None:
         if finish is None:
@@ -299,7 +280,7 @@ class OpenAIDecoder:
             self._out.append(Notice(NoticeCode.FINISH_REASON_MISSING))
         reason = STOP_REASONS.get((finish or "stop").lower(), StopReason.END_TURN)
         self._out += self._calls.finish(cut=reason is StopReason.MAX_TOKENS)
-        self._flush()
+        self._release_deferred()
         self._out.append(MessageEnd(reason, usage=self.usage))
         self._run.end()
         self._done = True

@@ -1,4 +1,4 @@
-"""Chunks that are alike but for one string: what is read of them is what each of them says."""
+"""The fast path for chunks that differ in one string gives the same events as decoding each."""
 
 import json
 import random
@@ -44,7 +44,7 @@ END = [
 
 
 def outcome(payloads, *, apart):
-    """What a decoder makes of chunks: with a run's shape, or each by a run that has none."""
+    """Events and error of a decoder that learns the template, or (`apart`) decodes every chunk."""
     decoder = OpenAIDecoder()
     reads = [b"data: %b\n\n" % payload for payload in payloads]
     events = []
@@ -52,42 +52,42 @@ def outcome(payloads, *, apart):
         for read in reads if apart else [b"".join(reads)]:
             events += decoder.feed(read)
             if apart:
-                decoder._run.end()  # the next chunk finds no shape
+                decoder._run.end()  # forgets the template
         return [*events, *decoder.close()], None
     except UpstreamError as error:
         return [*events, *decoder.take()], str(error)
 
 
 def check(*payloads):
-    """Chunks mean the same, whether or not they are read by their shape."""
+    """Check that chunks give the same events with and without a template, at any cut."""
     expected, error = outcome(payloads, apart=True)
     for size in (len(payloads), 1, 2, 3, 7):
         decoder = OpenAIDecoder()
         events = []
-        found = None
+        raised = None
         try:
             for at in range(0, len(payloads), size):
                 events += decoder.feed(
                     b"".join(b"data: %b\n\n" % p for p in payloads[at : at + size])
                 )
             events += decoder.close()
-        except UpstreamError as raised:
+        except UpstreamError as exception:
             events += decoder.take()
-            found = str(raised)
+            raised = str(exception)
         assert merge_deltas(events) == merge_deltas(expected)
-        assert found == error
+        assert raised == error
     return merge_deltas(expected), error
 
 
-def shape_of(*payloads):
+def template_of(*payloads):
     decoder = OpenAIDecoder()
     decoder.feed(b"".join(b"data: %b\n\n" % payload for payload in payloads))
-    return decoder._run.shape
+    return decoder._run.template
 
 
-def test_chunks_that_are_alike_are_not_decoded():
-    before, behind = shape_of(text("a"), text("b"))
-    assert before + b"x" + behind == text("x")
+def test_two_chunks_that_differ_in_one_string_give_a_template():
+    before, after = template_of(text("a"), text("b"))
+    assert before + b"x" + after == text("x")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_chunks_that_are_alike_are_not_decoded():
         '","content":"twice',
     ],
 )
-def test_any_text_is_read_as_it_is(content):
+def test_any_text_is_kept_unchanged(content):
     events, _ = check(text("a"), text("b"), text(content), text("c"), *END)
     assert events[1].text == f"ab{content}c"
 
@@ -110,7 +110,7 @@ def test_any_text_is_read_as_it_is(content):
 @pytest.mark.parametrize(
     "inside",
     [
-        b'x"},"finish_reason":"length"}],"a":[{"b":{"c":"',  # ends the answer, in the same shape
+        b'x"},"finish_reason":"length"}],"a":[{"b":{"c":"',  # ends the answer, and has the template
         b'x","refusal":"no',
         b'x","content":"y',
         b"x\\",
@@ -125,48 +125,48 @@ def test_any_text_is_read_as_it_is(content):
         b'"',
     ],
 )
-def test_what_is_no_string_is_read_as_a_chunk(inside):
-    before, behind = shape_of(text("a"), text("b"))
-    check(text("a"), text("b"), text("c"), before + inside + behind, text("d"), *END)
-    check(text("a"), text("b"), before + inside + behind, before + b',"y' + behind, *END)
+def test_chunks_without_a_valid_string_are_decoded_in_full(inside):
+    before, after = template_of(text("a"), text("b"))
+    check(text("a"), text("b"), text("c"), before + inside + after, text("d"), *END)
+    check(text("a"), text("b"), before + inside + after, before + b',"y' + after, *END)
 
 
-def test_two_strings_that_only_together_are_some_are_none():
-    before, behind = shape_of(text("a"), text("b"))
+def test_two_halves_of_one_string_are_not_joined():
+    before, after = template_of(text("a"), text("b"))
     for first, second in ((b"a\\", b',"y'), (b"\xe6\xb1", b"\x89")):
-        alike = [before + inside + behind for inside in (first, second)]
-        _, error = check(text("a"), text("b"), *alike, *END)
+        halves = [before + inside + after for inside in (first, second)]
+        _, error = check(text("a"), text("b"), *halves, *END)
         assert error
 
 
-def test_before_and_behind_may_not_share_a_quote():
-    before, behind = shape_of(text("a"), text("b"))
-    _, error = check(text("a"), text("b"), text("c"), before + behind[1:], *END)
+def test_one_quote_cannot_match_both_ends_of_the_template():
+    before, after = template_of(text("a"), text("b"))
+    _, error = check(text("a"), text("b"), text("c"), before + after[1:], *END)
     assert error
 
 
-def test_halves_of_a_pair_are_kept():
-    before, behind = shape_of(text("a"), text("b"))
+def test_halves_of_a_surrogate_pair_are_kept():
+    before, after = template_of(text("a"), text("b"))
     events, _ = check(
-        text("a"), text("b"), before + b"\\ud83d" + behind, before + b"\\ude00" + behind, *END
+        text("a"), text("b"), before + b"\\ud83d" + after, before + b"\\ude00" + after, *END
     )
     assert events[1].text == "ab\ud83d\ude00"
 
 
-def test_a_chunk_with_other_strings_has_no_shape_and_is_read():
+def test_chunks_with_a_second_varying_string_are_decoded_in_full():
     padded = [chunk({"content": f"{n}"}, obfuscation="x" * n) for n in range(9)]
     events, _ = check(*padded, *END)
     assert events[1].text == "012345678"
 
 
-def test_a_key_that_stands_there_twice_has_no_shape():
+def test_a_duplicate_key_gives_no_template():
     twice = text("a").replace(b'"content": "a"', b'"content": "a", "content": "b"')
-    assert shape_of(twice, twice) == shape_of(text("a"))
+    assert template_of(twice, twice) == template_of(text("a"))
     events, _ = check(twice, twice, twice, *END)
     assert events[1].text == "bbb"
 
 
-def test_text_reasoning_and_arguments_are_runs_of_their_own():
+def test_text_reasoning_and_arguments_are_separate_runs():
     reasoning = [chunk({"content": None, "reasoning_content": word}) for word in "abcd"]
     pieces = [arguments(piece) for piece in ('{"x": "', "y", "z", '\\"', '"', "}")]
     events, _ = check(*reasoning, *map(text, "efgh"), CALL, *pieces, *END)
@@ -194,11 +194,11 @@ def test_text_reasoning_and_arguments_are_runs_of_their_own():
         ["[", "1", "]", "2"],
     ],
 )
-def test_arguments_end_where_they_end_in_any_read(fragments):
+def test_arguments_end_at_the_same_fragment_at_any_cut(fragments):
     check(CALL, *map(arguments, fragments), *END)
 
 
-def test_text_amid_a_call_follows_the_call_in_any_read():
+def test_text_inside_a_call_follows_the_call_at_any_cut():
     pieces = ['{"a": "', "b", "c", "d", "e", '"}']
     chunks = [arguments(piece) for piece in pieces]
     events, error = check(CALL, *chunks[:3], text("hi"), *chunks[3:], *END)
@@ -208,13 +208,13 @@ def test_text_amid_a_call_follows_the_call_in_any_read():
     ]  # fmt: skip
 
 
-def test_nothing_goes_on_behind_the_end():
+def test_chunks_after_the_end_are_ignored():
     events, error = check(*map(text, "abc"), *END, text("d"))
     assert error is None
     assert events[1].text == "abc"
 
 
-def test_fragments_of_any_kind_in_any_order():
+def test_random_fragments_give_the_same_events_at_any_cut():
     random.seed(8)
     words = ["a", '"', "\\", "\\n", "}", "{", " ", '{"k": "', '"}', "1", ",", ":", "é"]
     for _ in range(300):
@@ -232,19 +232,21 @@ def test_fragments_of_any_kind_in_any_order():
         check(*payloads, *END)
 
 
-def test_an_empty_string_of_the_shape_means_what_its_chunk_means():
+def test_an_empty_string_is_decoded_in_full():
     check(*map(text, ("one", "two", "three", "", "four")), *END)
     decoder = OpenAIDecoder()
     for content in ("one", "two", "three"):
         decoder.feed(b"data: %b\n\n" % text(content))
     assert decoder.feed(b"data: %b\n\n" % text("")) == []
-    told = [chunk({"reasoning": told, "reasoning_content": "else"}) for told in ("a", "b", "c", "")]
-    check(*told, *END)
+    reasoning = [
+        chunk({"reasoning": word, "reasoning_content": "else"}) for word in ("a", "b", "c", "")
+    ]
+    check(*reasoning, *END)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("lines", [1, 2])
-def test_an_event_a_read_is_what_it_is_in_one_read(lines, end):
+def test_one_event_per_read_gives_the_same_events_as_one_read(lines, end):
     payloads = [text("a"), text("b"), text("c"), text("é"), text("d"), text('"'), *END]
     marked = [payload.replace(b": ", b":\n", lines - 1) for payload in payloads]
     events = [
@@ -262,20 +264,20 @@ def test_an_event_a_read_is_what_it_is_in_one_read(lines, end):
         [events[0][:-1], *[end[-1:] + event[:-1] for event in events[1:]], end[-1:]],
     ):
         apart, at_once = OpenAIDecoder(), OpenAIDecoder()
-        said = [event for read in reads for event in apart.feed(read)]
-        assert merge_deltas([*said, *apart.close()]) == merge_deltas(
+        separately = [event for read in reads for event in apart.feed(read)]
+        assert merge_deltas([*separately, *apart.close()]) == merge_deltas(
             [*at_once.feed(b"".join(reads)), *at_once.close()]
         )
 
 
-def test_what_stands_between_two_line_ends_is_no_event():
+def test_text_between_carriage_returns_is_not_an_event():
     decoder = OpenAIDecoder()
     assert decoder.feed(b"\rtext\r") == []
     decoder.feed(b"data: %b\n\n" % text("a"))
     assert decoder.feed(b"\rtext\r") == []
 
 
-def test_an_event_of_the_shape_that_is_too_long_is_refused():
+def test_an_event_with_the_template_that_is_too_long_is_refused():
     decoder = OpenAIDecoder(Limits(line_bytes=1000))
     for content in ("one", "two", "three"):
         decoder.feed(b"data: %b\n\n" % text(content))
@@ -283,7 +285,7 @@ def test_an_event_of_the_shape_that_is_too_long_is_refused():
         decoder.feed(b"data: %b\n\n" % text("x" * 1000))
 
 
-def of_call(number, fragment, name=None):
+def call_fragment(number, fragment, name=None):
     entry = {"index": number, "function": {"arguments": fragment}}
     if name:
         entry |= {"id": f"call_{number}", "type": "function"}
@@ -291,17 +293,22 @@ def of_call(number, fragment, name=None):
     return chunk({"tool_calls": [entry]})
 
 
-def test_a_call_that_is_complete_ends_where_another_waits_for_it():
+def test_a_complete_call_ends_when_another_is_pending():
     decoder = OpenAIDecoder()
-    fed = [of_call(0, "", "f"), of_call(1, '{"x":1}', "f"), of_call(0, '{"a"'), of_call(0, ":1")]
+    fed = [
+        call_fragment(0, "", "f"),
+        call_fragment(1, '{"x":1}', "f"),
+        call_fragment(0, '{"a"'),
+        call_fragment(0, ":1"),
+    ]
     for payload in fed:
         decoder.feed(b"data: %b\n\n" % payload)
-    last = decoder.feed(b"data: %b\n\n" % of_call(0, "}"))
+    last = decoder.feed(b"data: %b\n\n" % call_fragment(0, "}"))
     kinds = [type(event).__name__ for event in last]
     assert kinds == ["ToolCallDelta", "ToolCallEnd", "ToolCallStart", "ToolCallDelta"]
 
 
-def test_of_two_errors_in_one_read_the_first_is_told_behind_what_was_read():
+def test_the_first_of_two_errors_in_one_read_is_reported_after_the_events_before_it():
     pipeline = build_pipeline(
         client="anthropic",
         upstream="openai",
@@ -311,14 +318,19 @@ def test_of_two_errors_in_one_read_the_first_is_told_behind_what_was_read():
         limits=Limits(held_chars=12),
     )
     fragments = ((0, '{"a":', "f"), (1, "{", "f"), (1, '"bbbbbbbb', None), (1, "cccccccc", None))
-    payloads = [of_call(*fragment) for fragment in fragments]
+    payloads = [call_fragment(*fragment) for fragment in fragments]
     events = pipeline.decode(b"".join(b"data: %b\n\n" % p for p in (*payloads, b"{oops")))
     assert ToolCallDelta('{"a":') in events
     assert isinstance(events[-1], MessageFailed)
     assert "held_chars" in events[-1].message
 
 
-def test_an_empty_error_is_one_at_any_cut():
-    failing = [of_call(0, "", "f"), of_call(0, '{"a"'), of_call(0, ":1"), of_call(0, "]")]
+def test_an_empty_error_is_an_error_at_any_cut():
+    failing = [
+        call_fragment(0, "", "f"),
+        call_fragment(0, '{"a"'),
+        call_fragment(0, ":1"),
+        call_fragment(0, "]"),
+    ]
     choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": None, "error": ""}
     check(*failing, json.dumps(HEAD | {"choices": [choice]}).encode())

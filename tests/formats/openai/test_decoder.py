@@ -491,3 +491,10 @@ def test_a_legacy_copy_beside_the_calls_is_not_a_call():
         calls(entry(0, arguments=":1}")) | {"function_call": {"arguments": ":1}"}},
     ]
     assert reply_from(stream(*deltas)).parts == [ToolCall("a", "f", b'{"x":1}')]
+
+
+def test_a_whole_completion_with_a_delta_keeps_its_text():
+    choice = {"index": 0, "delta": {"content": "hi"}, "finish_reason": None}
+    body = json.dumps({"id": "c1", "model": "m", "choices": [choice]}).encode()
+    kinds = [type(event).__name__ for event in OpenAIDecoder().read_whole(body)]
+    assert kinds == ["MessageStart", "TextDelta", "Notice", "MessageEnd"]
