@@ -1,7 +1,7 @@
-"""Instructions of a counted case, by callgrind: what happens inside calls into C is in them, too.
+"""Counts the instructions of a case with callgrind, including those inside calls into C.
 
-They are the same at every run of one machine, but take fifty times as long as the work itself, and
-differ between builds of Python: a tool for looking closer, not for a check.
+Counts are equal in every run on one machine, but take fifty times as long as the work itself, and
+differ between builds of Python. That makes them a tool for a closer look, not for a check.
 """
 
 import shutil
@@ -12,39 +12,38 @@ from bench.cases import cases
 from bench.servers import ROOT
 
 TIMES = 10
-FIRST = 2
-"""Times until all is cached that a case can cache: some is kept when it comes again."""
+WARM_UP_TIMES = 2
+"""Runs of a case before counting: some caches keep a value only when it comes a second time."""
 
 
 class ValgrindMissing(Exception):
-    """There is no valgrind to count with."""
+    """Valgrind is not installed."""
 
 
 def repeat(name: str, times: int) -> None:
-    """Do the work of a case so often."""
     work = next(case for case in cases() if case.name == name).at_scale(1)
     for _ in range(times):
         work()
 
 
 def instructions(name: str) -> int:
-    """Of a case: those of a process that does it often, less those of one that only begins."""
+    """Instructions of one run of a case: many runs in a process, minus one that only warms up."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise ValgrindMissing("valgrind is not installed: apt-get install valgrind")
     _run([], name, 1)  # compiles the modules
-    often = _collected(valgrind, name, FIRST + TIMES)
-    return (often - _collected(valgrind, name, FIRST)) // TIMES
+    total = _collected(valgrind, name, WARM_UP_TIMES + TIMES)
+    return (total - _collected(valgrind, name, WARM_UP_TIMES)) // TIMES
 
 
 def _collected(valgrind: str, name: str, times: int) -> int:
-    told = _run([valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"], name, times)
-    return int(told.rpartition("Collected :")[2].split()[0])
+    output = _run([valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"], name, times)
+    return int(output.rpartition("Collected :")[2].split()[0])
 
 
 def _run(wrapper: list[str], name: str, times: int) -> str:
     program = f"from bench.callgrind import repeat; repeat({name!r}, {times})"
-    done = subprocess.run(
+    completed = subprocess.run(
         [*wrapper, sys.executable, "-c", program],
         cwd=ROOT,
         env={"PYTHONHASHSEED": "0"},
@@ -52,4 +51,4 @@ def _run(wrapper: list[str], name: str, times: int) -> str:
         stderr=subprocess.PIPE,
         text=True,
     )
-    return done.stderr
+    return completed.stderr

@@ -1,35 +1,42 @@
-"""Work of a request must not grow unnoticed: it is counted, and compared with what is recorded."""
+"""The work of a request is counted and compared with work.json, so that it cannot grow unnoticed."""
 
 import json
 import subprocess
 import sys
 
 from bench.servers import ROOT
-from bench.work import MARGIN, RECORDED, grown, shrunk
+from bench.work import MARGIN, RECORDED, advice, grown, shrunk
 
 
-def test_a_request_takes_no_more_work_than_is_recorded():
-    # A process of its own: the tests' plugins trace calls, and would be counted.
-    done = subprocess.run(
+def test_a_request_takes_no_more_work_than_recorded():
+    # In a process of its own: pytest's plugins trace calls, and would be counted.
+    completed = subprocess.run(
         [sys.executable, "-m", "bench.work"], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
-def test_every_case_that_grew_is_named():
-    recorded = {"little": 1000, "much": 1000, "as before": 1000}
-    counts = {"little": int(1000 * MARGIN), "much": int(1000 * MARGIN) + 2, "as before": 990}
-    assert [line.partition(":")[0] for line in grown(counts, recorded)] == ["much"]
+def test_only_cases_above_the_margin_have_grown():
+    recorded = {"a little": 1000, "a lot": 1000, "unchanged": 1000}
+    counts = {"a little": int(1000 * MARGIN), "a lot": int(1000 * MARGIN) + 2, "unchanged": 990}
+    assert grown(counts, recorded) == ["a lot: 1252 calls, +25% (1000 recorded)"]
     assert shrunk(counts, recorded) == []
 
 
 def test_a_case_without_a_record_and_a_record_without_a_case_are_named():
-    found = grown({"new": 10}, {"old": 10})
-    assert [line.partition(":")[0] for line in found] == ["new", "old"]
+    lines = grown({"new": 10}, {"old": 10})
+    assert [line.partition(":")[0] for line in lines] == ["new", "old"]
 
 
-def test_a_gain_is_told():
-    assert len(shrunk({"case": 500}, {"case": 1000})) == 1
+def test_a_case_that_shrank_is_reported():
+    assert shrunk({"case": 500}, {"case": 1000}) == ["case: 500 calls, -50% (1000 recorded)"]
+
+
+def test_the_message_says_what_grew_how_to_look_and_how_to_record():
+    message = advice(grown({"the gateway, scenario B": 3000}, {"the gateway, scenario B": 2000}))
+    assert "the gateway, scenario B: 3000 calls, +50% (2000 recorded)" in message
+    assert 'python -m bench.work --only "the gateway, scenario B"' in message
+    assert "python -m bench.work --record" in message
 
 
 def test_the_record_has_the_gateway_and_every_dialect_and_format():
