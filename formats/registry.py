@@ -99,7 +99,7 @@ def format_with_markers(format_name: str, markers: Markers = ()) -> NativeFormat
         return native
     if native is None:
         raise ValueError(f"the format {format_name} has no markers")
-    return native.spelled(markers)
+    return native.with_spellings(markers)
 
 
 def build_pipeline(

@@ -1,1 +1,17 @@
-"""Tool calls that models write into their text, one module per model family."""
+"""Native formats: tool calls that a model writes into its text instead of the API's fields.
+
+    kimi, qwen, deepseek   one module per model family: its markers, as tables
+    format                 a family's grammars and markers together
+    text_scanner           finds where calls begin in text and reasoning; decides what is only
+                           quoted (a backtick before the marker), a draft inside <think>, or noise
+    rescue                 turns the calls found into events; drops copies of structured calls
+    grammar                what every grammar shares: verdicts, readers, output
+    token_grammar          calls between special tokens
+    tag_grammar            calls in tags, with typed values from parameter_values
+    json_envelope          calls as {"name": …, "arguments": …}
+    streamed_arguments     JSON arguments that are forwarded while they arrive
+    markers                searches for markers that may be split across chunks
+    markup_watch           reports native markup that reached the client as text
+
+May import from the top level of formats, never from a dialect.
+"""

@@ -1,6 +1,6 @@
-"""DeepSeek V3, R1, V3.1, V3.2 and V4, where the upstream let the native text through.
+"""DeepSeek V3, R1, V3.1, V3.2 and V4, where the upstream does not parse the native text.
 
-V3 and R1, with the name behind the separator and the arguments in a fence:
+V3 and R1, with the name after the separator and the arguments in a fence:
 
     <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_tide
     ```json
@@ -13,7 +13,7 @@ V3.1:
     <｜tool▁call▁begin｜>get_tide<｜tool▁sep｜>{"harbor": "Moss"}<｜tool▁call▁end｜>
     <｜tool▁calls▁end｜>
 
-V3.2 (DSML); V4 calls the block `tool_calls`, and relays spell the bars in several ways:
+V3.2 (DSML); V4 names the block `tool_calls`, and relays write the bars in several ways:
 
     <｜DSML｜function_calls>
     <｜DSML｜invoke name="get_tide">
@@ -54,11 +54,11 @@ _USABLE = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 def _token(words: str) -> Atoms:
-    """A token whose words are joined by ▁; distilled models write `_`, `\\_` or a space instead."""
-    joint = (r"(?:▁|\\?_|[ ])",)
+    """Return the atoms of a token; distilled models write `_`, `\\_` or a space instead of ▁."""
+    separator = (r"(?:▁|\\?_|[ ])",)
     atoms: Atoms = literal("<｜")
     for index, word in enumerate(words.split()):
-        atoms += (joint if index else ()) + literal(word)
+        atoms += (separator if index else ()) + literal(word)
     return atoms + literal("｜>")
 
 
@@ -70,7 +70,7 @@ def _read_header(header: str, toolbox: Toolbox) -> Name:
 
 def _read_preamble(preamble: str) -> Name:
     if not preamble.strip():
-        return "function"  # V3.1, of a tool that has this very name
+        return "function"  # V3.1, with a tool of this name
     fenced = _FENCED.fullmatch(preamble)
     return fenced[1] if fenced else Unnamed.BAD
 
@@ -80,7 +80,7 @@ _DSML: Atoms = ("[ ]?", _BARS, "[ ]?", *literal("DSML"), "[ ]?", _BARS, "[ ]?")
 _OPEN: Atoms = ("<", *_DSML)
 _CLOSE: Atoms = ("<", "/", *_DSML)
 _BLOCK_NAME = "(?!invoke|parameter)[a-z_]{1,24}"
-# Models swap the attributes, add some, and quote them in their own way.
+# Models reorder attributes, add others, and use either kind of quotes.
 _ATTRIBUTES: Atoms = ("[ ]", r"[^<>\n]{1,256}", ">")
 _ATTRIBUTE = re.compile(r"""\b(\w++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""")
 
@@ -95,8 +95,9 @@ def _read_invoke(tag: str) -> Function:
 
 def _read_parameter(tag: str) -> Parameter:
     attributes = _attributes(tag)
-    said = attributes.get("string")
-    return Parameter(attributes.get("name", ""), is_string=None if said is None else said == "true")
+    string = attributes.get("string")
+    is_string = None if string is None else string == "true"
+    return Parameter(attributes.get("name", ""), is_string=is_string)
 
 
 DEEPSEEK = NativeFormat(
@@ -136,7 +137,7 @@ DEEPSEEK = NativeFormat(
             "end of sentence",
             "User",
             "Assistant",
-            # A model that plays its tools writes these; what it says between them is text.
+            # Written by a model that invents tool results; the text between them stays text.
             "tool outputs begin",
             "tool outputs end",
             "tool output begin",

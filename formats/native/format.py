@@ -1,4 +1,4 @@
-"""A native format: the grammars that a family of models writes, and the tokens around them."""
+"""A native format: the grammars that a model family writes, and its special tokens."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,15 +10,11 @@ THINK = "THINK"
 THINK_END = "THINK_END"
 TURN_MARKER = "TURN_MARKER"
 FINAL_MARKER = "FINAL_MARKER"
-# Anything shorter would be found in ordinary text.
+# Ordinary text contains shorter ones.
 _SHORTEST_TOKEN = 4
 
 
 class NativeFormat:
-    """`strays` are the tokens between turns. `lasts` end a turn too, but people also write them:
-    they are tokens only at the very end of the text.
-    """
-
     def __init__(
         self,
         grammars: Sequence[Grammar],
@@ -26,6 +22,9 @@ class NativeFormat:
         turn_markers: Sequence[Atoms] = (),
         final_markers: Sequence[Atoms] = (),
     ) -> None:
+        """`turn_markers` separate turns and are removed wherever they appear. `final_markers` also
+        end a turn, but people write them too, so they are removed only at the end of the text.
+        """
         self._grammars = grammars
         self._turn_markers = turn_markers
         self._final_markers = final_markers
@@ -44,27 +43,29 @@ class NativeFormat:
         self.think_end = MarkerSet({THINK_END: think[THINK_END]})
         self.initials = self.markers.initials
 
-    def spelled(self, more: Iterable[tuple[str, str]]) -> "NativeFormat":
-        """This format with more spellings, (role, text), of the tokens of its sections.
+    def with_spellings(self, spellings: Iterable[tuple[str, str]]) -> "NativeFormat":
+        """Return a format that also accepts these spellings, (role, text), of its tokens.
 
-        Raises ValueError for a role that it does not have, or a spelling that cannot be a token.
+        Raises ValueError for an unknown role, or for a spelling that is too short or ambiguous.
         """
         grammars = list(self._grammars)
-        for role, text in more:
+        for role, text in spellings:
             if len(text) < _SHORTEST_TOKEN or text[0].isspace() or text[0].isalnum():
                 raise ValueError(
-                    f"{text!r} cannot mark a call: it must have {_SHORTEST_TOKEN} characters and "
-                    "begin with a sign"
+                    f"{text!r} cannot mark a call: use at least {_SHORTEST_TOKEN} characters, and "
+                    "begin with a punctuation mark or symbol"
                 )
-            for place, grammar in enumerate(grammars):
+            for index, grammar in enumerate(grammars):
                 if isinstance(grammar, TokenGrammar) and role in grammar.spellings:
-                    grammars[place] = grammar.spelled(role, literal(text))
+                    grammars[index] = grammar.with_spelling(role, literal(text))
                     break
             else:
                 roles = sorted(
                     {r for g in grammars if isinstance(g, TokenGrammar) for r in g.spellings}
                 )
-                raise ValueError(f"unknown token {role!r}; it has {', '.join(roles) or 'none'}")
+                raise ValueError(
+                    f"unknown token {role!r}; this format has {', '.join(roles) or 'none'}"
+                )
         return NativeFormat(
             grammars, turn_markers=self._turn_markers, final_markers=self._final_markers
         )

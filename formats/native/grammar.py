@@ -1,4 +1,8 @@
-"""What the machine and the readers of regions share: how a region opens, and how it is read."""
+"""The interface between the text scanner and the grammars.
+
+A region is the part of a text that holds calls. A grammar decides whether a marker opens one, and
+returns a reader for it; the reader reports the calls to a `CallOutput`.
+"""
 
 from collections.abc import Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
@@ -20,16 +24,16 @@ from formats.events import (
 from formats.native.markers import Atoms
 from formats.toolbox import Toolbox
 
-# Enough of a broken call to recognise it by; the transcript has the rest.
+# Enough to recognise a broken call; the transcript has the rest.
 _DETAIL_CHARS = 200
 _FAULTS = 8
 
 
 class CallOutput:
-    """Appends to `events`, which its owner may replace between regions."""
+    """Appends events of calls to `events`, which its owner may replace between regions."""
 
     def __init__(self, held_chars: int | None = None) -> None:
-        """`held_chars` limits arguments that must wait before anybody sees them."""
+        """`held_chars` limits arguments that cannot be sent yet."""
         self.events: MutableSequence[Event] = []
         self.held_chars = held_chars
         self._argument_chars = 0
@@ -54,7 +58,7 @@ class CallOutput:
         self._is_open = False
 
     def fail(self, fault: CallFault, detail: str = "") -> None:
-        # A megabyte of openers is a megabyte of faults; the message fails by the first one.
+        # A text full of opening markers would make as many faults; the first fails the message.
         self._faults += 1
         if self._is_open or self._faults <= _FAULTS:
             self._is_open = False
@@ -64,7 +68,7 @@ class CallOutput:
         self.events.append(Notice(code, detail[:_DETAIL_CHARS]))
 
     def text(self) -> str:
-        """The argument text so far."""
+        """Return the arguments collected so far."""
         return "".join(event.json for event in self.events if isinstance(event, ToolCallDelta))
 
     def faults(self) -> list[Event]:
@@ -73,22 +77,22 @@ class CallOutput:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every reader of one response works with."""
+    """Shared by all readers of one response."""
 
     toolbox: Toolbox
     limits: Limits
     output: CallOutput
-    #: Refuse a section that the model left open, although its calls are complete.
+    #: Fail a section without an end token, even if its calls are complete.
     strict: bool = False
 
 
 class Reader(Protocol):
     """Reads one region, a step at a time.
 
-    `step` looks at `text` from `pos` on and says up to where it is done with it, or None when it
-    cannot go on before more text comes. With `final` no more will come. A closed reader leaves what
-    it did not consume to the text around the region. A reader that must read again what it has
-    already consumed puts it into `rewind`.
+    `step` reads `text` from `pos` on and returns the position up to which it has consumed it, or
+    None if it needs more text. `final` means that no more text will come. Whatever a closed reader
+    has not consumed is ordinary text. A reader that has to read consumed text again puts it into
+    `rewind`.
     """
 
     closed: bool
@@ -105,10 +109,10 @@ class Verdict(Enum):
 
 
 class Unnamed(Enum):
-    """What a header may say instead of a name."""
+    """Reasons why a header gives no tool name."""
 
-    BAD = "nothing usable"
-    COUNTER = "only a counter or an id: the arguments must tell"
+    BAD = "unusable"
+    COUNTER = "only a counter or an id: infer the tool from the arguments"
     AFTER_SEPARATOR = "the name follows the separator"
 
 
@@ -117,24 +121,24 @@ Name: TypeAlias = str | Unnamed
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A candidate that has been decided: the region is read by `reader` from `pos` on."""
+    """A region begins: `reader` reads it from `pos` on."""
 
     reader: Reader
     pos: int
 
 
 class Grammar(Protocol):
-    """A way to write calls in text."""
+    """One way to write calls in text."""
 
     spellings: Mapping[str, Sequence[Atoms]]
     """Its markers, by role."""
     defers_in_reasoning: bool
-    """Whether a region in the reasoning channel waits for the end of the response.
+    """Whether calls in the reasoning are delivered only at the end of the response.
 
-    A special token ends the reasoning, so its call counts at once. A tag may be part of a draft.
+    A special token ends the reasoning, so its call is delivered at once. A tag may be a draft.
     """
 
     def open(
         self, text: str, opener: "Match[str]", final: bool, context: Context, before: str
     ) -> "Opening | Verdict":
-        """Decide a candidate; `before` is the end of the text before it."""
+        """Decide whether `opener` opens a region; `before` is the end of the text before it."""

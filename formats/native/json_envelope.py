@@ -1,11 +1,11 @@
-"""Calls as JSON envelopes: `{"name": "f", "arguments": {…}}`, alone, in a row or in an array.
+"""Reader of calls as JSON envelopes, `{"name": …, "arguments": {…}}`: one, several or an array.
 
     <tool_call>
     {"name": "get_tide", "arguments": {"harbor": "Moss"}}
     </tool_call>
 
 An envelope in this order streams: its arguments are forwarded as they arrive, and the call ends
-when the envelope does. Any other (arguments first, further keys before them, arguments that are a
+with the envelope. Any other envelope (arguments first, other keys before them, arguments as a
 string) is held until it is complete.
 """
 
@@ -29,10 +29,10 @@ _STRING = r'("(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+")'
 _ORDERED = re.compile(
     rf'\{{\s*"name"\s*:\s*{_STRING}\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{{)'
 )
-# An envelope whose name is longer is held until it is complete.
+# An envelope with a longer name is held until it is complete.
 _ORDERED_CHARS = 512
-# The part of an ordered envelope that has been read when its tail comes.
-_READ = '{"name":"","arguments":{}'
+# Stands for the part of an ordered envelope before its tail.
+_HEAD = '{"name":"","arguments":{}'
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -40,13 +40,13 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def open_envelope(
     text: str, pos: int, final: bool, context: Context, ends: MarkerSet
 ) -> Opening | Verdict:
-    """Decide a block whose content starts at `pos` and may be an envelope."""
-    found = _OBJECT.match(text, pos)
-    if not found:
+    """Decide whether the block content that starts at `pos` is an envelope."""
+    opening = _OBJECT.match(text, pos)
+    if not opening:
         return Verdict.RELEASED
-    if found.end() - pos > context.limits.header_chars:
+    if opening.end() - pos > context.limits.header_chars:
         return Verdict.RELEASED
-    if len(found[0].rstrip()) == 1:  # the text ends before what follows the bracket
+    if len(opening[0].rstrip()) == 1:  # the text ends after the bracket
         return Verdict.TRUNCATED if final else Verdict.UNDECIDED
     return Opening(EnvelopeReader(context, ends), pos)
 
@@ -56,17 +56,17 @@ class EnvelopeReader:
         self.closed = False
         self.rewind = ""
         self._context = context
-        self._ends = ends  # BLOCK_END, and BLOCK, before which the closer may be missing
+        self._ends = ends  # BLOCK_END, and BLOCK, because BLOCK_END may be missing before it
         self._arguments: StreamedArguments
-        self._tail: Arguments  # scans the envelope behind its arguments
-        self._captured = CallOutput()  # an envelope that must be complete first
+        self._tail: Arguments  # scans the envelope after its arguments
+        self._captured = CallOutput()  # an envelope that has to be complete before it is sent
         self._state = self._between
 
     def step(self, text: str, pos: int, final: bool) -> int | None:
         return self._state(text, pos, final)
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
-        """Before an envelope, or behind the last one."""
+        """Read before an envelope, or after the last one."""
         start = _SEPARATORS.match(text, pos).end()  # type: ignore[union-attr]
         if text[start : start + 1] == "{":
             self._state = self._begin
@@ -90,7 +90,7 @@ class EnvelopeReader:
         return marker.start()
 
     def _after_block(self, text: str, pos: int, final: bool) -> int | None:
-        """A closing tag that stands there twice is dropped."""
+        """Drop a repeated closing tag."""
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
         marker = self._ends.match(text, start)
         if not final and (start == len(text) or (marker and marker.lastgroup == PARTIAL)):
@@ -119,20 +119,20 @@ class EnvelopeReader:
         return pos
 
     def _read_arguments(self, text: str, pos: int, final: bool) -> int | None:
-        """The arguments of an ordered envelope, forwarded as they come."""
+        """Forward the arguments of an ordered envelope."""
         if pos == len(text) and not final:
             return None
         outcome, end = self._arguments.read(text, pos, final)
         if outcome is Outcome.COMPLETE:
             self._tail = Arguments(self._context.limits)
-            self._tail.read(_READ)
+            self._tail.read(_HEAD)
             self._state = self._read_tail
         elif outcome is Outcome.FAILED:
             self._give_up()
         return end
 
     def _read_tail(self, text: str, pos: int, final: bool) -> int | None:
-        """What stands behind the arguments; the call ends with its envelope."""
+        """Read the envelope after its arguments; the call ends with the envelope."""
         if pos == len(text) and not final:
             return None
         _, end = self._tail.read(text, pos)
@@ -147,7 +147,7 @@ class EnvelopeReader:
         return end
 
     def _read_envelope(self, text: str, pos: int, final: bool) -> int | None:
-        """An envelope that must be complete before its call can be named."""
+        """Hold an envelope until it is complete."""
         if pos == len(text) and not final:
             return None
         outcome, end = self._arguments.read(text, pos, final)
@@ -185,7 +185,7 @@ class EnvelopeReader:
         self._state = self._skip
 
     def _skip(self, text: str, pos: int, final: bool) -> int | None:
-        """Drop what is left of a broken envelope: up to the end of its block."""
+        """Drop the rest of a broken envelope, up to the end of its block."""
         marker = self._ends.search(text, pos)
         if marker and marker.lastgroup != PARTIAL:
             self._state = self._between

@@ -5,9 +5,9 @@
     <|tool_call_argument_begin|>{"harbor": "Moss"}<|tool_call_end|>
     <|tool_calls_section_end|>
 
-The header is `functions.NAME:N`, where N counts the calls of the whole conversation. Models echo
-what a history taught them, so the header also comes without its prefix, without its counter, as a
-bare counter, as the id of another vendor's call, or with the punctuation lost.
+The header is `functions.NAME:N`, where N counts the calls of the whole conversation. Models imitate
+the history, so the header also comes without its prefix, without its counter, as a bare counter, as
+the id of another vendor's call, or without punctuation.
 """
 
 import re
@@ -34,7 +34,7 @@ _SQUASHED = re.compile(r"functions[._]?(.+?)_?\d+")
 
 
 def read_header(header: str, toolbox: Toolbox) -> Name:
-    # Detokenisers put spaces around punctuation, and models break the line there.
+    # Detokenisers add spaces around punctuation, and models add newlines.
     header = _PUNCTUATION.sub(r"\1", header)
     if not header or header.isdigit():  # K2.5 leaves only the counter
         return Unnamed.COUNTER
@@ -47,7 +47,7 @@ def read_header(header: str, toolbox: Toolbox) -> Name:
             return candidate
     if counted:
         return name or Unnamed.BAD
-    # A client that allows no dot or colon in an id turned `functions.f:3` into `functions_f_3`.
+    # Clients that forbid dots and colons in ids turn `functions.f:3` into `functions_f_3`.
     squashed = _SQUASHED.fullmatch(header)
     if squashed and squashed[1] in toolbox:
         return squashed[1]
@@ -59,7 +59,7 @@ KIMI = NativeFormat(
         TokenGrammar(
             Tokens(
                 {
-                    # The singular is the technical report's, and mixes with the plural.
+                    # The technical report has the singular; models mix both.
                     SECTION_BEGIN: [
                         literal("<|tool_calls_section_begin|>"),
                         literal("<|tool_call_section_begin|>"),
@@ -71,7 +71,7 @@ KIMI = NativeFormat(
                     ],
                     CALL_END: [
                         literal("<|tool_call_end|>"),
-                        literal("<|tool_call_argument_end|>"),  # listed by sanitizers, never seen
+                        literal("<|tool_call_argument_end|>"),  # in sanitizers' lists, never seen
                     ],
                     SECTION_END: [
                         literal("<|tool_calls_section_end|>"),

@@ -1,8 +1,8 @@
-"""Markers: the strings that delimit calls in a model's text, found at any split.
+"""Markers: the strings that delimit calls in a model's text, found however the text is split.
 
-A marker is a sequence of atoms, each a regular expression for one step of it. From the atoms follow
-two patterns: the whole marker, and any beginning of it that the end of the text cuts off. A
-`MarkerSet` searches for all of them in one pass; text that cannot become a marker is never held.
+A marker is a sequence of atoms, each a regular expression for one step of it. Two patterns are
+built from the atoms: the whole marker, and any beginning of it that the end of the text cuts off.
+A `MarkerSet` searches for all of them in one pass. Text that cannot become a marker is never held.
 """
 
 import re
@@ -15,7 +15,7 @@ PARTIAL = "PARTIAL"
 
 
 def literal(text: str) -> Atoms:
-    """The atoms of a marker that has one spelling."""
+    """Return the atoms of a marker with one fixed spelling."""
     return tuple(re.escape(char) for char in text)
 
 
@@ -31,9 +31,9 @@ def _cut(atoms: Atoms) -> str:
 
 
 class MarkerSet:
-    """Markers by role; a match's `lastgroup` is its role, or PARTIAL for one that is cut off.
+    """Markers by role. The `lastgroup` of a match is its role, or PARTIAL if it is cut off.
 
-    Every marker begins with a single character, so that the search can skip to the next of those.
+    Every marker begins with a fixed character, so the search skips to the next such character.
     """
 
     def __init__(self, markers: Mapping[str, Sequence[Atoms]]) -> None:
@@ -50,10 +50,10 @@ class MarkerSet:
         self.match = self._regex.match
 
     def only(self, *roles: str) -> "MarkerSet":
-        """The markers of these roles."""
+        """Return a set with the markers of these roles."""
         return MarkerSet({role: self._markers[role] for role in roles})
 
     def may_be(self, text: str) -> bool:
-        """Whether `text` is a marker of this set, or the beginning of one."""
+        """Tell whether `text` is a marker of this set, or the beginning of one."""
         found = self.match(text)
         return found is not None and found.end() == len(text)

@@ -1,8 +1,7 @@
-"""Watches what goes out as text: is there native markup that the model's format does not read?
+"""Reports native markup that reaches the client as text, because the model's format is wrong.
 
-Nothing is changed. Markup that reached a client is a model whose format is not known, or is taken
-for another; the notice names the likely one, so that an operator can make an override before anyone
-complains.
+The text itself is not changed. A notice names the format that the model probably uses, so that an
+operator can add an override before users complain.
 """
 
 import re
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from formats.events import Event, MessageEnd, MessageFailed, Notice, NoticeCode, TextDelta
 from formats.native.rescue import CallRescue
 
-# The openings of every family that is on record, known to this library or not.
+# Opening markers of all recorded families, including those that this library cannot read.
 _SIGNS = {
     "kimi": [r"<\|tool_calls?_section_begin\|>", r"<\|tool_call_begin\|>"],
     "deepseek": ["<｜tool▁calls?▁begin｜>", "<[|｜‖]+ ?DSML ?[|｜‖]+"],
@@ -22,23 +21,23 @@ _SIGNS = {
     "mistral": [r"\[TOOL_CALLS\]"],
     "llama": [r"<\|python_tag\|>"],
 }
-# One that stands in a code span is being talked about.
+# A marker in a code span is only mentioned.
 _GROUPS = "|".join(f"(?P<{family}>{'|'.join(signs)})" for family, signs in _SIGNS.items())
 _SIGN = re.compile(f"(?<!`)(?:{_GROUPS})")
 _INITIALS = ("<", "✿", "[")
-_LONGEST = 64
+_LONGEST_SIGN = 64
 
 
 class MarkupWatch:
     def __init__(self, native: CallRescue | None = None, family: str = "") -> None:
-        """`native` reads the family's own markup: what of that it leaves as text is no call."""
+        """`native` reads the markup of `family`; markup of that family in its output is text."""
         self._native = native
         self._family = family
-        self._tail = ""  # where a sign may have begun
-        self._seen: str | None = None
+        self._tail = ""  # text that may be the beginning of a sign
+        self._seen: str | None = None  # the family whose sign was seen
 
     def try_pass(self, event: Event) -> bool:
-        """Whether a delta of text or reasoning goes on as it is, and nothing else."""
+        """Record a delta and return True if it passes unchanged; else do nothing."""
         if type(event) is TextDelta and self._seen is None:
             text = event.text
             if self._tail or "<" in text or "[" in text or "✿" in text:
@@ -46,14 +45,14 @@ class MarkupWatch:
         return self._native is None or self._native.try_pass(event)
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
-        """The events as they are; at the message's end a notice of what was seen."""
+        """Return the events, with a notice before the end of the message if markup was seen."""
         out = list(events) if self._native is None else self._native.feed(events)
         for event in out:
             if type(event) is TextDelta and self._seen is None:
                 text = event.text
                 if self._tail or "<" in text or "[" in text or "✿" in text:
                     self._look(self._tail + text)
-        return out if self._seen is None else _announced(out, self._seen)
+        return out if self._seen is None else _with_notice(out, self._seen)
 
     def _look(self, text: str) -> None:
         for found in _SIGN.finditer(text):
@@ -61,12 +60,11 @@ class MarkupWatch:
                 self._seen = found.lastgroup
                 return
         start = max(text.rfind(initial) for initial in _INITIALS)
-        recent = start >= max(len(text) - _LONGEST, 0)
+        recent = start >= max(len(text) - _LONGEST_SIGN, 0)
         self._tail = text[max(start - 1, 0) :] if recent and start >= 0 else ""
 
 
-def _announced(events: list[Event], family: str) -> list[Event]:
-    """The events, with a notice before the message's end."""
+def _with_notice(events: list[Event], family: str) -> list[Event]:
     out: list[Event] = []
     for event in events:
         if isinstance(event, MessageEnd | MessageFailed):

@@ -1,7 +1,7 @@
-"""Values of tag formats are text; the tool's schema says what they mean.
+"""Converts parameter values of tag formats, which are text, to the types of the tool's schema.
 
 The first type that fits wins, in the order null, integer, number, boolean, object or array, string.
-What fits nothing stays the string that the model wrote: the client sees it and can say so.
+A value that fits none stays the string that the model wrote, so that the client can report it.
 """
 
 import ast
@@ -15,17 +15,17 @@ from formats.native.grammar import Context
 STRING = frozenset({"string"})
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,1024}")
-# What JSON does not allow of a number: a plus, no digit before the point, or none behind it.
+# Numbers that JSON does not allow: with a plus sign, or without a digit on one side of the point.
 _LOOSE_NUMBER = re.compile(
     r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,2})?"
 )
 _BOOLEANS = {"true": "true", "1": "true", "false": "false", "0": "false"}
-# A Python literal is parsed by the compiler, whose memory grows with nesting.
+# Python's compiler parses these, and its memory grows with nesting.
 _LITERAL_CHARS = 64 * 1024
 
 
 class Value:
-    """A parameter's value: a string streams as it arrives, any other type waits for its end."""
+    """One parameter's value: a string streams as it arrives, any other type is held."""
 
     def __init__(
         self, context: Context, key: str, types: frozenset[str], *, is_json: bool, strips: bool
@@ -33,7 +33,7 @@ class Value:
         self._context = context
         self._types = types
         self._is_json = is_json
-        self._strips = strips  # the line end before the first character
+        self._strips = strips  # whether to drop a newline before the first character
         self._streams = types == STRING and not is_json
         self._held: list[str] = []
         self._held_chars = 0
@@ -61,7 +61,7 @@ class Value:
 
 
 def coerce(value: str, types: frozenset[str]) -> str:
-    """The JSON text of `value`, read as one of `types`."""
+    """Convert `value` to JSON text of one of `types`."""
     word = value.strip()
     if "null" in types and word.lower() == "null":
         return "null"
@@ -78,7 +78,7 @@ def coerce(value: str, types: frozenset[str]) -> str:
 
 
 def raw_json(value: str) -> str | None:
-    """`value` itself, if it is JSON."""
+    """Return `value` without surrounding white space if it is JSON, else None."""
     word = value.strip()
     return word if _json(word, (dict, list, str, int, float, bool, type(None))) else None
 
@@ -98,7 +98,7 @@ def _loose(word: str) -> str | None:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(constant)  # NaN and Infinity are Python's, not JSON's
+    raise ValueError(constant)  # Python reads NaN and Infinity, which JSON does not have
 
 
 def _literal(word: str, kinds: tuple[type, ...]) -> str | None:

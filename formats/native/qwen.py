@@ -6,7 +6,7 @@ Hermes JSON, of Qwen 2.5 and Qwen 3:
     {"name": "get_tide", "arguments": {"harbor": "Moss"}}
     </tool_call>
 
-Tags, of Qwen3-Coder and Qwen 3.5 on, whose values the schema types:
+Tags, of Qwen3-Coder and Qwen 3.5 on; the schema gives the types of the values:
 
     <tool_call>
     <function=get_tide>

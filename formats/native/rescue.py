@@ -1,8 +1,8 @@
-"""Events → events: calls that a model wrote into its text become calls.
+"""Turns calls that a model wrote into its text into tool-call events.
 
-Structured calls of the same response win. A region in the text beside them is a copy, and is
-removed; a structured call that repeats one already rescued is dropped. So is a call in the answer
-that repeats one of the reasoning; one that waits in the reasoning is a draft once the answer calls.
+Structured calls of the same response win: a call in the text beside them is a copy and is removed.
+A structured call that repeats a rescued one is dropped, and so is a call in the answer that repeats
+one in the reasoning. A deferred call in the reasoning is a draft if the answer makes a call.
 """
 
 import re
@@ -32,7 +32,7 @@ from formats.native.grammar import CallOutput, Context
 from formats.native.text_scanner import Channel, TextScanner
 from formats.toolbox import Toolbox
 
-# Bound once: to name a member costs as much as a call.
+# Bound once: looking up an Enum member costs as much as a call.
 _CONTENT, _REASONING = Channel.CONTENT, Channel.REASONING
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/)|.)", re.DOTALL)
 
@@ -51,14 +51,14 @@ class CallRescue:
         self._scanner = TextScanner(native, Context(toolbox, limits, CallOutput(), strict))
         self._rescued = _Fingerprints(toolbox)
         self._reasoned = _Fingerprints(toolbox)
-        self._held: list[Event] | None = None  # a call that may repeat a rescued one
+        self._held: list[Event] | None = None  # events of a call that may repeat a rescued one
         self._held_chars = 0
         self._channel = Channel.CONTENT
         self._answer_calls = False
         self._has_answer = False
 
     def try_pass(self, event: Event) -> bool:
-        """Whether a delta of text or reasoning is plain, amid what is plain; it is noted then."""
+        """Record a delta and return True if it passes unchanged; else do nothing."""
         if type(event) is TextDelta:
             return self._has_answer and self._scanner.try_pass(event.text, _CONTENT)
         return type(event) is ReasoningDelta and self._scanner.try_pass(event.text, _REASONING)
@@ -82,35 +82,35 @@ class CallRescue:
                 out.append(event)
             else:
                 self._other(event)
-        taken = out[:]
+        ready = out[:]
         out.clear()
-        return taken
+        return ready
 
     def _read(self, text: str, channel: Channel) -> None:
         start = len(self._scanner.out)
         self._scanner.feed(text, channel)
         self._channel = channel
-        self._note(start)
+        self._record(start)
 
     def _close(self) -> None:
         start = len(self._scanner.out)
         self._scanner.close()
-        self._note(start)
+        self._record(start)
 
-    def _note(self, start: int) -> None:
-        """Take note of the calls in the text, and hold those that may repeat the reasoning."""
+    def _record(self, start: int) -> None:
+        """Record the calls from `start` on, and hold those that may repeat the reasoning."""
         out = self._scanner.out
-        found = out[start:]
-        if not found:
+        events = out[start:]
+        if not events:
             return
-        has_call = self._rescued.note(found)
+        has_call = self._rescued.add(events)
         if self._channel is Channel.REASONING:
-            self._reasoned.note(found)
+            self._reasoned.add(events)
             return
         self._answer_calls = self._answer_calls or has_call
         if self._reasoned.complete:
             del out[start:]
-            for event in found:
+            for event in events:
                 self._pass(event, may_repeat=self._reasoned)
 
     def _other(self, event: Event) -> None:
@@ -141,7 +141,7 @@ class CallRescue:
                 out.append(event)
 
     def _pass(self, event: Event, *, may_repeat: "_Fingerprints") -> None:
-        """A part of a call is held while the call may prove to repeat a rescued one."""
+        """Send an event of a call; hold it while the call may repeat one in `may_repeat`."""
         if isinstance(event, ToolCallStart) and may_repeat.complete:
             self._held = []
             self._held_chars = 0
@@ -151,9 +151,9 @@ class CallRescue:
         self._held.append(event)
         if isinstance(event, ToolCallEnd | ToolCallFailed):
             held, self._held = self._held, None
-            repeated = _Fingerprints(self._toolbox)
-            repeated.note(held)
-            if repeated.complete <= may_repeat.complete and repeated.complete:
+            call = _Fingerprints(self._toolbox)
+            call.add(held)
+            if call.complete <= may_repeat.complete and call.complete:
                 held = [Notice(NoticeCode.SHADOW_CALL_REMOVED, "repeats a rescued call")]
             self._scanner.out.extend(held)
         elif isinstance(event, ToolCallDelta):
@@ -162,19 +162,19 @@ class CallRescue:
                 raise LimitExceeded("held_chars", self._limits.held_chars)
 
     def _promote(self) -> None:
-        """Deliver the calls that were found in the reasoning, unless they were copies or drafts."""
+        """Send the deferred calls of the reasoning, unless they are copies or drafts."""
         deferred = self._scanner.deferred
         if deferred and (self._scanner.suppressed or self._answer_calls):
             self._scanner.out.append(Notice(NoticeCode.SHADOW_CALL_REMOVED, "in the reasoning"))
         elif self._has_answer:
-            # A broken draft does not spoil the answer that follows it.
+            # A broken draft must not fail the answer after it.
             self._scanner.out.extend(_complete(deferred))
         else:
             self._scanner.out.extend(deferred)
 
 
 def _complete(events: Iterable[Event]) -> list[Event]:
-    """The events of the calls that were completed, and a notice for each that was not."""
+    """Return the events of the complete calls, and a notice for each other call."""
     out: list[Event] = []
     call: list[Event] = []
     for event in events:
@@ -188,9 +188,9 @@ def _complete(events: Iterable[Event]) -> list[Event]:
 
 
 class _Fingerprints:
-    """What tells two calls to be the same: the tool, and the arguments but for their spelling.
+    """Checksums that recognise repeated calls: by tool, and by arguments regardless of spelling.
 
-    A relay that parsed a call writes its JSON anew: with other white space, and other escapes.
+    A relay that parses a call and serialises it again changes its white space and escapes.
     """
 
     def __init__(self, toolbox: Toolbox) -> None:
@@ -199,8 +199,8 @@ class _Fingerprints:
         self._name = ""
         self._sum = 0
 
-    def note(self, events: Iterable[Event]) -> bool:
-        """Whether a call was completed."""
+    def add(self, events: Iterable[Event]) -> bool:
+        """Add the calls in these events; return whether one was completed."""
         has_call = False
         for event in events:
             match event:
@@ -215,7 +215,7 @@ class _Fingerprints:
 
 
 def _plain(json: str) -> bytes:
-    """A fragment of JSON without white space and needless escapes; half a pair stays a half."""
+    """Remove white space and optional escapes from a JSON fragment; lone surrogates stay."""
     if "\\" in json:
         json = _ESCAPE.sub(_unescaped, json)
     return "".join(json.split()).encode("utf-16-le", "surrogatepass")

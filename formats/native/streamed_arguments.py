@@ -1,8 +1,9 @@
-"""JSON arguments inside a region: forwarded as they arrive, with a way back.
+"""JSON arguments of a native call, forwarded as they arrive, with a way to recover.
 
-Markers inside a JSON string are data. A string that the model never closed would therefore swallow
-the rest of the response, so the text from the first end marker of the open string on is kept: when
-the JSON proves impossible, or the response ends inside the string, reading resumes at that marker.
+Markers inside a JSON string are data, so a string that the model never closes would swallow the
+rest of the response. Therefore the text from the first end marker in the open string on is kept. If
+the JSON turns out to be invalid, or the response ends inside the string, reading resumes at that
+marker.
 """
 
 from enum import Enum
@@ -16,7 +17,7 @@ from formats.native.markers import PARTIAL, MarkerSet
 class Outcome(Enum):
     MORE = "the value goes on"
     COMPLETE = "the value is a whole object"
-    FAILED = "the call is given up; resume at the next marker"
+    FAILED = "the call has failed; resume at the next marker"
 
 
 class StreamedArguments:
@@ -28,22 +29,23 @@ class StreamedArguments:
         muted: bool = False,
         withholds_end: bool = False,
     ) -> None:
-        """`withholds_end`: the last brace is left to the caller, for a call that may still fail."""
+        """`muted` reads a failed call without output, to find its end. `withholds_end` leaves the
+        last brace to the caller, for a call that may still fail."""
         self.rewind = ""
         self._withholds_end = withholds_end
         self._context = context
         self._ends = ends
-        self._muted = muted  # read a call that was given up, to know where it ends
+        self._muted = muted
         self._arguments = Arguments(context.limits)
-        self._string = ""  # the newest string from its first end marker on, or from its beginning
-        self._marked = False
+        self._string = ""  # the open string, from its first possible end marker on
+        self._marked = False  # whether that marker is whole
 
     @property
     def empty(self) -> bool:
         return self._arguments.status is Status.EMPTY
 
     def read(self, text: str, pos: int, final: bool) -> tuple[Outcome, int]:
-        """How it goes, and the place in `text` up to which it was read."""
+        """Read `text` from `pos` on; return the outcome and the position reached."""
         if not final and not self._muted and not self._string and pos == 0:
             if not self._may_end(text, 0, len(text)) and self._arguments.continues_string(text):
                 self._context.output.arguments(text)
@@ -72,7 +74,7 @@ class StreamedArguments:
         return self._resume_at_marker(fault), end
 
     def _look_back(self, text: str, pos: int, end: int) -> None:
-        """Keep the newest string from its first end marker on, or from what may become one."""
+        """Keep the open string from its first end marker on, or from the beginning of one."""
         if self._arguments.string_start is not None:
             pos = self._arguments.string_start
             self._string, self._marked = "", False

@@ -1,11 +1,11 @@
-"""Calls in tags: a block of functions, each with parameters whose values are text.
+"""Grammar of calls in tags: a block of functions, each with parameters whose values are text.
 
     BLOCK { FUNCTION { PARAMETER value PARAMETER_END } FUNCTION_END } BLOCK_END
 
 A value may contain anything, so a closing tag counts only if another tag of the structure, or the
-end of the text, follows it. A parameter that the schema calls a string streams as it arrives; any
-other is converted once it is complete. Only BLOCK_END may be missing at the end of the text, and
-only after FUNCTION_END: anything less is truncated.
+end of the text, follows it. A parameter of type string streams as it arrives; any other is
+converted once it is complete. At the end of the text only BLOCK_END may be missing; if FUNCTION_END
+is missing, the call is truncated.
 """
 
 import re
@@ -33,13 +33,13 @@ _SPACE = re.compile(r"\s*")
 class Function(NamedTuple):
     name: str
     is_closed: bool = False
-    """The tag closes itself: a call without arguments."""
+    """Whether the tag closes itself: the call has no arguments."""
 
 
 class Parameter(NamedTuple):
     key: str
     is_string: bool | None = None
-    """What the tag itself says of the type; None leaves it to the schema."""
+    """Whether the tag says that the value is a string; None if the schema decides."""
 
 
 class TagGrammar:
@@ -55,9 +55,9 @@ class TagGrammar:
         bare_requires_declared: bool,
         open_json: Callable[[str, int, bool, Context], Opening | Verdict] | None = None,
     ) -> None:
-        """`line_values`: one line end on each side of a value is markup. `bare_needs_declared`: a
-        function outside a block counts only if the tool is declared. `open_json` decides a block
-        that holds JSON instead of functions.
+        """`strips_newlines`: one newline on each side of a value is markup.
+        `bare_requires_declared`: a function outside a block counts only if the tool is declared.
+        `open_json` decides a block that contains JSON instead of functions.
         """
         self.spellings = tags
         self.read_function = read_function
@@ -103,7 +103,7 @@ class TagReader:
         self._grammar = grammar
         self._context = context
         self._function = ""
-        self._separator = "{"  # what comes before the next parameter
+        self._separator = "{"  # written before the next parameter
         self._value: Value
         self._json: StreamedArguments
         self._state = self._between
@@ -112,7 +112,7 @@ class TagReader:
         return self._state(text, pos, final)
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
-        """Outside a function: another one, the end of the block, or the end of the region."""
+        """Read outside functions: another function, the end of the block, or other text."""
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
         marker = self._grammar.markers.match(text, start)
         if start == len(text) or (marker and marker.lastgroup == PARTIAL):
@@ -132,7 +132,7 @@ class TagReader:
         return pos
 
     def _after_block(self, text: str, pos: int, final: bool) -> int | None:
-        """A closing tag that stands there twice is dropped."""
+        """Drop a repeated closing tag."""
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
         marker = self._grammar.ends.match(text, start)
         if not final and (start == len(text) or (marker and marker.lastgroup == PARTIAL)):
@@ -159,7 +159,7 @@ class TagReader:
         self._state = self._between
 
     def _inside(self, text: str, pos: int, final: bool) -> int | None:
-        """Inside a function: a parameter, a JSON object, or its end."""
+        """Read inside a function: a parameter, a JSON object, or the end of the function."""
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
         if text[start : start + 1] == "{" and self._separator == "{":
             self._json = StreamedArguments(self._context, ends=self._grammar.ends)
@@ -172,7 +172,7 @@ class TagReader:
             return pos
         if marker is None or marker.lastgroup == PARTIAL:
             return self._cut_short(text, pos, final)
-        if noise := text[start : marker.start()]:  # a parameter in a form that is not known
+        if noise := text[start : marker.start()]:  # a parameter in an unknown form
             self._context.output.fail(CallFault.MALFORMED, noise)
             self._state = self._skip
             return marker.start()
@@ -184,7 +184,7 @@ class TagReader:
                 self._start_value(marker)
             case "FUNCTION_END":
                 self._end()
-            case "BLOCK_END" | "BLOCK" | "FUNCTION":  # the model closed the block around it
+            case "BLOCK_END" | "BLOCK" | "FUNCTION":  # FUNCTION_END is missing
                 self._end()
                 return marker.start()
         return marker.end()
@@ -221,7 +221,7 @@ class TagReader:
         return self._cut_short(text, pos, final)
 
     def _skip(self, text: str, pos: int, final: bool) -> int | None:
-        """Drop what is left of a broken call: up to the end of its function or block."""
+        """Drop the rest of a broken call, up to the end of its function or block."""
         marker = self._grammar.after_function.search(text, pos)
         closer = self._grammar.ends.search(text, pos)
         if closer and closer.lastgroup == FUNCTION_END:
@@ -265,7 +265,7 @@ class TagReader:
         if final and not whole:
             end = len(text)
         elif self._grammar.strips_newlines and text.endswith("\n", pos, end):
-            end -= 1  # the line end before a closing tag is markup: not data until it is certain
+            end -= 1  # the newline before a closing tag is markup: hold it until that is decided
         if end > pos:
             self._value.add(text[pos:end])
             return end
@@ -276,11 +276,11 @@ class TagReader:
         return self._cut_short(text, pos, final)
 
     def _closes(self, text: str, marker: Match[str], final: bool) -> bool | None:
-        """Whether a tag inside a value ends it; None until what follows is known."""
+        """Tell whether a tag inside a value ends it; None if that depends on more text."""
         match marker.lastgroup:
             case "PARAMETER_END":
                 followers, at_end = self._grammar.markers, True
-            case "FUNCTION_END":  # the value's own closer is missing
+            case "FUNCTION_END":  # PARAMETER_END is missing
                 followers, at_end = self._grammar.after_function, False
             case "PARAMETER":
                 if declared := self._context.toolbox.parameters(self._function):

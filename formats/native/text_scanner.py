@@ -1,11 +1,12 @@
-"""Finds the regions of calls in the text of one response, and has them read.
+"""Scanner that finds calls in the text of one response and hands each to its grammar's reader.
 
-Text outside regions passes unchanged, except that a stretch of nothing but white space beside a
-region is dropped, and stray tokens are removed. An opening marker makes a candidate, not a call:
-its grammar decides, as soon as it can, whether a region begins or the marker is text after all.
-Between two feeds only what cannot be decided yet is held.
+Text outside calls passes unchanged, with two exceptions: a run of nothing but white space beside a
+call is dropped, and stray special tokens are removed. An opening marker is only a candidate. It is
+text if a backtick stands before it (the model quotes it), a draft if it stands inside a <think>
+that is closed later, and otherwise its grammar decides. Only undecided text is held between feeds.
 
-Both channels run through one machine, because a model may leave its reasoning by opening a call.
+One scanner reads both text and reasoning, because a model may leave its reasoning by opening a
+call.
 """
 
 import re
@@ -21,12 +22,12 @@ from formats.native.markers import PARTIAL
 _SPACE = " \t\r\n\f\v"
 _TO_END = re.compile(r"\s{0,256}\Z")
 
-# White space longer than this is meant as such, and is not worth holding.
-_BLANK_CHARS = 4096
-# As much as the longest header that a marker may refer back to.
+# Longer white space is intended, and not worth holding.
+_MAX_BLANK_CHARS = 4096
+# As long as the longest header that a marker may refer back to.
 _BEFORE_CHARS = 96
-# A text that is made of markers tells nothing new after the first few.
-_NOTICES = 32
+# In a text full of markers, more notices tell nothing new.
+_MAX_NOTICES = 32
 
 
 class Channel(Enum):
@@ -37,39 +38,40 @@ class Channel(Enum):
 class TextScanner:
     def __init__(self, native: NativeFormat, context: Context) -> None:
         self.out: list[Event] = []
-        """What has been understood; the owner takes it away after each feed."""
+        """Events read so far; the owner takes them after each feed."""
         self.deferred: list[Event] = []
-        """Calls in the reasoning that may prove to be drafts."""
+        """Calls in the reasoning that may turn out to be drafts."""
         self.suppressed = False
-        """The response has structured calls: a region is a copy of one, and is removed."""
+        """The response has structured calls: a call in the text is a copy, and is removed."""
         self._native = native
         self._context = context
         self._channel = Channel.CONTENT
         self._reader: Reader | None = None
-        self._pending = ""  # text that cannot be decided yet
+        self._pending = ""  # undecided text
         self._text = _TextRun()
-        self._carried: TextDelta | ReasoningDelta | None = None  # a candidate of the other channel
+        # An undecided candidate that began in the other channel.
+        self._carried: TextDelta | ReasoningDelta | None = None
         self._thinking = False
         self._awaits_answer = True  # after the end, nothing can show that a call was a draft
-        self._draft: _Draft | None = None  # a candidate inside an open <think>, and what follows
+        self._draft: _Draft | None = None  # a candidate inside an open <think>, and its sequel
         self._saw_region = False
-        self._notices = 0
+        self._notice_count = 0
 
     def try_pass(self, text: str, channel: Channel) -> bool:
-        """Whether `text` is plain text amid plain text: it is shown as it is, and noted."""
-        stretch = self._text
+        """Record `text` and return True if it may be sent unchanged; else do nothing."""
+        run = self._text
         if (
             channel is not self._channel
             or self._pending
             or self._reader is not None
             or self._draft is not None
-            or stretch.is_blank
+            or run.is_blank
         ):
             return False
         for initial in self._native.initials:
             if initial in text:
                 return False
-        stretch.before = (stretch.before + text)[-_BEFORE_CHARS:]
+        run.before = (run.before + text)[-_BEFORE_CHARS:]
         return True
 
     def feed(self, text: str, channel: Channel) -> None:
@@ -80,7 +82,7 @@ class TextScanner:
         self._run(self._pending + text, final=False)
 
     def close(self) -> None:
-        """No more text comes, or a structured call stands behind it."""
+        """Decide all held text: the text has ended, or a structured call follows."""
         if self._carried:
             self._decide_carried("", final=True)
         self._run(self._pending, final=True)
@@ -89,20 +91,20 @@ class TextScanner:
         self._text = _TextRun()
 
     def abandon(self) -> None:
-        """The message failed: show the text that is held, and leave a region as it is."""
+        """Release held text after a failure of the message; an open call stays open."""
         if self._reader is None:
             self._draft, self.suppressed = None, True
             self.close()
 
     def _switch_channel(self, channel: Channel) -> None:
-        """What is open may go on in the other channel only if it is a call of special tokens."""
+        """Continue in the other channel; only a call of special tokens may span both."""
         opener = self._native.markers.match(self._pending) if self._pending else None
         grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
         if self._reader is not None:
-            stays = self._context.output.events is not self.deferred
+            continues = self._context.output.events is not self.deferred
         else:
-            stays = bool(self._draft or (grammar and not grammar.defers_in_reasoning))
-        if not stays:
+            continues = bool(self._draft or (grammar and not grammar.defers_in_reasoning))
+        if not continues:
             self.close()
         elif self._reader is None and self._draft is None:
             self._carried = self._delta(self._pending)
@@ -110,7 +112,7 @@ class TextScanner:
         self._channel = channel
 
     def _decide_carried(self, text: str, *, final: bool) -> bool:
-        """Whether a candidate of the other channel is decided; as text, it is shown there."""
+        """Try to decide a candidate of the other channel; as text, it is sent there."""
         candidate = self._pending + text
         opener = self._native.markers.match(candidate)
         grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
@@ -161,11 +163,11 @@ class TextScanner:
             return None
         if role == FINAL_MARKER:
             if not _TO_END.match(text, marker.end()):
-                role = PARTIAL  # amid text it is text
+                role = PARTIAL  # before the end it is text
             elif not final:
                 return None
         grammar = self._native.grammar_of.get(role)
-        if grammar is None or self._text.before.endswith("`"):
+        if grammar is None or self._text.ends_in_backtick:
             return self._read_other(role, marker[0], pos)
         if self._thinking:
             self._draft = _Draft(self._context.limits.held_chars)
@@ -191,8 +193,8 @@ class TextScanner:
                 return start
 
     def _read_other(self, role: str, marker: str, pos: int) -> int:
-        """A marker that opens nothing: a tag of thinking, a turn's end, or a quoted one."""
-        is_quoted = self._text.before.endswith("`")
+        """Read a marker that opens no call: <think>, the end of a turn, or a quoted marker."""
+        is_quoted = self._text.ends_in_backtick
         if role in (TURN_MARKER, FINAL_MARKER) and not is_quoted:
             self._notice(NoticeCode.MARKUP_REMOVED, marker)
             return pos + len(marker)
@@ -202,7 +204,7 @@ class TextScanner:
         return pos + len(marker)
 
     def _hold_draft(self, draft: "_Draft", text: str, pos: int, final: bool) -> int | None:
-        """A call inside an open <think> is a draft if </think> follows, and else a call."""
+        """Hold a call inside an open <think>: it is a draft if </think> follows, else a call."""
         marker = self._native.think_end.search(text, pos)
         if marker and marker.lastgroup != PARTIAL:
             draft.add(text[pos : marker.end()])
@@ -236,8 +238,8 @@ class TextScanner:
         self._text = _TextRun()
 
     def _notice(self, code: NoticeCode, detail: str = "") -> None:
-        self._notices += 1
-        if self._notices <= _NOTICES:
+        self._notice_count += 1
+        if self._notice_count <= _MAX_NOTICES:
             self.out.append(Notice(code, detail))
 
     def _emit(self, text: str) -> None:
@@ -249,23 +251,28 @@ class TextScanner:
 
 
 class _TextRun:
-    """The text between two regions. One of nothing but white space is dropped, so that is held."""
+    """The text between two calls. It is dropped if it is all white space, so that is held."""
 
     def __init__(self) -> None:
         self.blank = ""
         self.is_blank = True
         self.before = ""
-        """Its end: a backtick makes the marker behind it literal."""
+        """The last characters of the text."""
+
+    @property
+    def ends_in_backtick(self) -> bool:
+        """Whether a marker that follows is quoted: the model talks about it."""
+        return self.before.endswith("`")
 
     def add(self, text: str) -> str:
-        """The text that may be shown now."""
+        """Return the text that may be sent now."""
         if not text:
             return ""
         self.before = (self.before + text)[-_BEFORE_CHARS:]
         if not self.is_blank:
             return text
         text = self.blank + text
-        if len(text) <= _BLANK_CHARS and not text.strip(_SPACE):
+        if len(text) <= _MAX_BLANK_CHARS and not text.strip(_SPACE):
             self.blank = text
             return ""
         self.blank, self.is_blank = "", False
@@ -273,7 +280,7 @@ class _TextRun:
 
 
 class _Draft:
-    """Text that is held until it is known whether it was meant."""
+    """Text held until it is known whether it is a draft."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,9 +1,9 @@
-"""Calls between special tokens: a section of calls, each a header and a JSON object.
+"""Grammar of calls between special tokens: a section of calls, each a header and a JSON object.
 
     SECTION_BEGIN { CALL_BEGIN header ARGUMENTS_BEGIN {json} CALL_END } SECTION_END
 
-Any closer may be missing once the object before it is complete, the section's tokens may be missing
-altogether, and white space or noise may stand between any two tokens.
+An end token may be missing once the object before it is complete, both section tokens may be
+missing, and white space or noise may appear between any two tokens.
 """
 
 import json
@@ -27,9 +27,9 @@ SECTION_END = "SECTION_END"
 
 _PLAIN_HEADER = re.compile(r"[A-Za-z0-9_.:\-\s]*")
 _SPACE = re.compile(r"\s*")
-_FENCE = " \t\r\n`"  # what may stand behind the arguments without being prose
+_FENCE = " \t\r\n`"  # characters after the arguments that do not count as text
 _LAST_HEADER = re.compile(r"[A-Za-z0-9_.-]{1,80}:\d{1,6}\s*\Z")
-# Models put the arguments into a fence, as they would for a reader.
+# Models put the arguments into a Markdown fence.
 _FENCE_BEGIN = re.compile(r"```[A-Za-z]{0,16}(?=[^A-Za-z])")
 _CUT_FENCE = re.compile(r"`{1,2}\Z|```[A-Za-z]{0,16}\Z")
 _JSON_START = re.compile(r'[{\["]')
@@ -43,6 +43,8 @@ class Lookahead(Enum):
 
 
 class Tokens:
+    """The special tokens of a format, and the functions that find the tool's name."""
+
     def __init__(
         self,
         spellings: Mapping[str, Sequence[Atoms]],
@@ -52,9 +54,9 @@ class Tokens:
         repeats_name: bool = False,
         tail: tuple[str, ...] = (),
     ) -> None:
-        """`read_preamble` finds the name between ARGUMENTS_BEGIN and the JSON, where the header
-        said that it is BEHIND. `repeats_name`: a second ARGUMENTS_BEGIN calls the same tool again.
-        `tail`: what belongs to SECTION_END if it follows.
+        """`read_preamble` finds the name between ARGUMENTS_BEGIN and the JSON, where `read_header`
+        returned AFTER_SEPARATOR. `repeats_name`: a second ARGUMENTS_BEGIN calls the same tool
+        again. `tail`: strings that belong to SECTION_END if one follows it.
         """
         self.spellings = spellings
         self.read_header = read_header
@@ -65,8 +67,8 @@ class Tokens:
         ends = (role for role in (CALL_END, SECTION_END) if role in spellings)
         self.ends = self.markers.only(*ends)
 
-    def spelled(self, role: str, atoms: Atoms) -> "Tokens":
-        """These tokens with one more spelling of one of them."""
+    def with_spelling(self, role: str, atoms: Atoms) -> "Tokens":
+        """Return a copy with one more spelling of a token."""
         return Tokens(
             {**self.spellings, role: [*self.spellings[role], atoms]},
             self.read_header,
@@ -78,7 +80,7 @@ class Tokens:
     def look_ahead(
         self, text: str, pos: int, final: bool, limit: int
     ) -> tuple[Lookahead, Match[str] | None]:
-        """How far the next token is, and that token, whole or cut off by the end."""
+        """Search for the next token within `limit` characters; it may be cut off by the end."""
         marker = self.markers.search(text, pos)
         if (marker.start() if marker else len(text)) - pos > limit:
             return Lookahead.FAR, None
@@ -95,16 +97,16 @@ class TokenGrammar:
         removes_stray_tokens: bool = True,
         defers_in_reasoning: bool = False,
     ) -> None:
-        """`removes_strays`: a token outside a section is no text."""
+        """`removes_stray_tokens`: a token outside a section is removed, not sent as text."""
         self.spellings = tokens.spellings
         self.defers_in_reasoning = defers_in_reasoning
         self._tokens = tokens
         self._removes_stray_tokens = removes_stray_tokens
 
-    def spelled(self, role: str, atoms: Atoms) -> "TokenGrammar":
-        """This grammar with one more spelling of a token."""
+    def with_spelling(self, role: str, atoms: Atoms) -> "TokenGrammar":
+        """Return a copy with one more spelling of a token."""
         return TokenGrammar(
-            self._tokens.spelled(role, atoms),
+            self._tokens.with_spelling(role, atoms),
             removes_stray_tokens=self._removes_stray_tokens,
             defers_in_reasoning=self.defers_in_reasoning,
         )
@@ -119,7 +121,7 @@ class TokenGrammar:
                 return self._open_call(
                     text, opener.end(), final, TokenReader(self._tokens, context)
                 )
-            case "ARGUMENTS_BEGIN":  # the tokens before it are lost: its header stands in the text
+            case "ARGUMENTS_BEGIN":  # the tokens before it are lost: its header is in the text
                 start = _SPACE.match(text, opener.end()).end()  # type: ignore[union-attr]
                 if start == len(text) and not final:
                     return Verdict.UNDECIDED
@@ -187,7 +189,7 @@ class TokenReader:
         self._tokens = tokens
         self._context = context
         self._name: Name = Unnamed.BAD
-        self._captured = CallOutput()  # the arguments of a call whose name they must tell
+        self._captured = CallOutput()  # arguments from which the tool has to be inferred
         self._arguments: StreamedArguments
         self._state = self._begin
 
@@ -246,7 +248,7 @@ class TokenReader:
         return pos
 
     def _read_preamble(self, text: str, pos: int, final: bool) -> int | None:
-        # No further than it may reach: a marker is never longer than the margin.
+        # The margin is longer than any marker.
         window = text[: pos + self.header_chars + 64]
         start = _JSON_START.search(window, pos)
         marker = self._tokens.markers.search(window, pos)
@@ -306,7 +308,7 @@ class TokenReader:
                 output.end()
 
     def _skip(self, text: str, pos: int, final: bool) -> int | None:
-        """Drop what is left of a broken call: up to the next token."""
+        """Drop the rest of a broken call, up to the next token."""
         marker = self._tokens.markers.search(text, pos)
         if marker and marker.lastgroup == ARGUMENTS_BEGIN:
             return marker.end()
@@ -320,7 +322,7 @@ class TokenReader:
         return end if end > pos else None
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
-        """Between calls: noise that a token follows is dropped, any other text is visible."""
+        """Read between calls: noise before a token is dropped, other text ends the region."""
         lookahead, marker = self._tokens.look_ahead(text, pos, final, self.header_chars)
         if lookahead is Lookahead.UNDECIDED:
             return None
@@ -353,7 +355,7 @@ class TokenReader:
         return pos + text.startswith(self._tokens.tail, pos)
 
     def _leave(self, text: str, pos: int, cut: Match[str] | None) -> int:
-        """The section is over without its end token."""
+        """End a section that has no end token."""
         self.closed = True
         if cut and not self._tokens.ends.may_be(cut[0]):
             self._context.output.fail(CallFault.TRUNCATED, cut[0])

@@ -117,7 +117,7 @@ def test_a_limit_of_an_answer_has_bounds(field, value):
 
 
 def test_the_refusal_of_a_marker_names_the_tokens_that_there_are():
-    with pytest.raises(ValidationError, match="unknown token 'X'; it has ARGUMENTS_BEGIN"):
+    with pytest.raises(ValidationError, match="unknown token 'X'; this format has ARGUMENTS_BEGIN"):
         FormatSettings(format="kimi", markers={"X": ["<|x|>"]}).full_clean()
 
 
