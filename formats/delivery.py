@@ -1,11 +1,11 @@
-"""The last word on what the client gets: ids, tool names, how many calls, and the message's end.
+"""Final stage before the encoder: settles call ids, tool names, the number of calls and the end.
 
-Arguments are forwarded as they stand, but for nulls that the tool's schema refuses.
+Arguments are forwarded unchanged, except for nulls that the tool's schema does not allow.
 
-Ids must be unique in the client's whole session, so an upstream's id is kept only if the client can
-use it and the history does not have it yet. The stop reason follows from what was delivered, never
-from what the upstream claims: a complete call makes it `tool_use`, a broken one makes it a failure,
-unless the token limit cut it.
+Ids must be unique in the client's whole session, so an upstream's id is kept only if it is valid
+for the client and not in the history. The stop reason follows from what was delivered, never from
+what the upstream claims: a complete call makes it `tool_use`; a broken call makes the message a
+failure, unless the token limit cut it off.
 """
 
 import re
@@ -39,25 +39,25 @@ from formats.null_arguments import NullFilter
 from formats.toolbox import Toolbox
 
 _USABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_OPEN, _DONE = State.OPEN, State.DONE  # bound once: to name a member costs as much as a call
+_OPEN, _DONE = State.OPEN, State.DONE  # bound once: looking up a member costs as much as a call
 _ENDS = frozenset({StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.CONTEXT_EXCEEDED})
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What this response is called; `token` must be new for every response."""
+    """Ids and names of one response. `token` must be unique per response; new call ids have it."""
 
     token: str
-    #: None keeps what the upstream says.
+    #: None keeps the upstream's value.
     message_id: str | None = None
     model: str | None = None
-    #: The call ids of the request's history.
+    #: The call ids in the request's history.
     taken_ids: Collection[str] = frozenset()
-    #: Whether what the upstream says goes first, where it says something.
+    #: Whether the upstream's values win over these.
     prefers_upstream: bool = False
 
-    def of(self, start: MessageStart) -> MessageStart:
-        """The start of a message, under this identity."""
+    def apply(self, start: MessageStart) -> MessageStart:
+        """Return the start of the message with this identity's id and model."""
         if self.prefers_upstream:
             message_id, model = start.id or self.message_id, start.model or self.model
         else:
@@ -76,28 +76,28 @@ class Delivery:
         self._ids: set[str] = set(identity.taken_ids)
         self._minted = 0
         self._calls = 0
-        self._surplus = False  # inside a call that the client did not allow
-        self._nulls: NullFilter | None = None  # of a call whose tool has something to leave out
+        self._drops_call = False  # inside a call that is not delivered
+        self._nulls: NullFilter | None = None  # set if the call may contain nulls to drop
         self._fault: CallFault | None = None
         self._has_content = False
 
     @property
     def is_inside_content(self) -> bool:
-        """Whether text or reasoning that follows would be delivered, and would change nothing."""
+        """Whether text or reasoning can be delivered without changing any state."""
         return self.state is _OPEN and self._has_content
 
     def feed(self, events: Iterable[Event], out: list[Event]) -> None:
-        """Append the events as the client gets them; raises EventOrderError for an illegal one."""
+        """Append the events for the client to `out`; raises EventOrderError for an illegal one."""
         for event in events:
             kind = type(event)
             if self.state is _OPEN and (kind is TextDelta or kind is ReasoningDelta):
                 self._has_content = True
-                out.append(event)  # after which the state is the same
+                out.append(event)  # the state does not change
             elif self.state is _DONE:
                 break
             elif type(event) is not ToolCallDelta:
                 self._deliver(out, event)
-            elif not self._surplus:
+            elif not self._drops_call:
                 self.state = next_state(self.state, event)
                 if self._nulls is None:
                     out.append(event)
@@ -113,8 +113,8 @@ class Delivery:
             case ToolCallStart():
                 self._start_call(out, event)
                 return
-            case ToolCallEnd() | ToolCallFailed() if self._surplus:
-                self._surplus = False
+            case ToolCallEnd() | ToolCallFailed() if self._drops_call:
+                self._drops_call = False
                 return
             case ToolCallEnd():
                 self._calls += 1
@@ -126,19 +126,19 @@ class Delivery:
             case ReasoningSignature() | ReasoningRedacted():
                 self._has_content = True
             case MessageStart():
-                event = self._identity.of(event)
+                event = self._identity.apply(event)
             case MessageEnd():
-                event = self._judge(out, event)
+                event = self._finish(out, event)
         self._append(out, event)
 
     def _start_call(self, out: list[Event], call: ToolCallStart) -> None:
         if self._max_calls is not None and self._calls >= self._max_calls:
-            self._surplus = self._has_content = True
+            self._drops_call = self._has_content = True
             self._append(out, Notice(NoticeCode.SURPLUS_CALL_DROPPED, call.name))
             return
         name = self._toolbox.resolve(call.name)
         if not name.strip():
-            self._surplus = True
+            self._drops_call = True
             self._fault = self._fault or CallFault.MISSING_NAME
             self._append(out, ToolCallFailed(CallFault.MISSING_NAME))
             return
@@ -158,7 +158,7 @@ class Delivery:
         self._minted += 1
         return f"call_{self._identity.token}_{self._minted}"
 
-    def _judge(self, out: list[Event], end: MessageEnd) -> Event:
+    def _finish(self, out: list[Event], end: MessageEnd) -> Event:
         reason = end.stop_reason
         if self._fault and not (
             self._fault is CallFault.TRUNCATED and reason is StopReason.MAX_TOKENS

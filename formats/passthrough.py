@@ -1,13 +1,13 @@
-"""An answer whose client speaks the upstream's dialect: its own bytes go on while nothing differs.
+"""Passthrough: forwards the upstream's own bytes while client and upstream speak one dialect.
 
-What the upstream said (`before`) is compared with what the client is to be told. As long as they
-agree, whole server-sent events go on as they came. Where the pipeline holds something back, they
-wait, within a limit. From the first event at which the two differ the answer is written anew, as a
-continuation of what was sent: same names, same blocks, same count of calls.
+The events decoded from the upstream are compared with the events to be delivered. While they agree,
+whole server-sent events are forwarded unchanged. While the pipeline holds something back, the bytes
+wait, within a limit. From the first difference on, an encoder writes the answer, as a continuation
+of the bytes already sent: same ids, same blocks, same count of calls.
 
-A read is compared as a whole, for it often has many events. Only where it differs are its events
-looked at one by one, by a decoder that knows this read alone; so a call's middle may be written
-anew from the read's beginning. That decides about bytes, and never what the client understands.
+A read is compared as a whole, because it often has many events. Only if it differs are its events
+compared one by one, by a second decoder that sees this read alone; a call that spans reads is then
+encoded from the beginning of the read. This changes the bytes, never their meaning.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,40 +30,39 @@ from formats.events import (
 from formats.sse import EventSplitter, event_spans, repeated_end
 
 _HELD_BYTES = 16 * 1024
-"""Of an upstream's own bytes, while it is open whether they go on. A marker of thirty characters,
-each in a chunk of its own, takes half of it."""
+"""Limit of undecided upstream bytes. A marker of 30 characters, one per chunk, takes half of it."""
 
 _NOTHING: list[Event] = []
 
 
 class Frame(Struct, frozen=True):
-    """How far the framing of an answer has come."""
+    """A position in the framing of an answer."""
 
     index: int = -1
-    """Of the newest block (Anthropic), or the newest call (OpenAI)."""
+    """Index of the newest block (Anthropic), or of the newest call (OpenAI)."""
     delta_type: type[Event] | None = None
-    """What the open block takes."""
+    """The type of the deltas of the open block."""
 
 
 class FramedDecoder(Protocol):
-    """A decoder, as far as framing goes."""
+    """The part of a decoder that passthrough needs."""
 
     frame: Frame
 
     def feed(self, data: bytes) -> list[Event]: ...
     @property
     def has_pending(self) -> bool:
-        """Whether something was read that no event tells of yet."""
+        """Whether something was read that is not in an event yet."""
 
     @property
     def is_irregular(self) -> bool:
-        """Whether the dialect's strict clients would stumble over the upstream's framing."""
+        """Whether strict clients of the dialect would reject the upstream's framing."""
 
 
 class ResumableEncoder(Protocol):
     def feed(self, events: Iterable[Event]) -> bytes: ...
     def resume(self, start: MessageStart, frame: Frame) -> None:
-        """Go on behind what somebody else has written."""
+        """Continue after bytes that this encoder did not write."""
 
 
 class Passthrough:
@@ -77,103 +76,103 @@ class Passthrough:
         trim: Callable[[bytes], bytes] | None = None,
         redact: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """`probe`, another decoder, and `encoder` are made when they are needed; `trim` leaves out
-        what the client did not ask for, and `conceal`, of an error, what it may not see."""
+        """`probe` makes a second decoder, `encoder` an encoder; both only if needed. `trim` removes
+        what the client did not ask for. `redact` removes secrets from an error event."""
         self._decoder = decoder
         self._make_probe = probe
         self._make_encoder = encoder
-        self._cutter = EventSplitter(limits)
+        self._splitter = EventSplitter(limits)
         self._encoder: ResumableEncoder | None = None
         self.is_active = True
-        """Whether the upstream's own bytes still go on."""
+        """Whether the upstream's bytes are still forwarded."""
         self._trim = trim
         self._redact = redact
-        self._raw = b""  # what has not been sent
-        self._before = _NOTHING  # said by the upstream, and not told yet
-        self._told: list[Event] = []  # told, but the bytes that say so were not sent
+        self._unsent = b""
+        self._decoded = _NOTHING  # events of the upstream that are not delivered yet
+        self._delivered: list[Event] = []  # delivered events whose bytes are unsent
         self._start: MessageStart | None = None  # once it was sent
         self._frame = Frame()
         self._is_done = False
-        self._is_doubtful = False  # a call failed: the message's end says what that means
+        self._has_failed_call = False  # the end of the message decides what that means
 
     def whole_events(self, data: bytes) -> bytes:
-        """As much of the upstream's bytes as makes up whole events."""
-        if not self._cutter.held and data.endswith(b"\n\n"):
+        """Add bytes of the upstream; return those that make up whole events."""
+        if not self._splitter.held and data.endswith(b"\n\n"):
             return data
-        return self._cutter.feed(data)
+        return self._splitter.feed(data)
 
-    def rest(self) -> bytes:
-        """What is left of them."""
-        return self._cutter.close()
+    def remaining(self) -> bytes:
+        """Return the bytes of the last, unfinished event."""
+        return self._splitter.close()
 
-    def read(self, raw: bytes, before: list[Event]) -> None:
-        """Take whole events of the upstream, and what they say."""
+    def add(self, raw: bytes, decoded: list[Event]) -> None:
+        """Add whole events of the upstream, as bytes and decoded."""
         if self.is_active:
-            self._raw = self._raw + raw if self._raw else raw
-            self._before = self._before + before if self._before else before
+            self._unsent = self._unsent + raw if self._unsent else raw
+            self._decoded = self._decoded + decoded if self._decoded else decoded
 
     def feed(self, events: list[Event]) -> bytes:
-        """The client's bytes for what it is to be told of all that was read."""
+        """Return the client's bytes for the delivered events of all bytes added."""
         if not self.is_active:
             return self._encode(events)
         decoder = self._decoder
-        rest = _NOTHING if self._before == events else _unsaid(self._before, events)
-        if rest is None or decoder.is_irregular:
+        remaining = _NOTHING if self._decoded == events else _not_delivered(self._decoded, events)
+        if remaining is None or decoder.is_irregular:
             return self._encode(events)
         for event in events:
             kind = type(event)
             if kind is ToolCallFailed:
-                self._is_doubtful = True
+                self._has_failed_call = True
             elif kind is MessageEnd or kind is MessageFailed:
                 self._is_done = True
-        if self._is_done and rest:
+        if self._is_done and remaining:
             return self._encode(events)
-        if not self._is_done and (rest or self._is_doubtful or decoder.has_pending):
-            return self._hold(rest, events)
+        if not self._is_done and (remaining or self._has_failed_call or decoder.has_pending):
+            return self._hold(remaining, events)
         if events and type(events[-1]) is MessageFailed:
             raw = self._up_to_failure()
             if raw is None:
                 return self._encode(events)
-            self._raw = raw
+            self._unsent = raw
         return self._send(events)
 
     def stop_passthrough(self) -> None:
-        """Let nothing of an answer go on as it is, of which nothing has been sent."""
+        """Stop passthrough. Call before sending anything."""
         self.is_active = False
 
-    def _hold(self, rest: list[Event], events: list[Event]) -> bytes:
-        if len(self._raw) > _HELD_BYTES:
+    def _hold(self, remaining: list[Event], events: list[Event]) -> bytes:
+        if len(self._unsent) > _HELD_BYTES:
             return self._encode(events)
-        self._before = rest
-        self._told += events
+        self._decoded = remaining
+        self._delivered += events
         return b""
 
     def _send(self, events: list[Event]) -> bytes:
         if self._start is None:
-            self._start = _start_of([*self._told, *events])
-        data = self._raw
-        self._raw, self._before, self._frame = b"", _NOTHING, self._decoder.frame
-        if self._told:
-            self._told = []
+            self._start = _start_of([*self._delivered, *events])
+        data = self._unsent
+        self._unsent, self._decoded, self._frame = b"", _NOTHING, self._decoder.frame
+        if self._delivered:
+            self._delivered = []
         return self._trim(data) if self._trim else data
 
     def _up_to_failure(self) -> bytes | None:
-        """What is not sent, but for what stands behind the event that reports a failure; None if
-        none does."""
+        """Return the unsent bytes up to the error event, without later data; None if there is no
+        error event."""
         probe = self._probe()
-        for start, stop in event_spans(self._raw):
-            report = self._raw[start:stop]
+        for start, stop in event_spans(self._unsent):
+            report = self._unsent[start:stop]
             try:
                 probe.feed(report)
             except UpstreamError as error:
-                if not error.is_reported:  # of a call, say, whose beginning was sent before
+                if not error.is_reported:  # for example a call whose beginning was already sent
                     break
                 report = self._redact(report) if self._redact else report
-                return self._raw[:start] + report + repeated_end(self._raw[stop:])
+                return self._unsent[:start] + report + repeated_end(self._unsent[stop:])
         return None
 
     def _probe(self) -> FramedDecoder:
-        """A decoder that stands where what was sent has ended."""
+        """Return a decoder positioned at the end of the bytes sent."""
         probe = self._make_probe()
         if self._start is not None:
             probe.feed(self._make_encoder().feed([self._start]))
@@ -185,60 +184,62 @@ class Passthrough:
             return self._encoder.feed(events)
         self._encoder = self._make_encoder()
         data, events = (
-            self._same_events([*self._told, *events]) if self.is_active else (b"", events)
+            self._matching_prefix([*self._delivered, *events]) if self.is_active else (b"", events)
         )
         if self._start is not None:
             self._encoder.resume(self._start, self._frame)
-        self.is_active, self._told, self._raw, self._before = False, [], b"", _NOTHING
+        self.is_active, self._delivered, self._unsent, self._decoded = False, [], b"", _NOTHING
         return data + self._encoder.feed(events)
 
-    def _same_events(self, told: list[Event]) -> tuple[bytes, list[Event]]:
-        """The upstream's events that say what is told, and what of that they do not say."""
+    def _matching_prefix(self, delivered: list[Event]) -> tuple[bytes, list[Event]]:
+        """Return the unsent bytes that match, and the delivered events that they do not cover."""
         if self._frame.delta_type is ToolCallDelta:
-            return b"", told
-        probe, end, all_told, rest = self._probe(), 0, told, told
-        for start, stop in event_spans(self._raw):
+            return b"", delivered
+        probe, end, all_delivered, remaining = self._probe(), 0, delivered, delivered
+        for start, stop in event_spans(self._unsent):
             try:
-                said = probe.feed(self._raw[start:stop])
+                decoded = probe.feed(self._unsent[start:stop])
             except UpstreamError:
                 break
-            left = None if any(map(_is_failure, said)) else _unsaid(rest, said)
-            if left is None or probe.is_irregular or any(map(_is_end, said)):
-                break  # the encoder's end is a whole one, whatever stands behind the upstream's
-            rest = left
+            has_failure = any(map(_is_failure, decoded))
+            uncovered = None if has_failure else _not_delivered(remaining, decoded)
+            if uncovered is None or probe.is_irregular or any(map(_is_end, decoded)):
+                break  # leave the end of the message to the encoder, which always completes it
+            remaining = uncovered
             if not probe.has_pending:
-                told, end, self._frame = rest, stop, probe.frame
-                self._start = self._start or _start_of(all_told)
-        data = self._raw[:end]
-        return self._trim(data) if self._trim else data, told
+                delivered, end, self._frame = remaining, stop, probe.frame
+                self._start = self._start or _start_of(all_delivered)
+        data = self._unsent[:end]
+        return self._trim(data) if self._trim else data, delivered
 
 
-def _unsaid(before: list[Event], events: list[Event]) -> list[Event] | None:
-    """What of `before` the events do not tell yet; None if they tell something else."""
-    rest = [event for event in before if type(event) is not Notice]
-    at, seen = 0, 0  # how far in `rest`, and in the text of the event there
+def _not_delivered(decoded: list[Event], events: list[Event]) -> list[Event] | None:
+    """Return the part of `decoded` that `events` do not cover yet; None if they differ."""
+    remaining = [event for event in decoded if type(event) is not Notice]
+    at, seen = 0, 0  # the position in `remaining`, and in the text of the event there
     for event in events:
         if type(event) is Notice:
             continue
         text = _text(event)
         if text is None:
-            if seen or at == len(rest) or not _is_same(rest[at], event):
+            if seen or at == len(remaining) or not _is_equivalent(remaining[at], event):
                 return None
             at += 1
             continue
         while text:
-            said = _text(rest[at]) if at < len(rest) and type(rest[at]) is type(event) else None
-            if said is None:
+            same_type = at < len(remaining) and type(remaining[at]) is type(event)
+            expected = _text(remaining[at]) if same_type else None
+            if expected is None:
                 return None
-            piece = said[seen : seen + len(text)]
+            piece = expected[seen : seen + len(text)]
             if not text.startswith(piece):
                 return None
             text, seen = text[len(piece) :], seen + len(piece)
-            if seen == len(said):
+            if seen == len(expected):
                 at, seen = at + 1, 0
     if not seen:
-        return rest[at:]
-    return [_cut(rest[at], seen), *rest[at + 1 :]]
+        return remaining[at:]
+    return [_cut(remaining[at], seen), *remaining[at + 1 :]]
 
 
 def _start_of(events: list[Event]) -> MessageStart | None:
@@ -253,9 +254,11 @@ def _is_end(event: Event) -> bool:
     return type(event) is MessageEnd
 
 
-def _is_same(said: Event, told: Event) -> bool:
-    """Names of the message that the upstream left out are no difference."""
-    return said == told or (isinstance(said, MessageStart) and isinstance(told, MessageStart))
+def _is_equivalent(decoded: Event, delivered: Event) -> bool:
+    """Compare two events; an id or model that the upstream left out does not count."""
+    return decoded == delivered or (
+        isinstance(decoded, MessageStart) and isinstance(delivered, MessageStart)
+    )
 
 
 def _text(event: Event) -> str | None:

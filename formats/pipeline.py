@@ -2,11 +2,11 @@
 
     decoder ─▶ native transform ─▶ delivery ─▶ encoder
 
-Where both sides speak one dialect, the upstream's own bytes take the place of the encoder's for as
-long as they say what is delivered.
+If client and upstream speak one dialect, the upstream's bytes are forwarded instead of encoded ones
+for as long as they agree with the delivered events.
 
-This is the only place that turns exceptions into MessageFailed. What was understood before the
-failure is delivered first.
+This is the only place that turns exceptions into MessageFailed. Events decoded before the failure
+are delivered first.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,33 +19,35 @@ from formats.passthrough import FramedDecoder, Passthrough
 from formats.sse import repeated_end
 from formats.upstream_errors import as_context_overflow
 
-_DONE = State.DONE  # bound once: to name a member costs as much as a call
-_MORE = frozenset({ReasoningDelta, TextDelta})
+_DONE = State.DONE  # bound once: looking up an Enum member costs as much as a call
+_TEXT_DELTAS = frozenset({ReasoningDelta, TextDelta})
 
 
 class Decoder(FramedDecoder, Protocol):
     served_by: str | None
-    """Who really answered, where an upstream that routes says so."""
+    """The provider that answered, if the upstream is a router and names it."""
     usage: Usage
-    """What it has counted so far."""
+    """Token counts reported so far."""
 
     event_count: int
-    """How many events came that were more than a sign of life."""
+    """Number of events received, not counting keepalives."""
 
     def feed(self, data: bytes) -> list[Event]: ...
     def close(self) -> list[Event]: ...
     def read_whole(self, body: bytes) -> list[Event]: ...
     def take(self) -> list[Event]:
-        """The events that were read before an error was raised."""
+        """Return the events that were decoded before an error was raised."""
 
 
 class Transform(Protocol):
-    """What stands between decoder and delivery."""
+    """A stage between decoder and delivery."""
 
     def feed(self, events: Iterable[Event]) -> list[Event]: ...
     def try_pass(self, event: Event) -> bool:
-        """Whether more of a text or of reasoning goes on as it is, and nothing else; it is noted
-        then, and must not be fed."""
+        """Record a delta of text or reasoning and return True if it passes unchanged.
+
+        Such a delta must not be fed. Otherwise do nothing and return False.
+        """
 
 
 class Encoder(Protocol):
@@ -66,9 +68,9 @@ class Pipeline:
         self._passthrough = encoder if isinstance(encoder, Passthrough) else None
         self.done = False
         self.event_count = 0
-        """How many events of the upstream's were more than a sign of life."""
+        """Number of events received from the upstream, not counting keepalives."""
         self.encode: Callable[[list[Event]], bytes] = encoder.feed
-        """The client's bytes for the events of all that was decoded since the last time."""
+        """Returns the client's bytes for all events decoded since the last call."""
 
     @property
     def served_by(self) -> str | None:
@@ -76,24 +78,24 @@ class Pipeline:
 
     @property
     def usage(self) -> Usage:
-        """What the upstream has counted so far, also of an answer that has no end."""
+        """Token counts reported so far, also for an unfinished answer."""
         return self._decoder.usage
 
     @property
     def is_passthrough(self) -> bool:
-        """Whether the upstream's own bytes go on, up to now."""
+        """Whether the upstream's bytes are forwarded, so far."""
         return self._passthrough is not None and self._passthrough.is_active
 
     def feed(self, data: bytes) -> bytes:
-        """The client's bytes for a part of the upstream's answer."""
+        """Return the client's bytes for a part of the upstream's answer."""
         return self.encode(self.decode(data))
 
     def close(self) -> bytes:
-        """The client's bytes for the end of the upstream's answer."""
+        """Return the client's bytes for the end of the upstream's answer."""
         return self.encode(self.decode_end())
 
     def stop_passthrough(self) -> None:
-        """Let none of the upstream's own bytes go on: the client wants another form."""
+        """Stop passthrough: the client wants another form. Call before sending anything."""
         if self._passthrough is not None:
             self._passthrough.stop_passthrough()
 
@@ -103,47 +105,47 @@ class Pipeline:
         return self._events(data, self._decoder.feed) if data else []
 
     def decode_end(self) -> list[Event]:
-        rest = self._passthrough.rest() if self._passthrough is not None else b""
+        rest = self._passthrough.remaining() if self._passthrough is not None else b""
         return self._events(rest, self._read_end)
 
     def decode_whole(self, body: bytes) -> list[Event]:
-        """The events of an answer that came as one JSON document."""
+        """Decode an answer that is one JSON document."""
         return self._events(body, self._decoder.read_whole)
 
     def fail(self, error: FormatsError) -> list[Event]:
-        """End the message for a reason outside it: a time-out, a lost connection."""
+        """End the message for an external reason: a timeout, a lost connection."""
         return self._deliver([_failed(error)])
 
     def _read_end(self, rest: bytes) -> list[Event]:
         return [*self._decoder.feed(rest), *self._decoder.close()]
 
     def _events(self, data: bytes, read: Callable[[bytes], list[Event]]) -> list[Event]:
-        said: list[Event] = []
+        decoded: list[Event] = []
         events: list[Event] = []
         if not self.done:
             try:
-                said = events = read(data)
+                decoded = events = read(data)
             except FormatsError as error:
-                said, failure = self._read_before(error)
-                events = [*said, _failed(failure)]
+                decoded, failure = self._read_before(error)
+                events = [*decoded, _failed(failure)]
                 if isinstance(failure, UpstreamError) and failure.is_reported:
-                    said = events
+                    decoded = events
             self.event_count = self._decoder.event_count
-        elif self._passthrough is not None:  # nobody looks at what is behind the end
+        elif self._passthrough is not None:  # drop data after the end, except a repeated end
             data = repeated_end(data)
         if self._passthrough is not None:
-            self._passthrough.read(data, said)
+            self._passthrough.add(data, decoded)
         return self._deliver(events)
 
     def _read_before(self, error: FormatsError) -> tuple[list[Event], FormatsError]:
-        """What was read before an error, and the first error that was in it."""
+        """Return the events decoded before an error, and the first error of the data."""
         try:
             return self._decoder.take(), error
-        except FormatsError as earlier:  # in what had come before, and was not looked at yet
+        except FormatsError as earlier:  # in earlier data that was not decoded yet
             return self._decoder.take(), earlier
 
     def _deliver(self, events: list[Event]) -> list[Event]:
-        if len(events) == 1 and type(events[0]) in _MORE:  # most reads bring no more than that
+        if len(events) == 1 and type(events[0]) in _TEXT_DELTAS:  # as in most reads
             if self._delivery.is_inside_content and self._native.try_pass(events[0]):
                 return events
         try:
