@@ -1,7 +1,22 @@
-"""The translation core: bytes in, events out.
+"""The translation core: requests, responses and tool calls of every dialect and native format.
 
-A pure library. It does no I/O, knows no clock and no chance, and imports nothing but the standard
-library and msgspec. `proxy` imports from here only.
+A pure library: no I/O, clock, randomness, logging or settings, and no imports but the standard
+library and msgspec. Other packages import only the names listed here.
+
+    registry                   tables of dialects and native formats; builds pipelines
+    pipeline                   one response: decoder → rescue of native calls → delivery → encoder
+    passthrough                forwards upstream bytes unchanged while nothing has to change
+    delivery                   call ids, tool names, number of calls, stop reason
+    events, reply              the vocabulary of a streamed answer, and a whole answer
+    conversation, history      a parsed request, and the order of its messages and results
+    complexity, request_errors limits and error messages for requests
+    errors, upstream_errors    exceptions, limits, and how an upstream's error body is read
+    arguments, null_arguments  a call's JSON arguments, and nulls that are dropped from them
+    toolbox, tool_cache        the tools of a request, and what is cached for them
+    turn_cache                 fields that a session repeats with every request
+    token_estimate             input tokens before the upstream has counted them
+    sse, json_codec, json_splice, media_sources, image_tokens   wire formats
+    anthropic, openai, native  the dialects, and calls written into text
 """
 
 from formats.complexity import Complexity

@@ -1,10 +1,10 @@
-"""How complex a request's JSON may be, and whether it is text at all.
+"""Limits on the depth and size of a request's JSON, and a check that it is UTF-8.
 
-A decoder that takes nothing unknown has read what it took: that is UTF-8, and no deeper than its
-type. Only what none has read is looked at here. The exact depth costs as much as parsing. So the
-number of brackets is taken for it first, and that of brackets and commas for the number of values,
-whether they are in strings or not: it can only be larger. It is taken of single messages, and what
-is suspicious even so is counted exactly. JSON that is not valid is the parser's affair.
+Values that a strictly typed decoder has read are already UTF-8 and no deeper than its type; only
+other values are checked here. Computing the exact depth costs as much as parsing. So the number of
+opening brackets serves as an upper bound of the depth, and brackets plus commas as one of the
+number of values, including those in strings. Only if the bound exceeds the limit are they counted
+exactly. Invalid JSON is left to the parser.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,13 +24,13 @@ _STEPS = dict(zip(b"[{]}", (1, 1, -1, -1), strict=True))
 _NO_OPENING = bytes(byte for byte in range(256) if byte not in b"[{")
 
 _TYPED_LEVELS = 8
-"""As deep as a value may stand that a typed decoder leaves unread: a source's, in a result."""
+"""Levels above the deepest value that a typed decoder leaves unread: a source in a tool result."""
 
 _items = msgspec.json.Decoder(list[Raw])
 
 
 class Complexity(Struct, frozen=True):
-    """What the JSON of a request may have at most."""
+    """Maximum complexity of a request's JSON."""
 
     depth: int = 128
     nodes: int = 200_000
@@ -49,7 +49,7 @@ class Parse(Protocol):
 
 
 def with_complexity_check(parse: Callable[[bytes, Fields, Complexity], Conversation]) -> Parse:
-    """`parse`, of a body alone; if that is no UTF-8 or too complex, it is said before all else."""
+    """Wrap `parse` to take a body; errors in UTF-8 or complexity take precedence over others."""
 
     def parsed(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
         check_nodes(body, max_complexity)
@@ -68,8 +68,8 @@ def with_complexity_check(parse: Callable[[bytes, Fields, Complexity], Conversat
 
 
 def check_nodes(body: bytes, max_complexity: Complexity) -> None:
-    """Check how many values a body has; raises ClientError."""
-    # A value is a character, and another parts it from the next.
+    """Check the number of values in a body; raises ClientError."""
+    # A value takes at least two characters, including its separator.
     if len(body) > 2 * max_complexity.nodes and _most_nodes(body) > max_complexity.nodes:
         if _most_nodes(_structure(body)) > max_complexity.nodes:
             raise TooComplex(f"has more than {max_complexity.nodes} values")
@@ -82,10 +82,10 @@ def check_fields(
     *,
     except_fields: frozenset[str] = frozenset(),
 ) -> None:
-    """Check all of a body, but for the values of some fields; raises ClientError."""
+    """Check a body except the values of some fields; raises ClientError."""
     unseen = len(body) - sum(map(len, fields)) - sum(map(len, fields.values()))
-    # Nothing is unseen but quotes, colons, commas and two brackets: no space, and no field that is
-    # there twice, of which the last value counts and the others are still a part of the body.
+    # True if the body is nothing but fields, quotes, colons, commas and two brackets: no white
+    # space, and no repeated field, of which only the last value is in `fields`.
     is_all = unseen == 4 * len(fields) + 1
     if not is_all:
         _require_utf8(body)
@@ -97,16 +97,16 @@ def check_fields(
 
 
 def check_value(value: bytes, max_complexity: Complexity, *, is_text: bool = False) -> None:
-    """Check a field's value, which may be known to be UTF-8; raises ClientError."""
+    """Check a field's value; raises ClientError. `is_text`: it is known to be UTF-8."""
     if not is_text:
         _require_utf8(value)
-    # A level is two brackets, so a value needs so many characters to be too deep.
+    # A level takes two brackets, so a shorter value cannot be too deep.
     if len(value) >= 2 * max_complexity.depth and not _is_within(value, max_complexity.depth - 1):
         raise _too_deep(max_complexity)
 
 
 def check_unread(body: bytes, texts: Iterable[bytes], max_complexity: Complexity) -> None:
-    """Check what typed decoders have left unread; raises ClientError."""
+    """Check texts that typed decoders left unread; raises ClientError."""
     depth = max_complexity.depth - _TYPED_LEVELS
     for text in texts:
         _require_utf8(text)
@@ -118,7 +118,7 @@ def check_unread(body: bytes, texts: Iterable[bytes], max_complexity: Complexity
 
 def _require_utf8(text: bytes) -> None:
     try:
-        if not text.isascii():  # which takes a hundredth of the time
+        if not text.isascii():  # a hundred times as fast as decoding
             text.decode()
     except UnicodeDecodeError as error:
         raise ClientError(f"the body is not valid UTF-8: {error.reason}") from error
@@ -131,7 +131,7 @@ def _check_body(body: bytes, max_complexity: Complexity) -> None:
 
 
 def _is_within(value: bytes, depth: int) -> bool:
-    """Whether a value has so many levels at most."""
+    """Tell whether a value has at most `depth` levels."""
     if not value.startswith(b"["):
         return _openings(value) <= depth or _depth(value) <= depth
     try:
@@ -143,18 +143,18 @@ def _is_within(value: bytes, depth: int) -> bool:
 
 
 def _openings(text: bytes) -> int:
-    return len(text.translate(None, _NO_OPENING))  # in half the time of counting either
+    return len(text.translate(None, _NO_OPENING))  # twice as fast as two calls of `count`
 
 
 def _most_nodes(text: bytes) -> int:
-    """Every value but the outermost follows a bracket or a comma."""
+    """Return an upper bound: every value but the outermost follows a bracket or a comma."""
     return 1 + _openings(text) + text.count(b",")
 
 
 def _structure(text: bytes) -> bytes:
-    """The brackets and commas outside of strings."""
+    """Return the brackets and commas outside strings."""
     if b"\\" in text:
-        # In this order: of a run of backslashes the first escapes the second.
+        # The order matters: in a run of backslashes the first escapes the second.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(text.translate(None, _ELSEWHERE).split(b'"')[::2])
 

@@ -1,10 +1,10 @@
-"""One request, in the richer (Anthropic-like) shape that both dialects parse to and render from.
+"""A parsed request, in an Anthropic-like shape that both dialects parse to and render from.
 
-What a target dialect cannot carry is named in a notice by its renderer, never lost in silence.
-JSON that only passes through (schemas, arguments) stays the bytes that the client sent, so that
-numbers keep their spelling and equal prefixes render to equal bytes.
+If the target dialect cannot carry something, its renderer adds a notice; nothing is lost silently.
+JSON that only passes through (schemas, arguments) stays the client's bytes, so that numbers keep
+their spelling and equal prefixes render to equal bytes.
 
-A value that is made for each message cannot be part of a cycle: no garbage collector follows it.
+Values made for each message have `gc=False`, because they cannot be part of a reference cycle.
 """
 
 from enum import StrEnum
@@ -52,7 +52,7 @@ class ToolCall(Struct, frozen=True, gc=False):
     arguments: bytes
     """JSON text of an object."""
     is_custom: bool = False
-    """Of an answer's call: whether the client's tool takes text, the string `input`."""
+    """In an answer: whether the client's tool takes plain text, the argument `input`."""
 
 
 class ToolResult(Struct, frozen=True, gc=False):
@@ -74,17 +74,17 @@ class Message(Struct, frozen=True, gc=False):
     role: Role
     parts: tuple[Part, ...]
     path: str = ""
-    """Where the client's JSON has it, for messages about it."""
+    """Its place in the client's JSON, for error messages."""
 
 
 class Tool(Struct, frozen=True, gc=False, cache_hash=True):
     name: str
     description: str | None
     schema: bytes
-    """JSON text of the JSON Schema of its arguments."""
+    """JSON Schema of the arguments, as JSON text."""
     strict: bool | None = None
     is_custom: bool = False
-    """Whether a function with the one string `input` stands in for a tool that takes text."""
+    """Whether this function, with one string `input`, replaces a tool that takes plain text."""
 
 
 class ToolChoice(Struct, frozen=True):
@@ -103,7 +103,7 @@ class Sampling(Struct, frozen=True):
 
 
 class ReasoningMode(Struct, frozen=True):
-    """How much the client wants the model to think; None is not said."""
+    """How much the model should reason; None where the client does not say."""
 
     enabled: bool | None = None
     budget: int | None = None
@@ -111,7 +111,7 @@ class ReasoningMode(Struct, frozen=True):
 
 
 class ServerTool(Struct, frozen=True):
-    """A tool that only the client's own vendor can run, `web_search_20250305` for one."""
+    """A tool that only the client's vendor can run, such as `web_search_20250305`."""
 
     type: str
     name: str
@@ -127,20 +127,20 @@ class Conversation(Struct, frozen=True):
     sampling: Sampling = Sampling()
     reasoning: ReasoningMode = ReasoningMode()
     output_schema: bytes | None = None
-    """JSON text of the schema that the answer must follow."""
+    """JSON Schema that the answer must follow, as JSON text."""
     stream: bool = False
     include_usage: bool = True
-    """An OpenAI client gets its usage chunk only when it asked for one."""
+    """Whether an OpenAI client asked for the usage chunk."""
     dialect: str = ""
     source: dict[str, Raw] = {}
-    """The client's own top-level fields, for an upstream of the same dialect, and by its names."""
+    """The client's top-level fields, under the dialect's names, for an upstream of the dialect."""
     body: bytes = b""
-    """The request as the client wrote it, for the same."""
+    """The request as the client sent it, for an upstream of the dialect."""
     notices: tuple[Notice, ...] = ()
-    """What parsing found that an upstream of another dialect cannot be told."""
+    """What an upstream of another dialect cannot be sent."""
 
     def call_ids(self) -> frozenset[str]:
-        """The ids of every call in the history."""
+        """Return the ids of all calls in the history."""
         return frozenset(
             part.id
             for message in self.messages
@@ -149,42 +149,42 @@ class Conversation(Struct, frozen=True):
         )
 
     def max_calls(self) -> int | None:
-        """How many calls the client allows in the answer; None is any number."""
+        """Return the number of calls the client allows in the answer; None if unlimited."""
         if self.tool_choice.mode == "none":
             return 0
         return None if self.tool_choice.parallel else 1
 
 
 class Rendered(Struct, frozen=True):
-    """A request as the upstream gets it."""
+    """A request for the upstream."""
 
     body: bytes
     notices: tuple[Notice, ...] = ()
     aliases: dict[str, str] = {}
-    """Tool names that the upstream was told, where they are not the client's."""
+    """Shortened tool names sent to the upstream → the client's names."""
 
 
 class Target(Struct, frozen=True):
-    """What the upstream and the model behind it can take; a route fills it from the database."""
+    """Capabilities of the upstream and its model; a route sets them from the database."""
 
     model: str | None = None
     """The upstream's name for the model; None keeps the client's."""
     native_ids: bool = False
-    """Whether calls are named `functions.NAME:N`, as Kimi was trained to see them."""
+    """Whether call ids are `functions.NAME:N`, as Kimi was trained on."""
     is_anthropic: bool = True
-    """Whether an upstream of Anthropic's dialect is Anthropic itself, which refuses reasoning that
-    it did not sign, and wants the attribution line of Claude Code."""
+    """Whether an upstream of the Anthropic dialect is Anthropic itself, which refuses reasoning
+    that it did not sign, and requires the attribution line of Claude Code."""
     reasoning_field: str | None = None
-    """Where the assistant's earlier reasoning goes (`reasoning_content`); None leaves it out."""
+    """The field for the assistant's earlier reasoning (`reasoning_content`); None omits it."""
     keeps_reasoning: bool = False
-    """Whether reasoning in the messages of an OpenAI client stays where the client put it."""
+    """Whether reasoning in an OpenAI client's messages stays where the client put it."""
     takes_thinking: bool = True
-    """Whether an upstream of Anthropic's dialect gets thinking back at all."""
+    """Whether an upstream of the Anthropic dialect is sent earlier thinking."""
     reasoning_request: Literal["openrouter", "effort"] | None = None
-    """How the upstream is asked to think; None does not ask."""
+    """How the upstream is asked to reason; None sends no such field."""
     max_tokens: int | None = None
     max_tools: int | None = None
     images: bool = True
     files: bool = True
     fields: dict[str, object] = {}
-    """What every request to the upstream carries besides: OpenRouter's `provider`, for one."""
+    """Fields added to every request to the upstream, such as OpenRouter's `provider`."""

@@ -1,11 +1,11 @@
-"""Whose fault it is.
+"""Exceptions of this library, by whose fault they are, and the limits of one stream.
 
     FormatsError
     ├── ClientError        the request is malformed: 400, and the message names the JSON path
     │   └── TooComplex     its JSON is nested too deeply, or has too many values
-    ├── UpstreamError      the upstream failed, or cannot be read: 502 unless its kind says more;
-    │   │                  its `fault` says why, where the upstream has not told it itself
-    │   └── LimitExceeded  it sent more than a buffer may hold: 502, naming the limit
+    ├── UpstreamError      the upstream failed or is unreadable: 502 unless its kind says otherwise;
+    │   │                  `fault` is the reason, unless the upstream reported the error itself
+    │   └── LimitExceeded  the answer exceeds a limit: 502, naming the limit
     └── EventOrderError    a defect of this library: 500
 
 Each has a `status` and a `kind`; dialects render the bodies. `formats.pipeline` is the only place
@@ -18,7 +18,7 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """What a failed message tells its reader; STATUS has the HTTP status of each."""
+    """Kinds of failures as clients see them; STATUS has the HTTP status of each."""
 
     INVALID_REQUEST = "invalid_request_error"
     AUTHENTICATION = "authentication_error"
@@ -34,9 +34,9 @@ class FailureKind(StrEnum):
 
 
 class AnswerFault(StrEnum):
-    """Why an answer cannot be read to its end, where the upstream has not told it itself.
+    """Reasons why an answer is unreadable or incomplete, if the upstream reported no error.
 
-    docs/errors.md says of each what to do about it.
+    docs/errors.md explains what to do about each.
     """
 
     ANSWER_TOO_LARGE = "upstream_answer_too_large"
@@ -79,11 +79,11 @@ _KIND_OF_STATUS: dict[int, FailureKind] = {
 KIND_OF_NAME: dict[str, FailureKind] = {
     kind.value: kind for kind in FailureKind if kind is not FailureKind.INTERNAL
 }
-"""The kinds that an upstream may name in an error of its own."""
+"""Kinds that an upstream may name in its own errors."""
 
 
 def kind_of_status(status: int) -> FailureKind:
-    """What an upstream's status means for the client; 401 and 403 are the gateway's own trouble."""
+    """Map an upstream's status to a kind; 401 and 403 concern the gateway, not the client."""
     return _KIND_OF_STATUS.get(status, FailureKind.UPSTREAM)
 
 
@@ -96,7 +96,7 @@ class FormatsError(Exception):
 
 
 class ClientError(FormatsError):
-    """The request cannot be understood; `path` is the place in its JSON."""
+    """The request is invalid; `path` is the place in its JSON."""
 
     kind = FailureKind.INVALID_REQUEST
 
@@ -106,7 +106,7 @@ class ClientError(FormatsError):
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
         self.details = details
-        """What the client's SDK acts on, in Anthropic's `error.details`."""
+        """Anthropic's `error.details`, which SDKs act on."""
 
 
 class TooComplex(ClientError):
@@ -124,8 +124,8 @@ class UpstreamError(FormatsError):
         is_reported: bool = False,
         fault: AnswerFault | None = None,
     ) -> None:
-        """`status`: the upstream's own, where the client is told the same. `is_reported`: the
-        upstream says so itself, in a form that clients of its dialect understand."""
+        """`status` overrides the kind's status with the upstream's own. `is_reported`: the upstream
+        reported the error in a form that clients of its dialect understand."""
         super().__init__(message)
         self.kind = kind
         self.is_reported = is_reported
@@ -146,7 +146,7 @@ _FAULTS = {
 
 
 class LimitExceeded(UpstreamError):
-    """`limit` is the name of one of the `Limits`."""
+    """The answer exceeds a limit; `limit` is the name of a field of `Limits`."""
 
     def __init__(self, limit: str, allowed: int) -> None:
         super().__init__(
@@ -164,22 +164,22 @@ class EventOrderError(FormatsError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one stream may hold; a route fills it from the database."""
+    """Limits of one stream; a route sets them from the database."""
 
-    #: One line of a server-sent event, its field name included. Ollama and others send a whole call
-    #: in one line, and arguments of 100 KB are on record.
+    #: One line of a server-sent event, including the field name. Ollama and others send a whole
+    #: call in one line, and arguments of 100 KB have been seen.
     line_bytes: int = 1024 * 1024
-    #: One server-sent event, all its lines.
+    #: One server-sent event, all lines together.
     event_bytes: int = 4 * 1024 * 1024
-    #: An answer that is held whole: it came as one document, or its client wants it as one.
+    #: An answer that is buffered whole: a JSON document, or one for a client without streaming.
     answer_bytes: int = 64 * 1024 * 1024
-    #: Characters held because they cannot be decided yet. Arguments stream, so that only garbage,
-    #: drafts and interleaved calls come near it; vLLM's 8 KB lost real calls.
+    #: Undecided characters. Arguments stream, so only garbage, drafts and interleaved calls come
+    #: near this limit; vLLM's limit of 8 KB lost real calls.
     held_chars: int = 1024 * 1024
-    #: Text between a native format's markers: a call's header, or noise in a section.
+    #: Text between the markers of a native format: a call's header, or noise in a section.
     header_chars: int = 256
-    #: Nesting of a call's arguments. Deeper than any schema in use, shallower than the recursion
-    #: limit of the JSON parsers behind us.
+    #: Nesting of a call's arguments: deeper than any schema in use, and below the recursion limit
+    #: of clients' JSON parsers.
     json_depth: int = 128
 
 

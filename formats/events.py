@@ -1,11 +1,11 @@
-"""The events of one response: the vocabulary that every dialect and native format shares.
+"""Events of one response: the vocabulary shared by all dialects and native formats.
 
-Events carry no indices, and text has no start or end: framing belongs to the encoder that needs it.
-A delta has no identity, so cutting one in two changes nothing; `merge_deltas` is the normal form in
-which two streams are compared.
+Events carry no indices, and text has no start or end: each encoder adds the framing it needs. A
+delta has no identity, so splitting one changes nothing; `merge_deltas` makes the normal form in
+which streams are compared.
 
-Legal order is the table ORDER. A call is either closed by ToolCallEnd, and then its arguments are
-one complete JSON object, or given up by ToolCallFailed, and then nobody may run it.
+The table ORDER defines the legal order. A call ends with ToolCallEnd, and then its arguments are
+one complete JSON object, or with ToolCallFailed, and then it must not be run.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class StopReason(StrEnum):
 
 
 class CallFault(StrEnum):
-    """Why a call that the model began cannot be delivered."""
+    """Reasons why a call cannot be delivered."""
 
     TRUNCATED = "truncated"
     INVALID_JSON = "invalid_json"
@@ -37,20 +37,20 @@ class CallFault(StrEnum):
     NON_OBJECT_ARGS = "non_object_args"
     MALFORMED = "malformed"
     SUPERSEDED = "superseded"
-    """A structured call took its place; the only fault that does not fail the message."""
+    """A structured call replaces it; the only fault that does not fail the message."""
 
 
 class Usage(Struct, frozen=True):
-    """Token counts as the upstream reported them; None is unknown, never zero."""
+    """Token counts as reported by the upstream; None means unknown, never zero."""
 
     input: int | None = None
-    """Input tokens that no cache served."""
+    """Input tokens that did not come from a cache."""
     output: int | None = None
     cache_read: int | None = None
     cache_creation: int | None = None
 
     def updated(self, newer: "Usage") -> "Usage":
-        """These counts, with every count that `newer` knows taken from it."""
+        """Return these counts, overridden by all known counts of `newer`."""
         return Usage(
             input=self.input if newer.input is None else newer.input,
             output=self.output if newer.output is None else newer.output,
@@ -69,7 +69,7 @@ class MessageStart(Struct, frozen=True, gc=False):
     model: str
     usage: Usage = UNKNOWN_USAGE
     created: int | None = None
-    """When, in seconds since the epoch, where the upstream says so."""
+    """Creation time in seconds since the epoch, if the upstream sent it."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -81,13 +81,13 @@ class ReasoningDelta(Struct, frozen=True, gc=False):
 
 
 class ReasoningSignature(Struct, frozen=True, gc=False):
-    """Seals the reasoning just before it, or one whose text was withheld; opaque."""
+    """Opaque signature of the reasoning before it, or of reasoning whose text is withheld."""
 
     signature: str
 
 
 class ReasoningRedacted(Struct, frozen=True, gc=False):
-    """A whole opaque reasoning block."""
+    """A complete, opaque block of reasoning."""
 
     data: str
 
@@ -96,21 +96,21 @@ class ToolCallStart(Struct, frozen=True, gc=False):
     id: str
     name: str
     is_custom: bool = False
-    """Whether the client's tool takes text: the string `input` of the arguments."""
+    """Whether the client's tool takes plain text: the argument `input`."""
 
 
 class ToolCallDelta(Struct, frozen=True, gc=False):
-    """A fragment of the JSON text of the arguments object."""
+    """A fragment of the arguments' JSON text."""
 
     json: str
 
 
 class ToolCallEnd(Struct, frozen=True, gc=False):
-    """The call is complete; a call without a delta has the arguments `{}`."""
+    """The call is complete; without a delta its arguments are `{}`."""
 
 
 class ToolCallFailed(Struct, frozen=True, gc=False):
-    """The open call, or one that never got as far as a name, is given up."""
+    """The open call has failed, or a call failed before its name was known."""
 
     fault: CallFault
     detail: str = ""
@@ -129,9 +129,9 @@ class MessageFailed(Struct, frozen=True, gc=False):
 
 
 class NoticeCode(StrEnum):
-    """Everything that may be repaired, dropped or released; an API to the audit's filters.
+    """Codes of everything that may be repaired, dropped or released; audit filters use them.
 
-    docs/notices.md says of each what happened and what to do about it.
+    docs/notices.md explains what happened and what to do about each.
     """
 
     ARGUMENTS_DECODED_TWICE = "arguments_decoded_twice"
@@ -165,7 +165,7 @@ class NoticeCode(StrEnum):
 
 
 class Notice(Struct, frozen=True, gc=False):
-    """Something was repaired, dropped or released. Encoders skip it, the audit keeps it."""
+    """Something was repaired, dropped or released. Encoders skip it; the audit stores it."""
 
     code: NoticeCode
     detail: str = ""
@@ -225,7 +225,7 @@ ORDER: dict[State, dict[type, State]] = {
 
 
 def next_state(state: State, event: Event) -> State:
-    """The state after `event`; raises EventOrderError when the table has no such step."""
+    """Return the state after `event`; raises EventOrderError if the event is not allowed."""
     try:
         return ORDER[state][type(event)]
     except KeyError:
@@ -235,9 +235,9 @@ def next_state(state: State, event: Event) -> State:
 
 
 def merge_deltas(events: Iterable[Event]) -> list[Event]:
-    """The normal form of a stream: adjacent deltas of one kind become one."""
+    """Return the normal form of a stream: adjacent deltas of one kind are joined."""
     merged: list[Event] = []
-    run: list[str] = []  # the texts of the deltas that the last event stands for
+    run: list[str] = []  # the texts of the deltas that the last event replaces
     kind: type | None = None
     for event in events:
         if type(event) is not kind:

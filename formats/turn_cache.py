@@ -1,13 +1,14 @@
-"""What stands in a request from turn to turn: all of it but its messages.
+"""Cache of all fields of a request except its messages, between the turns of a session.
 
-A client sends its system prompt, its tools and its settings again with every turn, and they are
-most of the bytes. A body that begins and ends as an earlier one did differs from it in nothing but
-its messages: if those are one JSON value, the other fields are the earlier ones, and need not be
-read again. Whether the messages are one is for their parser to say.
+A client sends its system prompt, tools and settings again with every turn, and they are most of the
+bytes. A body with the same beginning and the same end as an earlier one differs from it only in its
+messages. If those are one JSON value, the other fields equal the cached ones and are not parsed
+again. The messages' parser checks that they are one value.
 
-Only what a parser has accepted is kept, and only when something like it comes a second time, as
-what comes once would fill the memory for nothing. Deliberately absent: messages, and what is made
-of them.
+It saves 60 µs of the 790 µs of CPU that a request of scenario B takes (bench/README.md), or 8 %.
+
+Only requests that a parser accepted are kept, and only from the second request with the same end
+on, because requests that never repeat would fill the cache. Messages are never kept.
 """
 
 from msgspec import Raw, Struct
@@ -18,86 +19,88 @@ from formats.events import Notice
 from formats.json_splice import value_spans
 
 _TAIL = 256
-"""Bytes of its end that a body is known again by: Claude Code has its session's id there."""
-_SMALLEST = 4096  # less is read as fast as it is compared
-_LARGEST = 256 * 1024  # Claude Code's own have 60 to 120 KB
-_MOST = 16 * 1024 * 1024  # of all that is kept, for about fifty sessions
-_COPIES = 3  # of a text that are kept: as it is, by its fields, and what was made of it
-_VALUE = 100  # bytes of a value, at most, beside its text
-_MOST_FIELDS = 64  # each takes more than other values do, and an unknown one has a notice
-_NOTED = 1024  # what a tail takes of which nothing is kept yet, generously
-_ALIKE = 4
-"""Requests that end alike, as those of one session do: its own, and its subagents'. Where every
-request has another prompt, the fifth is not kept any more."""
+"""Last bytes of a body, by which it is looked up. Claude Code has its session id there."""
+_MIN_BYTES = 4096  # smaller requests are parsed as fast as they are compared
+_MAX_BYTES = 256 * 1024  # Claude Code's have 60 to 120 KB
+_MAX_TOTAL_BYTES = 16 * 1024 * 1024  # about fifty sessions
+_COPIES = 3  # the text is kept as it is, by fields, and parsed
+_VALUE_BYTES = 100  # memory of a value besides its text, at most
+_MAX_FIELDS = 64  # a field takes more memory than other values; an unknown one has a notice
+_EMPTY_ENTRY_BYTES = 1024  # memory of an entry without requests, at most
+_MAX_PER_TAIL = 4
+"""Requests with the same end: a session's own, and those of its subagents. If every request has
+another system prompt, the fifth is not kept."""
 _NULL = Raw(b"null")
 _SPACE = b" \t\r\n"
 
 
 class RequestSettings(Struct, frozen=True):
-    """What a request asks for beside its messages."""
+    """Everything in a request except its messages."""
 
     conversation: Conversation
-    """Without messages, and with the notices of what comes before them."""
-    behind: tuple[Notice, ...]
-    """The notices of what comes behind them."""
+    """Has no messages, and the notices that come before those of the messages."""
+    later_notices: tuple[Notice, ...]
+    """The notices that come after those of the messages."""
 
 
-class Turn(Struct, frozen=True):
-    """A body that is like an earlier one."""
+class CachedTurn(Struct, frozen=True):
+    """The fields of a body, with its own messages, and the settings of the cached request."""
 
     fields: Fields
-    rest: RequestSettings
+    settings: RequestSettings
 
 
-class _Known(Struct, frozen=True):
+class _Entry(Struct, frozen=True):
     before: bytes
     after: bytes
     fields: Fields
-    rest: RequestSettings
+    settings: RequestSettings
 
 
 class TurnCache:
-    """Requests of one dialect, without their messages, by how their bodies end."""
+    """Requests of one dialect without their messages, by the end of their bodies."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, Complexity], list[_Known]] = {}
+        self._entries: dict[tuple[bytes, Complexity], list[_Entry]] = {}
         self._size = 0
 
-    def lookup(self, body: bytes, max_complexity: Complexity) -> Turn | None:
-        """The body's fields, if what stands in it is known; its messages may be anything."""
-        for known in self._known.get((body[-_TAIL:], max_complexity), ()):
-            before, after = known.before, known.after
+    def lookup(self, body: bytes, max_complexity: Complexity) -> CachedTurn | None:
+        """Find a request that differs from `body` only in its messages, which are not checked."""
+        for entry in self._entries.get((body[-_TAIL:], max_complexity), ()):
+            before, after = entry.before, entry.after
             end = len(body) - len(after)
             if end >= len(before) and body.startswith(before) and body.endswith(after):
                 messages = Raw(body[len(before) : end].strip(_SPACE))
-                return Turn(known.fields | {"messages": messages}, known.rest)
+                return CachedTurn(entry.fields | {"messages": messages}, entry.settings)
         return None
 
     def store(
-        self, body: bytes, fields: Fields, max_complexity: Complexity, rest: RequestSettings
+        self, body: bytes, fields: Fields, max_complexity: Complexity, settings: RequestSettings
     ) -> None:
-        """Remember what was made of a body that is not known, if others have ended so."""
-        if len(body) < _SMALLEST or len(fields) > _MOST_FIELDS:
+        """Keep a parsed request, if an earlier one ended the same way."""
+        if len(body) < _MIN_BYTES or len(fields) > _MAX_FIELDS:
             return
-        tail = body[-_TAIL:]
-        alike = self._known.get((tail, max_complexity))
-        if alike is None:
-            self._make_room(_NOTED)
-            self._known[tail, max_complexity] = []
-        elif len(alike) < _ALIKE and (found := (value_spans(body, fields) or {}).get("messages")):
-            before, after = body[: found[0]], body[found[1] :]
+        key = (body[-_TAIL:], max_complexity)
+        entries = self._entries.get(key)
+        if entries is None:
+            self._make_room(_EMPTY_ENTRY_BYTES)
+            self._entries[key] = []
+        elif len(entries) < _MAX_PER_TAIL and (
+            span := (value_spans(body, fields) or {}).get("messages")
+        ):
+            before, after = body[: span[0]], body[span[1] :]
             size = len(before) + len(after)
-            if len(after) >= _TAIL and _SMALLEST <= size <= _LARGEST:
-                # Copies: the fields of a body are views of it, and would keep its messages.
+            if len(after) >= _TAIL and _MIN_BYTES <= size <= _MAX_BYTES:
+                # Copies, because fields are views of the body and would keep its messages alive.
                 copies = {name: Raw(bytes(value)) for name, value in fields.items()}
                 copies["messages"] = _NULL
                 values = before.count(b",") + after.count(b",")
-                self._make_room(_COPIES * size + _VALUE * values)
-                known = _Known(before, after, copies, rest)
-                self._known.setdefault((tail, max_complexity), []).append(known)
+                self._make_room(_COPIES * size + _VALUE_BYTES * values)
+                entry = _Entry(before, after, copies, settings)
+                self._entries.setdefault(key, []).append(entry)
 
     def _make_room(self, size: int) -> None:
-        if self._size + size > _MOST:
-            self._known.clear()
+        if self._size + size > _MAX_TOTAL_BYTES:
+            self._entries.clear()
             self._size = 0
         self._size += size

@@ -60,11 +60,11 @@ def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conve
     if turn is not None:
         with suppress(ClientError, UnicodeDecodeError):  # then all of it is looked at
             check_nodes(body, max_complexity)
-            rest = turn.rest.conversation
-            blocks = BlockParser(rest.tools, rest.notices)
+            known = turn.settings.conversation
+            blocks = BlockParser(known.tools, known.notices)
             messages = tuple(_parse_messages(turn.fields["messages"], blocks))
             check_unread(body, blocks.unread, max_complexity)
-            return _conversation(body, turn.fields, turn.rest, messages, blocks)
+            return _conversation(body, turn.fields, turn.settings, messages, blocks)
     return _parse_whole(body, max_complexity)
 
 
@@ -108,20 +108,22 @@ def _parse_whole(body: bytes, source: Fields, max_complexity: Complexity) -> Con
         dialect="anthropic",
         notices=notices,
     )
-    rest = RequestSettings(asked, tuple(prompt.notices))
-    _turns.store(body, source, max_complexity, rest)
-    return _conversation(body, source, rest, messages, blocks)
+    settings = RequestSettings(asked, tuple(prompt.notices))
+    _turns.store(body, source, max_complexity, settings)
+    return _conversation(body, source, settings, messages, blocks)
 
 
 def _conversation(
     body: bytes,
     source: Fields,
-    rest: RequestSettings,
+    settings: RequestSettings,
     messages: tuple[Message, ...],
     blocks: BlockParser,
 ) -> Conversation:
-    notices = tuple(blocks.notices | dict.fromkeys(rest.behind))
-    return replace(rest.conversation, messages=messages, source=source, body=body, notices=notices)
+    notices = tuple(blocks.notices | dict.fromkeys(settings.later_notices))
+    return replace(
+        settings.conversation, messages=messages, source=source, body=body, notices=notices
+    )
 
 
 def _parse_messages(messages: Raw | None, blocks: BlockParser) -> Iterator[Message]:

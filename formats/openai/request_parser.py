@@ -63,7 +63,7 @@ def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conve
         with suppress(ClientError, UnicodeDecodeError, msgspec.DecodeError):
             check_nodes(body, max_complexity)
             check_value(messages, max_complexity)
-            return _conversation(body, turn.fields, chat_fields(turn.fields, {}), turn.rest)
+            return _conversation(body, turn.fields, chat_fields(turn.fields, {}), turn.settings)
     return _parse_whole(body, max_complexity)
 
 
@@ -108,19 +108,19 @@ def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Con
         notices=tuple(notices),
     )
     is_json = wire.response_format is not None and wire.response_format.type == "json_object"
-    rest = RequestSettings(asked, (_JSON_DROPPED,) if is_json else ())
-    conversation = _conversation(body, fields, source, rest)
+    settings = RequestSettings(asked, (_JSON_DROPPED,) if is_json else ())
+    conversation = _conversation(body, fields, source, settings)
     if schema:
         require_object(schema, path="response_format.json_schema.schema")
     if not is_responses(fields):  # with messages as well, other fields would mean something else
-        _turns.store(body, fields, max_complexity, rest)
+        _turns.store(body, fields, max_complexity, settings)
     return conversation
 
 
 def _conversation(
-    body: bytes, fields: Fields, source: Fields, rest: RequestSettings
+    body: bytes, fields: Fields, source: Fields, settings: RequestSettings
 ) -> Conversation:
-    asked = rest.conversation
+    asked = settings.conversation
     notices = dict.fromkeys(asked.notices)
     parser = MessageParser(notices, {tool.name for tool in asked.tools if tool.is_custom})
     system, messages = _parse_messages(fields, parser)
@@ -130,7 +130,7 @@ def _conversation(
         system=tuple(system),
         source=source,
         body=body,
-        notices=tuple(notices | dict.fromkeys(rest.behind)),
+        notices=tuple(notices | dict.fromkeys(settings.later_notices)),
     )
 
 
