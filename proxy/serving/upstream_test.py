@@ -28,7 +28,7 @@ from proxy.security.egress import Forbidden
 from proxy.security.redaction import Redactor
 from proxy.serving.relay import Relay
 from proxy.upstreams.client import UpstreamClient
-from proxy.upstreams.httpx_client import StockClient
+from proxy.upstreams.httpx_client import CheckedClient
 
 LIST, CALL = "list of models", "streamed tool call"
 _CONNECT_SECONDS = 5.0
@@ -229,7 +229,7 @@ async def _fetch(upstream: Upstream, path: str) -> httpx.Response:
     body = bytearray()
     async with (
         asyncio.timeout(_LIST_SECONDS),
-        StockClient(
+        CheckedClient(
             timeout=_LIST_SECONDS,
             verify=httpx.create_ssl_context(),
             trust_env=settings.UPSTREAM_TRANSPORT == "httpx",

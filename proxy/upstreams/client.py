@@ -1,4 +1,4 @@
-"""The HTTP client: a rendered request → an upstream's answer, or why there is none."""
+"""HTTP client for upstreams: sends a rendered request, returns the answer or raises the failure."""
 
 import asyncio
 import socket
@@ -14,19 +14,26 @@ from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.security.egress import Forbidden
-from proxy.upstreams.connection import Cut, Take
-from proxy.upstreams.error_answers import Headers, joined, redacted, refusal_of
-from proxy.upstreams.httpx_client import StockClient
-from proxy.upstreams.pool import MAX_CONNECTIONS, Transport
+from proxy.upstreams.connection import BodyTruncated, OnData
+from proxy.upstreams.error_answers import (
+    Headers,
+    header_value,
+    parse_error_answer,
+    redact_credentials,
+)
+from proxy.upstreams.httpx_client import CheckedClient
+from proxy.upstreams.pool import MAX_CONNECTIONS, ConnectionPool
 
-_ERROR_BYTES = 64 * 1024
+_MAX_ERROR_BYTES = 64 * 1024
+_ERROR_SECONDS = 5
 _VERSION = "anthropic-version"
-_LISTS = ("anthropic-beta",)
+# Headers whose values add up instead of replacing each other.
+_LIST_HEADERS = ("anthropic-beta",)
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What comes with a client's request, for an upstream of the client's own dialect."""
+    """Headers and query of a client's request, for an upstream of the same dialect."""
 
     headers: tuple[tuple[str, str], ...] = ()
     query: bytes = b""
@@ -36,40 +43,39 @@ NOTHING_CARRIED = Carried()
 
 
 class Answer(Protocol):
-    """An upstream's answer, whose body is on its way."""
+    """Status, headers and streamed body of an upstream's answer."""
 
     status: int
     headers: Headers
-    """Their names in lower case."""
 
-    async def read(self, take: Take | None = None) -> bytes | None:
-        """What has arrived since the last read; empty at the end, None when interrupted.
+    async def read(self, on_data: OnData | None = None) -> bytes | None:
+        """Return the data since the last read: empty at the end, None if interrupted.
 
-        What comes while it waits may be offered to `take`: if that takes it, the wait goes on.
+        While it waits, data may go to `on_data` first; data that it consumes is not returned.
         """
 
     def interrupt(self) -> None:
-        """Make a read that is waiting return; nothing is lost."""
+        """Make a waiting read return None. No data is lost."""
 
     def finish(self) -> None:
-        """Nothing more is needed."""
+        """Release the connection; the rest of the body is not needed."""
 
     def abort(self) -> None:
-        """Close it, whatever is still on its way."""
+        """Close the connection, even if data is still arriving."""
 
 
 class UpstreamClient:
     def __init__(self, *, transport: str) -> None:
-        """`transport` is `athena`, the gateway's own, or `httpx`, which knows proxies."""
-        self._transport = Transport() if transport == "athena" else None
-        # httpcore keeps what came behind an answer for the next one, so no connection is kept.
+        """`transport` is `athena`, the gateway's own pool, or `httpx`, which supports proxies."""
+        self._pool = ConnectionPool() if transport == "athena" else None
+        # httpcore would take data after one answer for the next answer: reuse no connection.
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=0)
-        self._client = StockClient(limits=limits) if transport == "httpx" else None
+        self._client = CheckedClient(limits=limits) if transport == "httpx" else None
 
     async def open(self, route: Route, body: bytes, carried: Carried, *, tokens: int) -> Answer:
-        """A good answer; raises UpstreamFailed.
+        """Return an answer with status 200; raises UpstreamFailed.
 
-        `tokens` is the estimate of the input, for an upstream that says no more than "too long".
+        `tokens` estimates the input, for upstreams that reply "too long" without a number.
         """
         upstream = route.upstream
         if upstream.trouble:
@@ -78,8 +84,8 @@ class UpstreamClient:
                 f"the upstream {upstream.name} cannot be used: {upstream.trouble}",
             )
         try:
-            if self._transport is not None:
-                answer: Answer = await self._transport.send(
+            if self._pool is not None:
+                answer: Answer = await self._pool.send(
                     upstream.origin,
                     upstream.head if carried is NOTHING_CARRIED else _head(upstream, carried),
                     body,
@@ -93,7 +99,7 @@ class UpstreamClient:
         if answer.status == 200:
             _check_encoding(answer)
             return answer
-        raise refusal_of(
+        raise parse_error_answer(
             route, answer.status, answer.headers, await _read_error(answer), tokens=tokens
         )
 
@@ -108,7 +114,7 @@ class UpstreamClient:
         request = httpx.Request(
             "POST",
             _url(upstream, carried),
-            # A client's headers go on byte for byte: they are read as Latin-1.
+            # The client's headers were decoded as Latin-1, and are forwarded byte for byte.
             headers=httpx.Headers(_headers(upstream, carried), encoding="latin-1"),
             content=body,
             extensions={"timeout": timeout},
@@ -116,21 +122,22 @@ class UpstreamClient:
         try:
             response = await self._client.send(request, stream=True)
         except httpx.RemoteProtocolError as error:
-            if lost := _lost(error):
-                raise lost from error
+            if closed := _as_read_error(error):
+                raise closed from error
             raise
-        # The body has deadlines of its own; httpx reads this dict again when it begins to read it.
+        # The body has its own deadlines; httpx reads this dict again when the body is read.
         request.extensions["timeout"]["read"] = None
-        return ReadAhead(response)
+        return HttpxAnswer(response)
 
     async def aclose(self) -> None:
-        for part in (self._transport, self._client):
-            if part is not None:
-                await part.aclose()
+        if self._pool is not None:
+            await self._pool.aclose()
+        if self._client is not None:
+            await self._client.aclose()
 
 
-class ReadAhead:
-    """An answer of httpx's own transport, read by a task of its own: reads may be cancelled."""
+class HttpxAnswer:
+    """Answer of the httpx client. A task reads the body, so that `read` can be cancelled."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
@@ -144,11 +151,11 @@ class ReadAhead:
                 await self._chunks.put(chunk)
             await self._chunks.put(b"")
         except httpx.TransportError as error:
-            await self._chunks.put(_lost(error) or error)
+            await self._chunks.put(_as_read_error(error) or error)
         finally:
             await response.aclose()
 
-    async def read(self, take: Take | None = None) -> bytes | None:
+    async def read(self, on_data: OnData | None = None) -> bytes | None:
         chunk = await self._chunks.get()
         if isinstance(chunk, httpx.TransportError):
             raise chunk
@@ -159,25 +166,25 @@ class ReadAhead:
             self._chunks.put_nowait(None)
 
     def finish(self) -> None:
-        # A task that is cancelled before its first step never runs, and would close nothing.
+        # A task that is cancelled before its first step never runs: it would not close anything.
         asyncio.get_running_loop().call_soon(self._task.cancel)
 
     abort = finish
 
 
 def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
-    """Why an upstream could not be asked, or did not answer. Its address is not the client's."""
+    """Convert a transport error. The message never contains the upstream's address."""
     name = upstream.name
     match error:
         case httpx.ConnectTimeout() | httpx.PoolTimeout():
             return UpstreamFailed(
                 ErrorCode.UPSTREAM_CONNECT_TIMEOUT,
-                f"the upstream {name} did not take the connection in time",
+                f"the upstream {name} did not accept the connection in time",
             )
         case httpx.TimeoutException() | TimeoutError():
             return UpstreamFailed(
                 ErrorCode.FIRST_BYTE_TIMEOUT,
-                f"the upstream {name} did not begin its answer in time",
+                f"the upstream {name} did not start to answer in time",
             )
         case httpx.ConnectError() if _is_caused_by(Forbidden, error):
             return UpstreamFailed(
@@ -185,18 +192,18 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
             )
         case httpx.ConnectError() if _is_caused_by(socket.gaierror, error):
             return UpstreamFailed(
-                ErrorCode.UPSTREAM_DNS, f"the name of the upstream {name} cannot be resolved"
+                ErrorCode.UPSTREAM_DNS, f"the host name of the upstream {name} cannot be resolved"
             )
         case httpx.ConnectError() if _is_caused_by(ssl.SSLError, error):
             return UpstreamFailed(
                 ErrorCode.UPSTREAM_TLS,
-                f"the upstream {name} cannot be trusted: its certificate or TLS is wrong",
+                f"the TLS certificate of the upstream {name} is not trusted, or its TLS is broken",
             )
         case httpx.ConnectError():
             return UpstreamFailed(
                 ErrorCode.UPSTREAM_UNREACHABLE, f"the upstream {name} cannot be reached"
             )
-        case Cut():
+        case BodyTruncated():
             return UpstreamFailed(
                 ErrorCode.UPSTREAM_TRUNCATED,
                 f"the upstream {name} closed the connection in the middle of its answer",
@@ -212,17 +219,17 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
 
 def _is_caused_by(kind: type[Exception], error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, kind):
-        error = error.__cause__ or error.__context__  # httpx wraps what others have wrapped
+        error = error.__cause__ or error.__context__  # httpx wraps wrapped errors
     return error is not None
 
 
-def _lost(error: httpx.TransportError) -> httpx.ReadError | None:
-    """A connection that was closed, which httpx takes for one that does not speak HTTP.
+def _as_read_error(error: httpx.TransportError) -> httpx.ReadError | None:
+    """Recognise a closed connection, which httpx reports as a protocol error.
 
-    It has nothing but its words to tell one from the other.
+    Only the message tells the two apart.
     """
     if str(error).startswith("peer closed connection"):
-        return Cut(str(error))
+        return BodyTruncated(str(error))
     return httpx.ReadError(str(error)) if str(error).startswith("Server disconnected") else None
 
 
@@ -235,12 +242,12 @@ def _url(upstream: Upstream, carried: Carried) -> httpx.URL:
 
 
 def _headers(upstream: Upstream, carried: Carried) -> list[tuple[str, str]]:
-    """The upstream's headers and the client's. An operator's word stands, but for lists."""
+    """Merge the headers: the operator's replace the client's, except version and lists."""
     own = {name.lower(): value for name, value in upstream.headers}
     added = [
         (name, value)
         for name, value in carried.headers
-        if name not in own or name == _VERSION or name in _LISTS
+        if name not in own or name == _VERSION or name in _LIST_HEADERS
     ]
     is_versioned = any(name == _VERSION for name, _ in added)
     kept = [(n, v) for n, v in upstream.headers if not (is_versioned and n.lower() == _VERSION)]
@@ -248,23 +255,23 @@ def _headers(upstream: Upstream, carried: Carried) -> list[tuple[str, str]]:
 
 
 async def _read_error(answer: Answer) -> bytes:
-    """As much of an error's body as is worth reading."""
+    """Read the body of an error response, limited in size and time."""
     body = b""
     try:
-        async with asyncio.timeout(5):
-            while len(body) < _ERROR_BYTES and (data := await answer.read()):
+        async with asyncio.timeout(_ERROR_SECONDS):
+            while len(body) < _MAX_ERROR_BYTES and (data := await answer.read()):
                 body += data
     except (TimeoutError, httpx.TransportError):
         pass
     finally:
         answer.finish()
-    return body[:_ERROR_BYTES]
+    return body[:_MAX_ERROR_BYTES]
 
 
 def redacted_events(events: list[Event], upstream: Upstream) -> list[Event]:
-    """The events themselves, but for a failure whose words must not be shown as they are."""
+    """Redact the upstream's credentials in the messages of failures."""
     return [
-        replace(event, message=redacted(event.message, upstream))
+        replace(event, message=redact_credentials(event.message, upstream))
         if isinstance(event, MessageFailed)
         else event
         for event in events
@@ -272,10 +279,10 @@ def redacted_events(events: list[Event], upstream: Upstream) -> list[Event]:
 
 
 def _check_encoding(answer: Answer) -> None:
-    encoding = joined(answer.headers, b"content-encoding")
+    encoding = header_value(answer.headers, b"content-encoding")
     if encoding and encoding.lower() != "identity":
         answer.abort()
         raise UpstreamFailed(
             ErrorCode.UPSTREAM_ENCODING,
-            f"the upstream compressed its answer ({encoding[:20]}) although that was not allowed",
+            f"the upstream compressed its answer ({encoding[:20]}), which is not allowed",
         )

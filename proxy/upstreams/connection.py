@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection to an upstream: a request out, an answer in.
+"""HTTP/1.1 client connection: an asyncio protocol that sends a request and parses the answer.
 
-Everything that one read of the socket brings is one read of the body. A read may be interrupted
-without losing data: the heartbeat of a silent stream needs that, and generators cannot give it.
+One read of the socket is one read of the body. A waiting read can be interrupted without losing
+data, so that pings can be sent on a silent stream; an async generator cannot do that.
 """
 
 import asyncio
@@ -11,17 +11,17 @@ from typing import TypeAlias, cast
 import httptools
 import httpx
 
-_READ_AHEAD = 256 * 1024
-"""Bytes that may wait for a slow client before the upstream is not read any more."""
-_HEAD_BYTES = 64 * 1024
-"""Bytes that may come without any of a body: headers, trailers. The parser itself has no limit."""
+_MAX_BUFFERED_BYTES = 256 * 1024
+"""Body bytes that wait for a slow client; above it, the socket is not read."""
+_MAX_HEAD_BYTES = 64 * 1024
+"""Bytes of headers or trailers without any body. The parser itself has no limit."""
 
-Take: TypeAlias = Callable[[bytes], bool]
-"""Says whether it has taken what came."""
+OnData: TypeAlias = Callable[[bytes], bool]
+"""Callback for body data; returns True if it has consumed the data."""
 
 
-class Cut(httpx.ReadError):
-    """The upstream closed the connection in the middle of a body; a reset is no closing."""
+class BodyTruncated(httpx.ReadError):
+    """The upstream closed the connection in the middle of a body, without a reset."""
 
 
 class Connection(asyncio.Protocol):
@@ -29,87 +29,92 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        self.head: asyncio.Future[None]  # done when the headers are there
+        self.head_received: asyncio.Future[None]
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser
         self._head_bytes = 0
         self._chunks: list[bytes] = []
-        self._size = 0  # of those that wait for their reader
+        self._buffered_bytes = 0
         self.on_body: Callable[[bytes], None] = self._chunks.append
         self._reader: asyncio.Future[bool] | None = None
-        self._take: Take | None = None
+        self._on_data: OnData | None = None
         self._is_lost = False
         self._is_complete = True
-        self._is_kept_alive = False
+        self._keeps_alive = False
         self._error: httpx.TransportError | None = None
         self._on_complete: Callable[[], None] | None = None
 
     def send(self, head: bytes, body: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        """Send a request, whose head ends before its length; raises ReadError when the connection
-        is lost."""
+        """Send a request; raises ReadError if the connection is lost.
+
+        `head` ends with `content-length: `: the length is appended here.
+        """
         if not self.is_alive:
             raise httpx.ReadError("the connection was closed")
-        self.head = loop.create_future()
+        self.head_received = loop.create_future()
         self.status, self.headers, self._head_bytes = 0, [], 0
         self._is_complete = False
         self._parser = httptools.HttpResponseParser(self)
         self._transport.writelines((b"%b%d\r\n\r\n" % (head, len(body)), body))
 
-    async def read(self, take: Take | None = None) -> bytes | None:
-        """What has arrived since the last read; empty at the end, None when interrupted.
+    async def read(self, on_data: OnData | None = None) -> bytes | None:
+        """Return the data since the last read: empty at the end, None if interrupted.
 
-        What comes while it waits is offered to `take`, without waking the reader's task: when that
-        says that it has taken it, the read goes on waiting.
+        While it waits, data goes to `on_data` first, without waking the reading task. The read
+        returns only with data that `on_data` did not consume.
         """
         while not self._chunks:
             if self._error is not None:
                 raise self._error
             if self._is_complete:
                 return b""
-            self._reader, self._take = asyncio.get_running_loop().create_future(), take
+            self._reader, self._on_data = asyncio.get_running_loop().create_future(), on_data
             try:
                 if not await self._reader:
                     return None
             finally:
-                self._reader = self._take = None
-        return self._take_chunks()
+                self._reader = self._on_data = None
+        return self._pop_chunks()
 
     def expire(self, seconds: float) -> None:
-        """Wait no longer for the answer's head."""
-        if not self.head.done():
-            self._fail(httpx.ReadTimeout(f"nothing came for {seconds} s"))
+        """Fail with a timeout if the head of the answer has not arrived."""
+        if not self.head_received.done():
+            self._fail(httpx.ReadTimeout(f"no response headers after {seconds} s"))
 
     def interrupt(self) -> None:
-        """Make a read that is waiting return None."""
+        """Make a waiting read return None."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(False)
 
     @property
     def is_alive(self) -> bool:
-        # One that is closing must not be used either: asyncio says that it is lost only later.
+        # asyncio calls connection_lost some time after the transport starts to close.
         return not self._is_lost and not self._transport.is_closing()
 
     @property
     def is_reusable(self) -> bool:
-        """Whether nothing of this answer is left that the next request could take for its own."""
+        """True if no data of this answer can be mistaken for the next one's."""
         return (
             self.is_alive
             and self._is_complete
             and not self._chunks
             and self._error is None
-            and self._is_kept_alive
+            and self._keeps_alive
             and not self._transport.get_write_buffer_size()
         )
 
     @property
-    def is_reading(self) -> bool:
-        """Whether more of the body may come."""
+    def expects_data(self) -> bool:
+        """True if more of the body may arrive."""
         return self.is_alive and not self._is_complete and self._error is None
 
-    def has_more(self, on_complete: Callable[[], None]) -> bool:
-        """Throw the rest of the body away; if more of it may come, its end will be told."""
-        self._take_chunks()
-        if not self.is_reading:
+    def discard_body(self, on_complete: Callable[[], None]) -> bool:
+        """Discard the rest of the body.
+
+        Returns True if more of it may arrive; `on_complete` is then called at its end.
+        """
+        self._pop_chunks()
+        if not self.expects_data:
             return False
         self._on_complete = on_complete
         return True
@@ -118,13 +123,13 @@ class Connection(asyncio.Protocol):
         if self.is_alive:
             self._transport.abort()
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit
 
     def data_received(self, data: bytes) -> None:
-        if self._is_complete:  # nobody asked: what follows cannot be trusted
+        if self._is_complete:  # unsolicited data: the connection cannot be trusted
             self.abort()
             return
         chunks = self._chunks
@@ -135,54 +140,54 @@ class Connection(asyncio.Protocol):
                 self._head_bytes = 0
             else:
                 self._head_bytes += len(data)
-                if self._head_bytes > _HEAD_BYTES and not self._is_complete:
-                    raise httptools.HttpParserError("too much that is not body")
+                if self._head_bytes > _MAX_HEAD_BYTES and not self._is_complete:
+                    raise httptools.HttpParserError("headers or trailers are too large")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if not self._is_complete:  # else the answer is good, and what follows it is not
-                self._fail(httpx.RemoteProtocolError(f"not HTTP: {error}"))
+            if not self._is_complete:  # otherwise only the data after the answer is bad
+                self._fail(httpx.RemoteProtocolError(f"not valid HTTP: {error}"))
             self.abort()
-        reader, take = self._reader, self._take
-        if reader is None or take is None or not chunks or reader.done():
-            if self._on_complete is not None:  # nobody will read it
+        reader, on_data = self._reader, self._on_data
+        if reader is None or on_data is None or not chunks or reader.done():
+            if self._on_complete is not None:  # the body is being discarded
                 chunks.clear()
             self._wake()
         else:
-            self._offer(take, reader)
+            self._offer(on_data, reader)
         if chunks:
-            self._size += sum(map(len, chunks[before:]))
-            if self._size > _READ_AHEAD and self.is_alive:
+            self._buffered_bytes += sum(map(len, chunks[before:]))
+            if self._buffered_bytes > _MAX_BUFFERED_BYTES and self.is_alive:
                 self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         if not self._is_complete:
-            if exc is not None or not self.head.done():
+            if exc is not None or not self.head_received.done():
                 self._fail(httpx.ReadError(str(exc) if exc else "the connection was closed"))
             elif self._ends_with_connection():
                 self._is_complete = True
             else:
-                self._fail(Cut("the connection was closed in the middle of the body"))
+                self._fail(BodyTruncated("the connection was closed in the middle of the body"))
         self._wake()
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         if self._is_complete:
-            raise ValueError("a second answer")
+            raise ValueError("a second answer to one request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        if sum(len(name) + len(value) for name, value in self.headers) > _HEAD_BYTES:
-            raise ValueError("too much that is not body")  # it came with a part of the body
+        if sum(len(name) + len(value) for name, value in self.headers) > _MAX_HEAD_BYTES:
+            raise ValueError("headers or trailers are too large")  # together with some body
         self.status = self._parser.get_status_code()
-        self._is_kept_alive = self._parser.should_keep_alive()
-        if self.status >= 200 and not self.head.done():
-            self.head.set_result(None)
+        self._keeps_alive = self._parser.should_keep_alive()
+        if self.status >= 200 and not self.head_received.done():
+            self.head_received.set_result(None)
 
     def on_message_complete(self) -> None:
-        if self.status < 200:  # 100 and 103 come before the answer
+        if self.status < 200:  # informational: 100 or 103
             self.headers = []
             return
         self._is_complete = True
@@ -194,39 +199,39 @@ class Connection(asyncio.Protocol):
             for name, value in self.headers
         )
 
-    def _take_chunks(self) -> bytes:
+    def _pop_chunks(self) -> bytes:
         chunks = self._chunks
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
-        if self._size > _READ_AHEAD and self.is_alive:
+        if self._buffered_bytes > _MAX_BUFFERED_BYTES and self.is_alive:
             self._transport.resume_reading()
-        self._size = 0
+        self._buffered_bytes = 0
         return data
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(True)
-        if self._on_complete is not None and not self.is_reading:
+        if self._on_complete is not None and not self.expects_data:
             call, self._on_complete = self._on_complete, None
             call()
 
-    def _offer(self, take: Take, reader: "asyncio.Future[bool]") -> None:
+    def _offer(self, on_data: OnData, reader: "asyncio.Future[bool]") -> None:
         chunks = self._chunks
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         try:
-            is_taken = take(data)
-        except Exception as error:  # noqa: BLE001  whoever reads is told
+            is_consumed = on_data(data)
+        except Exception as error:  # noqa: BLE001  raised by the waiting read
             reader.set_exception(error)
             return
-        if not is_taken:
+        if not is_consumed:
             chunks.append(data)
         elif not self._is_complete and self._error is None:
             return
-        if not reader.done():  # `take` may have interrupted it
+        if not reader.done():  # `on_data` may have interrupted it
             reader.set_result(True)
 
     def _fail(self, error: httpx.TransportError) -> None:
-        self._error = self._error or error  # the first says why, others follow from it
-        if not self.head.done():
-            self.head.set_exception(error)
+        self._error = self._error or error  # the first is the cause of the others
+        if not self.head_received.done():
+            self.head_received.set_exception(error)

@@ -1,7 +1,7 @@
-"""What an upstream answers instead of a message → why it failed, and what its client is told.
+"""Translates an upstream's error response into the gateway's error and the client's response.
 
-A client of the upstream's own dialect is told in the upstream's own words, unless they are about
-the gateway's credential, or no error in the form of the dialect: a page of HTML, for one.
+A client of the upstream's dialect gets the upstream's response itself, unless it is about the
+gateway's credential or is not an error of that dialect, such as an HTML page.
 """
 
 import math
@@ -15,104 +15,106 @@ from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, Refusal, UpstreamFailed, code_of_kind
 
-_RETRIED = frozenset({502, 503, 529})
-# Headers that tell a client how to go on.
-_TOLD_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
-_TOLD = frozenset(
+_RETRIED_STATUSES = frozenset({502, 503, 529})
+_FORWARDED_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
+_FORWARDED = frozenset(
     {b"x-should-retry", b"retry-after", b"retry-after-ms", b"request-id", b"x-request-id"}
 )
-_THINKING_REFUSED = re.compile(rb"signature.{0,80}thinking|thinking.{0,80}signature", re.DOTALL)
+_THINKING_REJECTED = re.compile(rb"signature.{0,80}thinking|thinking.{0,80}signature", re.DOTALL)
 _TOO_LONG = "prompt is too long"
-_LONGEST_WAIT = 60
-"""Seconds. Claude Code gives up at once when it is told to wait longer."""
+_MAX_RETRY_AFTER = 60
+"""Seconds. Claude Code gives up at once if it has to wait longer."""
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
-"""As they came, but with names in lower case."""
+"""Names are in lower case."""
 
 
-def refusal_of(
+def parse_error_answer(
     route: Route, status: int, headers: Headers, body: bytes, *, tokens: int
 ) -> UpstreamFailed:
-    """Why an upstream refused; `tokens` is the estimate of the input."""
+    """Convert an error response; `tokens` estimates the input."""
     if 300 <= status < 400:
         return UpstreamFailed(
             ErrorCode.UPSTREAM_REDIRECT,
             f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
         )
     error = read_error_answer(status, body, tokens=tokens, window=route.context_window)
-    is_ours = status in (401, 402, 403)
+    is_gateway_credential = status in (401, 402, 403)
     return UpstreamFailed(
-        ErrorCode.UPSTREAM_AUTH if is_ours else code_of_kind(error.kind, str(error)),
-        redacted(str(error), route.upstream),
+        ErrorCode.UPSTREAM_AUTH if is_gateway_credential else code_of_kind(error.kind, str(error)),
+        redact_credentials(str(error), route.upstream),
         kind=error.kind,
         status=error.status,
         retry_after=_retry_after(headers),
-        retry_same_upstream=status in _RETRIED,
+        retry_same_upstream=status in _RETRIED_STATUSES,
         raw=route.upstream.conceal(body),
-        refusal=None if is_ours else _own_words(route.upstream, error, status, headers, body),
-        refuses_thinking=status == 400 and bool(_THINKING_REFUSED.search(body)),
+        refusal=None
+        if is_gateway_credential
+        else _error_response(route.upstream, error, status, headers, body),
+        refuses_thinking=status == 400 and bool(_THINKING_REJECTED.search(body)),
     )
 
 
-def _own_words(
+def _error_response(
     upstream: Upstream, error: UpstreamError, status: int, headers: Headers, body: bytes
 ) -> Refusal | None:
-    """The refusal as the upstream wrote it, if it is an error in the form of its dialect."""
+    """Return the upstream's response if it is an error of its dialect."""
     if not (400 <= status < 600 and is_error_body(body)):
-        return None  # a page of HTML, for one
+        return None
     if str(error).startswith(_TOO_LONG) and upstream.dialect == "anthropic":
         if _TOO_LONG.encode() not in body:
-            return None  # the one wording that makes Claude Code compact
+            return None  # Claude Code compacts the conversation only at this wording
     return Refusal(status, upstream.conceal(body), told_headers(headers, upstream))
 
 
 def told_headers(headers: Headers, upstream: Upstream) -> dict[str, str]:
-    """Of an upstream's headers, those that tell a client of its dialect how to go on."""
-    names = [name for name, _ in headers if name in _TOLD or name.startswith(_TOLD_PREFIXES)]
+    """Return the headers for a client of the upstream's dialect: rate limits and retry hints."""
+    names = [
+        name for name, _ in headers if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)
+    ]
     if not names:
         return {}
-    told = {
-        name.decode("latin-1"): redacted(joined(headers, name), upstream)
+    forwarded = {
+        name.decode("latin-1"): redact_credentials(header_value(headers, name), upstream)
         for name in names
-        if name == b"x-should-retry" or name.startswith(_TOLD_PREFIXES)
+        if name == b"x-should-retry" or name.startswith(_FORWARDED_PREFIXES)
     }
     if (seconds := _retry_after(headers)) is not None:
-        told["retry-after"] = str(seconds)
-    if request_id := joined(headers, b"request-id") or joined(headers, b"x-request-id"):
-        told["x-upstream-request-id"] = redacted(
-            request_id, upstream
-        )  # `request-id` is the gateway's own
-    return told
+        forwarded["retry-after"] = str(seconds)
+    if request_id := header_value(headers, b"request-id") or header_value(headers, b"x-request-id"):
+        # `request-id` is the gateway's own.
+        forwarded["x-upstream-request-id"] = redact_credentials(request_id, upstream)
+    return forwarded
 
 
-def joined(headers: Headers, name: bytes) -> str:
-    """A header's value; empty when it is not there."""
+def header_value(headers: Headers, name: bytes) -> str:
+    """Return all values of a header, joined; empty if it is missing."""
     return b", ".join([value for known, value in headers if known == name]).decode("latin-1")
 
 
-def redacted(message: str, upstream: Upstream) -> str:
-    """An upstream's words without the gateway's own credential, which some repeat."""
+def redact_credentials(message: str, upstream: Upstream) -> str:
+    """Remove the gateway's own credentials, which some upstreams repeat in their messages."""
     for secret in filter(None, upstream.secrets()):
         message = message.replace(secret, "[redacted]")
     return message
 
 
 def _retry_after(headers: Headers) -> int | None:
-    """Whole seconds, however the upstream says it, and never so many that a client gives up."""
+    """Read milliseconds, seconds or a date as whole seconds, at most `_MAX_RETRY_AFTER`."""
     for name, unit in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
-        value = joined(headers, name)
+        value = header_value(headers, name)
         try:
-            return _clamped(float(value) * unit)
+            return _clamp(float(value) * unit)
         except ValueError:
             pass
     try:
-        moment = parsedate_to_datetime(joined(headers, b"retry-after"))
-        return _clamped(moment.timestamp() - time.time())
+        moment = parsedate_to_datetime(header_value(headers, b"retry-after"))
+        return _clamp(moment.timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
 
 
-def _clamped(seconds: float) -> int:
+def _clamp(seconds: float) -> int:
     if math.isnan(seconds):
-        raise ValueError("not a number of seconds")
-    return math.ceil(min(max(seconds, 0), _LONGEST_WAIT))
+        raise ValueError("retry-after is not a number")
+    return math.ceil(min(max(seconds, 0), _MAX_RETRY_AFTER))

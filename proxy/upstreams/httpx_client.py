@@ -1,8 +1,8 @@
-"""httpx's own client, which knows proxies, made to connect only where the gateway may.
+"""httpx client that supports HTTP proxies and applies the gateway's egress policy.
 
-Names are resolved here and what was checked is connected to; TLS still verifies the name. Behind
-an HTTP proxy it is the proxy that resolves and connects: then names that are forbidden as they
-stand are refused, and the rest is the proxy's to guard.
+Host names are resolved here, and the checked addresses are the ones that are connected to; TLS
+still verifies the name. With an HTTP proxy, the proxy resolves and connects: only literal
+addresses and known metadata names can then be refused, and the proxy must guard the rest.
 """
 
 from collections.abc import Iterable
@@ -37,22 +37,22 @@ class CheckedBackend(httpcore.AnyIOBackend):
             except httpcore.ConnectError:
                 if number == len(addresses):
                     raise
-        raise httpcore.ConnectError("the name has no address")
+        raise httpcore.ConnectError("the host name has no address")
 
 
-class StockTransport(httpx.AsyncHTTPTransport):
+class CheckedTransport(httpx.AsyncHTTPTransport):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # httpx has no other way to choose it. A test fails when this stops working.
+        # httpx has no public way to set the backend. A test fails if this stops working.
         self._pool._network_backend = CheckedBackend()
 
 
-class StockClient(httpx.AsyncClient):
-    """Follows no redirect. With `trust_env` it uses the proxies of the environment."""
+class CheckedClient(httpx.AsyncClient):
+    """Does not follow redirects. With `trust_env` it uses the proxies of the environment."""
 
     def _init_transport(self, *unused: Any, **options: Any) -> httpx.AsyncBaseTransport:
         options.pop("transport", None)
-        return StockTransport(**options)
+        return CheckedTransport(**options)
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         url = request.url

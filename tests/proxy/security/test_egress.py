@@ -16,8 +16,8 @@ from proxy.models import Upstream
 from proxy.security.egress import Allowance, Forbidden
 from proxy.serving.upstream_test import Trouble, models_of, probe
 from proxy.upstreams.client import NOTHING_CARRIED, UpstreamClient
-from proxy.upstreams.httpx_client import StockClient
-from proxy.upstreams.pool import Transport
+from proxy.upstreams.httpx_client import CheckedClient
+from proxy.upstreams.pool import ConnectionPool
 from tests.support.chat import ask, error_of, says
 from tests.support.stored_exchanges import configure
 
@@ -171,9 +171,9 @@ def _request(url):
     return httpx.Request("GET", url, extensions={"timeout": {"connect": 5, "read": 5, "pool": 5}})
 
 
-async def _fetch(transport, url):
+async def _fetch(pool, url):
     target = httpx.URL(url)
-    answer = await transport.send(
+    answer = await pool.send(
         origin_of(target), head_of(target, ()), b"", connect_timeout=5, answer_timeout=5
     )
     body = b""
@@ -184,16 +184,16 @@ async def _fetch(transport, url):
 
 
 async def _by_transport(url):
-    transport = Transport()
+    pool = ConnectionPool()
     try:
-        return await _fetch(transport, url)
+        return await _fetch(pool, url)
     finally:
-        await transport.aclose()
+        await pool.aclose()
         await asyncio.sleep(0.02)
 
 
 async def _by_stock_client(url):
-    async with StockClient(trust_env=False) as client:
+    async with CheckedClient(trust_env=False) as client:
         return (await client.send(_request(url))).content
 
 
@@ -223,13 +223,13 @@ def test_a_kept_connection_is_not_checked_again(monkeypatch, upstream):
     resolver = Resolver(monkeypatch, ["127.0.0.1"])
 
     async def twice():
-        transport = Transport()
+        pool = ConnectionPool()
         try:
             for _ in range(2):
                 url = f"http://kept.example.org:{upstream.port}/v1/kept"
-                await _fetch(transport, url)
+                await _fetch(pool, url)
         finally:
-            await transport.aclose()
+            await pool.aclose()
             await asyncio.sleep(0.02)
 
     asyncio.run(twice())

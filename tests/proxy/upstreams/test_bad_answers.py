@@ -1,4 +1,4 @@
-"""Answers that break off, cannot be read, are too large, or say that they failed."""
+"""Answers that break off, are unreadable or too large, or report an error."""
 
 import gzip
 import json
@@ -12,20 +12,20 @@ from tests.support.client_views import view
 from tests.support.faulty_upstreams import PATHS, failed_in_the_middle
 from tests.support.scripted_upstream import Close, Pause, Reset, whole
 from tests.support.upstream_answers import Call, event
-from tests.support.upstream_answers import stream as spoken
+from tests.support.upstream_answers import stream as upstream_stream
 from tests.support.waiting import wait_for
 
 KEY = "sk-or-canary-of-the-upstream"
 CALL = Call("get_tide", {"harbor": "Tromsø", "days": 3}, "call_1")
-BEGUN = chunk({"content": "so far"})
-OPENED = chunk(
+TEXT_CHUNK = chunk({"content": "so far"})
+OPEN_CALL = chunk(
     {
         "tool_calls": [
             {"index": 0, "id": "c", "function": {"name": "get_tide", "arguments": '{"harbor": "Bo'}}
         ]
     }
 )
-LOST = {
+BREAKS = {
     "a reset": ([Pause(0.1), Reset], "upstream_reset"),
     "a cut body": ([Close], "upstream_truncated"),
     "an end without a finish reason": ([b"0\r\n\r\n"], "upstream_truncated"),
@@ -33,10 +33,10 @@ LOST = {
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-@pytest.mark.parametrize("case", LOST)
-def test_an_answer_that_is_lost_on_its_way_ends_in_an_error(either, case, dialect):
-    ending, code = LOST[case]
-    model, script = either.script("test/lost", [*reply(BEGUN, OPENED, ends=False), *ending])
+@pytest.mark.parametrize("case", BREAKS)
+def test_an_answer_that_breaks_off_ends_in_an_error(either, case, dialect):
+    ending, code = BREAKS[case]
+    model, script = either.script("test/lost", [*reply(TEXT_CHUNK, OPEN_CALL, ends=False), *ending])
     response = either.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
     assert (seen.text, seen.error, seen.calls) == (
@@ -44,7 +44,7 @@ def test_an_answer_that_is_lost_on_its_way_ends_in_an_error(either, case, dialec
         "api_error" if dialect == "anthropic" else seen.error,
         [],
     )
-    if dialect == "anthropic":  # the call's block is left open: clients run what is closed
+    if dialect == "anthropic":  # the call's block stays open: clients run closed blocks
         assert seen.names.count("content_block_start") == 2
         assert seen.names.count("content_block_stop") == 1
     assert either.row(response) == ("upstream_error", "body", code, 200)
@@ -53,11 +53,11 @@ def test_an_answer_that_is_lost_on_its_way_ends_in_an_error(either, case, dialec
     assert (error_of(response)[0], response.headers["x-athena-error"]) == (502, code)
 
 
-@pytest.mark.parametrize("case", LOST)
-def test_tokens_that_were_counted_before_the_end_are_kept(either, case):
-    ending, code = LOST[case]
-    begun = b"".join([*spoken("anthropic", "so far")][:4])
-    model, _ = either.script("claude-up", [*reply(begun, ends=False), *ending])
+@pytest.mark.parametrize("case", BREAKS)
+def test_tokens_counted_before_an_answer_breaks_off_are_recorded(either, case):
+    ending, code = BREAKS[case]
+    start = b"".join([*upstream_stream("anthropic", "so far")][:4])
+    model, _ = either.script("claude-up", [*reply(start, ends=False), *ending])
     response = either.post(model, stream=True)
     assert failed_in_the_middle(response, "anthropic").text == "so far"
     row = either.gateway.exchange(response)
@@ -69,17 +69,19 @@ def test_tokens_that_were_counted_before_the_end_are_kept(either, case):
 
 
 @pytest.mark.parametrize("upstream_dialect", PATHS)
-def test_a_stream_cut_anywhere_over_real_sockets_runs_nothing(athena_faulty, upstream_dialect):
-    """Every byte is tried in tests/formats/test_truncation.py; here a few, in either way."""
+def test_a_stream_truncated_anywhere_never_yields_an_incomplete_call(
+    athena_faulty, upstream_dialect
+):
+    """tests/formats/test_truncation.py cuts at every byte; this cuts at a few, by close and reset."""
     kind = "claude-up" if upstream_dialect == "anthropic" else "test/cut"
-    body = b"".join(spoken(upstream_dialect, "Let me see. ", [CALL]))
+    body = b"".join(upstream_stream(upstream_dialect, "Let me see. ", [CALL]))
     last = body.index(b"message_stop" if kind == "claude-up" else b'"finish_reason": "tool_calls"')
     for number, end in enumerate(range(len(body) // 5, last, len(body) // 6)):
         fault = [Pause(0.05), Reset] if number % 2 else [Close]
         model, _ = athena_faulty.script(kind, [*reply(body[:end], ends=False), *fault])
         for dialect in PATHS:
             response = athena_faulty.post(model, dialect, stream=True, tools=tools(dialect))
-            if response.status_code != 200:  # nothing had come but the announcement
+            if response.status_code != 200:  # cut before the first content
                 assert response.status_code == 502
                 continue
             seen = failed_in_the_middle(response, dialect)
@@ -94,18 +96,18 @@ def tools(dialect):
 
 
 UNREADABLE = {
-    "no JSON": (b"data: {oops\n\n", "upstream_bad_chunk"),
-    "no UTF-8": (b'data: {"choices":[{"delta":{"content":"\xff"}}]}\n\n', "upstream_bad_utf8"),
+    "not JSON": (b"data: {oops\n\n", "upstream_bad_chunk"),
+    "not UTF-8": (b'data: {"choices":[{"delta":{"content":"\xff"}}]}\n\n', "upstream_bad_utf8"),
 }
 
 
 @pytest.mark.parametrize("dialect", PATHS)
 @pytest.mark.parametrize("case", UNREADABLE)
-def test_an_event_that_cannot_be_read_is_an_error_and_in_the_transcript(
-    athena_faulty, case, dialect
-):
+def test_an_unreadable_event_is_an_error_and_is_in_the_transcript(athena_faulty, case, dialect):
     bad, code = UNREADABLE[case]
-    model, script = athena_faulty.script("test/bad", reply(BEGUN, bad, chunk({"content": "on"})))
+    model, script = athena_faulty.script(
+        "test/bad", reply(TEXT_CHUNK, bad, chunk({"content": "on"}))
+    )
     response = athena_faulty.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
     assert (seen.text, seen.error) == ("so far", "format_transformation_error")
@@ -118,13 +120,13 @@ def test_an_event_that_cannot_be_read_is_an_error_and_in_the_transcript(
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_odd_characters_pass_unchanged_split_or_not(athena_faulty, dialect):
+def test_unusual_characters_pass_unchanged_whole_or_split(athena_faulty, dialect):
     text = "a\u2028b\x85c\x00d 🌊 e\ufeff"
     body = stream({"content": text})
     place = body.index("🌊".encode()) + 2
     model, _ = athena_faulty.script("test/odd", reply(body[:place], Pause(0.1), body[place:]))
     assert view(athena_faulty.post(model, dialect, stream=True).content, dialect).text == text
-    half = BEGUN.replace(b"so far", b"\\ud83c")
+    half = TEXT_CHUNK.replace(b"so far", b"\\ud83c")
     model, _ = athena_faulty.script("test/half", reply(half + chunk({}, "stop")))
     assert b"\\ud83c" in athena_faulty.post(model, dialect, stream=True).content
 
@@ -140,29 +142,31 @@ def memory(gateway, name):
     [(b"x" * 2**16, "upstream_line_too_long"), (b"data: x\n" * 2**13, "upstream_event_too_large")],
     ids=["line", "event"],
 )
-def test_64_megabytes_without_an_end_are_cut_and_never_held(athena_faulty, unit, code, dialect):
+def test_an_endless_line_or_event_of_64_megabytes_is_aborted_and_never_buffered(
+    athena_faulty, unit, code, dialect
+):
     gateway = athena_faulty.gateway
     endless = [b"%x\r\n%b\r\n" % (len(unit), unit)] * (2**26 // len(unit))
     model, script = athena_faulty.script(
-        "test/endless", [*reply(BEGUN + b"data: ", ends=False), *endless]
+        "test/endless", [*reply(TEXT_CHUNK + b"data: ", ends=False), *endless]
     )
     warm, _ = athena_faulty.script("test/warm", says("Hi"))
     assert athena_faulty.post(warm, dialect, stream=True).status_code == 200
     before = memory(gateway, "VmRSS")
-    Path(f"/proc/{gateway.process.pid}/clear_refs").write_text("5")  # forget the peak
+    Path(f"/proc/{gateway.process.pid}/clear_refs").write_text("5")  # reset the peak
     response = athena_faulty.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
     assert (seen.text, seen.error) == ("so far", "format_transformation_error")
-    grown = memory(gateway, "VmHWM") - before
-    print(f"{code}: {grown} KiB")
-    # An event may have 4 MiB, and is there twice for the moment in which it is judged.
-    assert grown < (4 if "line" in code else 12) * 1024
+    growth = memory(gateway, "VmHWM") - before
+    print(f"{code}: {growth} KiB")
+    # An event may have 4 MiB, and is in memory twice while its size is checked.
+    assert growth < (4 if "line" in code else 12) * 1024
     assert athena_faulty.row(response) == ("transform_failed", "translation", code, 200)
     wait_for(lambda: script.last.closed_at)
 
 
 @pytest.mark.parametrize("unit", [b" ", b"\n", b"\r\n"], ids=["spaces", "lines", "CRLF"])
-def test_64_megabytes_of_nothing_are_cut_and_never_held(athena_faulty, unit):
+def test_64_megabytes_of_blanks_are_aborted_and_never_buffered(athena_faulty, unit):
     blank = unit * (2**16 // len(unit))
     endless = [b"%x\r\n%b\r\n" % (len(blank), blank)] * 2**10
     model, script = athena_faulty.script("test/blank", [*reply(ends=False), *endless])
@@ -171,18 +175,18 @@ def test_64_megabytes_of_nothing_are_cut_and_never_held(athena_faulty, unit):
         assert response.status_code == 502
         row = athena_faulty.row(response)
         assert row == ("transform_failed", "translation", "upstream_bad_chunk", 502)
-        # What is read ahead, and the read that is one too many: 256 KB each.
+        # The read-ahead buffer and one more read: 256 KB each.
         assert athena_faulty.gateway.exchange(response)["bytes_upstream"] < 2**19
         wait_for(lambda: script.last.closed_at)
 
 
-def test_an_answer_behind_empty_lines_that_kept_a_connection_open_is_read(athena_faulty):
+def test_an_answer_after_keep_alive_lines_is_read(athena_faulty):
     model, _ = athena_faulty.script("test/lines", reply(b"\n" * 4000, stream({"content": "Hi"})))
     response = athena_faulty.post(model, "anthropic", stream=True)
     assert view(response.content, "anthropic").text == "Hi"
 
 
-def test_a_whole_answer_over_its_limit_is_an_error(athena_faulty):
+def test_a_collected_answer_over_its_limit_is_an_error(athena_faulty):
     gateway = athena_faulty.gateway
     gateway.edit("s = GatewaySettings.objects.get(); s.max_answer_bytes = 2**16; s.save()")
     try:
@@ -203,7 +207,7 @@ def test_a_whole_answer_over_its_limit_is_an_error(athena_faulty):
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
-def test_a_compressed_answer_is_refused_and_not_unpacked(either, encoding):
+def test_a_compressed_answer_is_rejected_and_not_decompressed(either, encoding):
     bomb = gzip.compress(b"data: " + b"x" * 50_000_000)
     model, script = either.script(
         "test/bomb", reply(bomb, headers=[f"content-encoding: {encoding}"])
@@ -225,7 +229,7 @@ REPORTED = {
         event({"type": "error", "error": {"type": "overloaded_error", "message": f"at {KEY}"}}),
         "overloaded_error",
     ),
-    "a choice's": (
+    "in a choice": (
         data({"choices": [{"index": 0, "delta": {}, "error": {"message": KEY, "code": 429}}]}),
         "rate_limit_error",
     ),
@@ -234,11 +238,11 @@ REPORTED = {
 
 @pytest.mark.parametrize("dialect", PATHS)
 @pytest.mark.parametrize("case", REPORTED)
-def test_an_error_that_an_upstream_reports_in_its_stream_is_the_clients(
-    athena_faulty, case, dialect
-):
+def test_an_error_reported_in_the_stream_reaches_the_client(athena_faulty, case, dialect):
     reported, kind = REPORTED[case]
-    model, _ = athena_faulty.script("test/reported", reply(BEGUN, Pause(0.05), reported, BEGUN))
+    model, _ = athena_faulty.script(
+        "test/reported", reply(TEXT_CHUNK, Pause(0.05), reported, TEXT_CHUNK)
+    )
     response = athena_faulty.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
     assert seen.text == "so far"
@@ -248,7 +252,7 @@ def test_an_error_that_an_upstream_reports_in_its_stream_is_the_clients(
         assert seen.error == kind
 
 
-def test_a_redirect_is_not_followed_wherever_it_leads(either):
+def test_a_redirect_is_not_followed(either):
     location = "location: http://169.254.169.254/latest/meta-data/"
     model, script = either.script("test/moved", whole({}, 302, [location]))
     response = either.post(model)
@@ -266,7 +270,7 @@ def test_headers_of_300_kilobytes_are_502(either):
     assert (error_of(response)[0], response.headers["x-athena-error"]) == (502, "upstream_protocol")
 
 
-def test_headers_of_the_connection_and_cookies_go_no_further(either):
+def test_connection_headers_and_cookies_are_not_forwarded(either):
     headers = ["set-cookie: a=b", "keep-alive: timeout=5", "server: secret/1.0", "x-upstream: yes"]
     model, _ = either.script("test/cookies", reply(stream({"content": "Hi"}), headers=headers))
     response = either.post(model, stream=True)
@@ -276,20 +280,20 @@ def test_headers_of_the_connection_and_cookies_go_no_further(either):
 
 
 @pytest.mark.parametrize("status", [503, 529])
-def test_an_overloaded_upstream_is_told_as_each_dialect_has_it(athena_faulty, status):
-    for dialect, told in (("anthropic", 529), ("openai", 503)):
+def test_an_overloaded_upstream_has_the_status_of_the_clients_dialect(athena_faulty, status):
+    for dialect, expected in (("anthropic", 529), ("openai", 503)):
         model, script = athena_faulty.script("test/busy", whole(b"<html>busy</html>", status))
         response = athena_faulty.post(model, dialect)
-        assert response.status_code == told
+        assert response.status_code == expected
         assert response.headers["x-athena-error"] == "upstream_overloaded"
         if dialect == "anthropic":
             assert error_of(response)[1] == "overloaded_error"
         assert athena_faulty.row(response)[0] == "upstream_error"
-        assert len(script.requests) == 2  # once more, before the first byte
+        assert len(script.requests) == 2  # one retry before the first byte
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("header", "expected"),
     [
         ("retry-after: 7", "7"),
         ("retry-after: 99999999", "60"),
@@ -299,13 +303,13 @@ def test_an_overloaded_upstream_is_told_as_each_dialect_has_it(athena_faulty, st
         ("retry-after: soon", None),
     ],
 )
-def test_an_absurd_retry_after_is_clamped_for_clients_of_the_upstreams_dialect(
-    athena_faulty, given, told
+def test_retry_after_is_clamped_for_clients_of_the_upstreams_dialect(
+    athena_faulty, header, expected
 ):
-    refusal = whole({"error": {"message": "slow down"}}, 429, [given])
-    model, _ = athena_faulty.script("test/slow", refusal)
+    error = whole({"error": {"message": "slow down"}}, 429, [header])
+    model, _ = athena_faulty.script("test/slow", error)
     response = athena_faulty.post(model, "openai")
-    assert (response.status_code, response.headers.get("retry-after")) == (429, told)
+    assert (response.status_code, response.headers.get("retry-after")) == (429, expected)
     assert athena_faulty.row(response)[:3] == ("upstream_error", "answer", "upstream_rate_limit")
 
 
@@ -319,7 +323,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("case", ARGUMENTS)
-def test_arguments_that_nobody_can_read_are_a_failed_translation(athena_faulty, case):
+def test_unreadable_arguments_are_a_failed_translation(athena_faulty, case):
     arguments, code = ARGUMENTS[case]
     entry = {"index": 0, "id": "c", "function": {"name": "get_tide", "arguments": arguments}}
     body = stream({"content": "so far"}, {"tool_calls": [entry]}, finish="tool_calls")
@@ -329,7 +333,7 @@ def test_arguments_that_nobody_can_read_are_a_failed_translation(athena_faulty, 
         response = athena_faulty.post(model, dialect, stream=True, tools=tools(dialect))
         failed_in_the_middle(response, dialect)
         assert athena_faulty.row(response) == ("transform_failed", "translation", code, 200)
-    assert time.monotonic() - start < 20  # and not the minutes that repairing it would take
+    assert time.monotonic() - start < 20  # repairing it would take minutes
 
 
 @pytest.mark.parametrize("dialect", PATHS)

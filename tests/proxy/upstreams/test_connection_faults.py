@@ -1,4 +1,4 @@
-"""Upstreams that are not there, cannot be trusted, or go away between requests."""
+"""Upstreams that are unreachable or untrusted, or that close connections between requests."""
 
 import json
 import socket
@@ -14,8 +14,8 @@ from tests.support.scripted_upstream import Close, Pause, ScriptedUpstream, syns
 from tests.support.waiting import wait_for
 
 
-def told(response):
-    """The status, code and retry advice of an error before the first byte; its message is safe."""
+def status_and_code(response):
+    """Also check that the message does not disclose the upstream's address."""
     body = response.json()
     assert "127.0.0.1" not in response.text
     assert "invalid" not in body["error"]["message"]
@@ -23,47 +23,49 @@ def told(response):
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_a_refused_connection_is_502_after_one_more_try(either, dialect):
+def test_a_refused_connection_is_502_after_one_retry(either, dialect):
     with syns(either.ports["refused"]) as count:
         response = either.post("faulty-refused-model", dialect)
-        assert told(response) == (502, "upstream_unreachable")
+        assert status_and_code(response) == (502, "upstream_unreachable")
         assert count is None or wait_for(lambda: count() == 2)
     assert either.row(response) == ("upstream_error", "connect", "upstream_unreachable", 502)
     attempts = either.gateway.exchange(response)["attempts"]
-    assert [code for _, _, code, _ in attempts] == ["upstream_unreachable"]  # besides the last
+    assert [code for _, _, code, _ in attempts] == [
+        "upstream_unreachable"
+    ]  # the last attempt is not listed
 
 
-def test_a_name_that_cannot_be_resolved_is_502_and_not_told(either):
+def test_an_unresolvable_name_is_502_and_is_not_disclosed(either):
     response = either.post("faulty-nameless-model")
-    assert told(response) == (502, "upstream_dns")
+    assert status_and_code(response) == (502, "upstream_dns")
     assert either.row(response) == ("upstream_error", "connect", "upstream_dns", 502)
 
 
 @pytest.mark.parametrize("kind", [*BAD, "plaintext"])
-def test_a_certificate_that_cannot_be_trusted_is_502_at_once(either, kind):
+def test_an_untrusted_certificate_is_502_without_a_retry(either, kind):
     response = either.post(f"faulty-{kind}-model")
-    assert told(response) == (502, "upstream_tls")
+    assert status_and_code(response) == (502, "upstream_tls")
     assert either.row(response) == ("upstream_error", "connect", "upstream_tls", 502)
     assert either.gateway.exchange(response)["attempts"] == []
 
 
-def test_an_authority_of_ones_own_is_trusted_by_ssl_cert_file(either):
+def test_a_private_certificate_authority_is_trusted_through_ssl_cert_file(either):
     script = either.trusted.script("faulty-good-model", says("over TLS"))
     assert read(either.post("faulty-good-model", stream=True)).text == "over TLS"
     assert script.last.json["model"] == "faulty-good-model"
 
 
-def test_a_blackhole_is_504_after_the_connect_time_out(either):
+def test_an_upstream_that_does_not_accept_is_504_after_the_connect_timeout(either):
     start = time.monotonic()
     response = either.post("faulty-blackhole-model")
     assert time.monotonic() - start >= 0.9
-    assert told(response) == (504, "upstream_connect_timeout")
+    assert status_and_code(response) == (504, "upstream_connect_timeout")
     assert error_of(response)[1] == "timeout_error"
     assert either.row(response) == ("timeout", "connect", "upstream_connect_timeout", 504)
     assert either.gateway.exchange(response)["attempts"] == []
 
 
-def test_a_connection_that_dies_between_requests_is_replaced_unnoticed(either):
+def test_a_connection_closed_between_requests_is_replaced_without_an_error(either):
     answer = says("Hi")
     model, script = either.script("test/stale", [*answer, Close], [*answer, Pause(0.1), Close])
     for _ in range(4):
@@ -74,7 +76,7 @@ def test_a_connection_that_dies_between_requests_is_replaced_unnoticed(either):
     assert len(script.requests) == 4
 
 
-def test_what_comes_before_an_answer_is_not_the_answer(either):
+def test_informational_responses_are_skipped(either):
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
     model, _ = either.script("test/early", [early, Pause(0.1), *says("Hi")])
     response = either.post(model, stream=True)
@@ -84,7 +86,7 @@ def test_what_comes_before_an_answer_is_not_the_answer(either):
 
 @pytest.fixture
 def hasty():
-    """Refuses a request before its body has come, and closes the connection on what follows."""
+    """Server that answers 413 before it reads the body, and then closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         stopped = threading.Event()
 
@@ -109,7 +111,7 @@ def hasty():
         thread.join(5)
 
 
-def test_a_refusal_that_comes_before_the_body_was_read_is_told(gateway, client, hasty):
+def test_an_error_response_sent_before_the_body_was_read_reaches_the_client(gateway, client, hasty):
     gateway.edit(
         f"u = Upstream.objects.create(name='hasty', base_url='http://127.0.0.1:{hasty}/v1')\n"
         "ModelRoute.objects.create(pattern='hasty-*', upstream=u)"
@@ -118,20 +120,20 @@ def test_a_refusal_that_comes_before_the_body_was_read_is_told(gateway, client, 
     assert error_of(client.post("/v1/messages", json=body))[0] == 413
 
 
-def test_an_upstream_is_asked_once_more_before_the_first_byte_and_never_after(either):
-    # An upstream of its own: a connection that others left idle is replaced without being an
-    # attempt, so the number of requests would depend on them.
+def test_an_upstream_is_retried_once_before_the_first_byte_and_never_after_it(either):
+    # A separate upstream: replacing an idle connection of another test is not an attempt, so the
+    # number of requests would depend on other tests.
     alone = ScriptedUpstream()
     either.gateway.edit(
         f"u = Upstream.objects.create(name='alone', base_url={alone.url!r})\n"
         "ModelRoute.objects.create(pattern='alone-*', upstream=u, priority=1)"
     )
-    begun = reply(chunk({"content": "one"}), ends=False)
-    script = alone.script("alone-after", [*begun, Close], says("never"))
+    started = reply(chunk({"content": "one"}), ends=False)
+    script = alone.script("alone-after", [*started, Close], says("never"))
     assert read(either.post("alone-after", stream=True)).text == "one"
     assert len(script.requests) == 1
     script = alone.script("alone-before", [Close], [Close], says("never"))
     response = either.post("alone-before", stream=True)
-    assert told(response) == (502, "upstream_reset")
+    assert status_and_code(response) == (502, "upstream_reset")
     assert len({request.peer for request in script.requests}) == len(script.requests) == 2
     assert either.row(response) == ("upstream_error", "answer", "upstream_reset", 502)

@@ -1,4 +1,4 @@
-"""The connections to upstreams, tried against real sockets and real certificates."""
+"""The connection pool, against real sockets and real certificates."""
 
 import asyncio
 import datetime
@@ -14,18 +14,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from proxy.configuration.upstream import head_of, origin_of
-from proxy.upstreams.client import ReadAhead
-from proxy.upstreams.connection import Cut
-from proxy.upstreams.pool import Body, Transport
+from proxy.upstreams.client import HttpxAnswer
+from proxy.upstreams.connection import BodyTruncated
+from proxy.upstreams.pool import ConnectionPool, PooledAnswer
 from tests.support.chat import chunk, reply
 from tests.support.scripted_upstream import Close, Pause, Reset
 
 
 async def send(
-    transport: Transport, url: str, model: str = "m", *, connect: float = 5, read: float = 5
-) -> Body:
+    pool: ConnectionPool, url: str, model: str = "m", *, connect: float = 5, read: float = 5
+) -> PooledAnswer:
     target, headers = httpx.URL(url), [("content-type", "application/json")]
-    return await transport.send(
+    return await pool.send(
         origin_of(target),
         head_of(target, headers),
         json.dumps({"model": model}).encode(),
@@ -34,7 +34,7 @@ async def send(
     )
 
 
-async def read_all(body: Body) -> bytes:
+async def read_all(body: PooledAnswer) -> bytes:
     data = b""
     try:
         while part := await body.read():
@@ -45,27 +45,26 @@ async def read_all(body: Body) -> bytes:
 
 
 def run(test):
-    """Run a coroutine with a transport of its own."""
 
     async def main():
-        transport = Transport()
+        pool = ConnectionPool()
         try:
-            return await asyncio.wait_for(test(transport), 20)
+            return await asyncio.wait_for(test(pool), 20)
         finally:
-            await transport.aclose()
+            await pool.aclose()
             await asyncio.sleep(0.02)  # asyncio closes sockets a moment later
 
     return asyncio.run(main())
 
 
-async def fetch(transport, upstream, model, **timeouts):
-    answer = await send(transport, f"{upstream.url}/chat/completions", model, **timeouts)
+async def fetch(pool, upstream, model, **timeouts):
+    answer = await send(pool, f"{upstream.url}/chat/completions", model, **timeouts)
     return answer, await read_all(answer)
 
 
 def test_a_chunked_body_is_read_whole(upstream, model):
     upstream.script(model, reply(b"one ", b"two ", Pause(0.05), b"three"))
-    answer, body = run(lambda transport: fetch(transport, upstream, model))
+    answer, body = run(lambda pool: fetch(pool, upstream, model))
     assert (answer.status, body) == (200, b"one two three")
     assert (b"content-type", b"text/event-stream") in answer.headers
 
@@ -81,37 +80,37 @@ def test_a_chunked_body_is_read_whole(upstream, model):
         [b"HTT", b"P/1.1 200 O", b"K\r\ncontent-len", b"gth: 3\r\n\r", b"\nab", b"c"],
     ],
 )  # fmt: skip
-def test_every_framing_of_http_is_understood(upstream, model, steps):
+def test_every_http_framing_is_supported(upstream, model, steps):
     upstream.script(model, steps)
-    answer, body = run(lambda transport: fetch(transport, upstream, model))
+    answer, body = run(lambda pool: fetch(pool, upstream, model))
     assert (answer.status, body) == (200, b"abc")
     assert b"link" not in dict(answer.headers)
 
 
-@pytest.mark.parametrize(("fault", "error"), [(Reset, httpx.ReadError), (Close, Cut)])
-def test_a_cut_body_is_an_error(upstream, model, fault, error):
+@pytest.mark.parametrize(("fault", "error"), [(Reset, httpx.ReadError), (Close, BodyTruncated)])
+def test_a_truncated_body_is_an_error(upstream, model, fault, error):
     upstream.script(model, reply(b"one", fault, ends=False))
     with pytest.raises(httpx.ReadError) as caught:
-        run(lambda transport: fetch(transport, upstream, model))
+        run(lambda pool: fetch(pool, upstream, model))
     assert type(caught.value) is error
 
 
-def test_a_reset_is_no_end_of_a_body_without_length(upstream, model):
+def test_a_reset_does_not_end_a_body_without_a_length(upstream, model):
     upstream.script(model, [b"HTTP/1.1 200 OK\r\n\r\nabc", Pause(0.1), Reset])
     with pytest.raises(httpx.ReadError):
-        run(lambda transport: fetch(transport, upstream, model))
+        run(lambda pool: fetch(pool, upstream, model))
 
 
-def test_a_broken_body_is_not_told_as_a_lost_connection(upstream, model):
+def test_a_malformed_body_is_not_reported_as_a_lost_connection(upstream, model):
     upstream.script(model, [*reply(b"one", ends=False), b"-1\r\n", Pause(1)])
     with pytest.raises(httpx.RemoteProtocolError):
-        run(lambda transport: fetch(transport, upstream, model))
+        run(lambda pool: fetch(pool, upstream, model))
 
 
-def test_a_body_that_is_shorter_than_promised_is_an_error(upstream, model):
+def test_a_body_shorter_than_its_content_length_is_an_error(upstream, model):
     upstream.script(model, [b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc", Close])
     with pytest.raises(httpx.ReadError):
-        run(lambda transport: fetch(transport, upstream, model))
+        run(lambda pool: fetch(pool, upstream, model))
 
 
 @pytest.mark.parametrize(
@@ -122,29 +121,29 @@ def test_a_body_that_is_shorter_than_promised_is_an_error(upstream, model):
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_an_error(upstream, model, garbage):
+def test_an_answer_that_is_not_http_is_an_error(upstream, model, garbage):
     upstream.script(model, [garbage, Pause(1)])
     with pytest.raises(httpx.RemoteProtocolError):
-        run(lambda transport: fetch(transport, upstream, model))
+        run(lambda pool: fetch(pool, upstream, model))
 
 
-def test_headers_without_end_are_an_error(upstream, model):
+def test_endless_headers_are_an_error(upstream, model):
     upstream.script(
         model, [b"HTTP/1.1 200 OK\r\n", b"x-long: " + b"x" * 100_000 + b"\r\n\r\n", Pause(1)]
     )
     with pytest.raises(httpx.RemoteProtocolError):
-        run(lambda transport: fetch(transport, upstream, model))
+        run(lambda pool: fetch(pool, upstream, model))
 
 
-def test_so_are_headers_that_are_too_long_and_come_with_the_body(upstream, model):
+def test_oversized_headers_that_arrive_with_the_body_are_an_error(upstream, model):
     long = b"x-long: " + b"x" * 66_000
     upstream.script(model, [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n%b\r\n\r\nhi" % long])
     with pytest.raises(httpx.RemoteProtocolError):
-        run(lambda transport: fetch(transport, upstream, model))
+        run(lambda pool: fetch(pool, upstream, model))
 
 
 @pytest.mark.parametrize(
-    "beginning",
+    "start",
     [
         b"HTTP/1.1 200 OK\r\nx-long: ",
         b"HTTP/1.1 200 ",
@@ -152,91 +151,91 @@ def test_so_are_headers_that_are_too_long_and_come_with_the_body(upstream, model
     ],
     ids=["header", "reason", "trailer"],
 )
-def test_a_line_without_end_is_an_error_before_it_fills_the_memory(upstream, model, beginning):
-    upstream.script(model, [beginning, *[b"x" * 100_000] * 5, Pause(5)])
+def test_an_endless_line_is_rejected_before_it_fills_the_memory(upstream, model, start):
+    upstream.script(model, [start, *[b"x" * 100_000] * 5, Pause(5)])
     with pytest.raises(httpx.RemoteProtocolError):
-        run(lambda transport: fetch(transport, upstream, model, read=2))
+        run(lambda pool: fetch(pool, upstream, model, read=2))
 
 
-def test_a_connection_is_used_again(upstream, model):
+def test_a_connection_is_reused(upstream, model):
     upstream.script(model, reply(b"x"))
 
-    async def test(transport):
-        first = await send(transport, f"{upstream.url}/x", model)
-        used = first._connection
+    async def test(pool):
+        first = await send(pool, f"{upstream.url}/x", model)
+        connection = first._connection
         await read_all(first)
-        second = await send(transport, f"{upstream.url}/x", model)
-        is_same = used is second._connection
+        second = await send(pool, f"{upstream.url}/x", model)
+        is_same = connection is second._connection
         second.abort()
         return is_same
 
     assert run(test)
 
 
-def test_an_unread_rest_passes_before_the_connection_is_used_again(upstream, model):
+def test_the_rest_of_a_body_is_discarded_before_the_connection_is_reused(upstream, model):
     upstream.script(model, reply(b"one", Pause(0.2), b"two"))
 
-    async def test(transport):
-        first = await send(transport, f"{upstream.url}/x", model)
-        used = first._connection
+    async def test(pool):
+        first = await send(pool, f"{upstream.url}/x", model)
+        connection = first._connection
         assert await first.read() == b"one"
         first.finish()
         await asyncio.sleep(0.4)
-        second = await send(transport, f"{upstream.url}/x", model)
-        is_same = used is second._connection
+        second = await send(pool, f"{upstream.url}/x", model)
+        is_same = connection is second._connection
         second.abort()
         return is_same
 
     assert run(test)
 
 
-OF_ANOTHER = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nanother's"
+UNREAD = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nan unread"
 OWN = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nown"
 
 
-@pytest.mark.parametrize("leave", ["abort", "finish"])
-def test_an_answer_that_nobody_read_is_never_the_next_ones(upstream, model, leave):
-    upstream.script(model, [OF_ANOTHER], [OWN])
+@pytest.mark.parametrize("method", ["abort", "finish"])
+def test_an_unread_answer_is_never_taken_for_the_next_one(upstream, model, method):
+    upstream.script(model, [UNREAD], [OWN])
 
-    async def test(transport):
-        first = await send(transport, f"{upstream.url}/x", model)
-        await asyncio.sleep(0.1)  # all of it is there
-        getattr(first, leave)()
-        return await fetch(transport, upstream, model)
+    async def test(pool):
+        first = await send(pool, f"{upstream.url}/x", model)
+        await asyncio.sleep(0.1)  # for the whole answer to arrive
+        getattr(first, method)()
+        return await fetch(pool, upstream, model)
 
     assert run(test)[1] == b"own"
 
 
-@pytest.mark.parametrize("extra", [OF_ANOTHER, OF_ANOTHER[:-3], b"HTTP/1.1 200", b"x"])
+@pytest.mark.parametrize("extra", [UNREAD, UNREAD[:-3], b"HTTP/1.1 200", b"x"])
 @pytest.mark.parametrize("connection", [b"", b"connection: close\r\n"])
-def test_what_follows_an_answer_belongs_to_nobody(upstream, model, extra, connection):
+def test_data_after_an_answer_is_dropped(upstream, model, extra, connection):
     first = OWN.replace(b"\r\n\r\n", b"\r\n" + connection + b"\r\n")
     upstream.script(model, [first + extra, Pause(0.1), b"rest"], [OWN])
 
-    async def test(transport):
-        return [(await fetch(transport, upstream, model))[1] for _ in range(2)]
+    async def test(pool):
+        return [(await fetch(pool, upstream, model))[1] for _ in range(2)]
 
     assert run(test) == [b"own", b"own"]
 
 
-def test_a_connection_that_is_closing_is_not_used(upstream, model):
+def test_a_closing_connection_is_not_reused(upstream, model):
     upstream.script(model, [OWN])
 
-    async def test(transport):
-        first = await send(transport, f"{upstream.url}/x", model)
-        used = first._connection
+    async def test(pool):
+        first = await send(pool, f"{upstream.url}/x", model)
+        connection = first._connection
         await read_all(first)
-        used._transport.close()  # asyncio tells the connection of it only later
-        return await fetch(transport, upstream, model)
+        connection._transport.close()  # asyncio calls connection_lost later
+        return await fetch(pool, upstream, model)
 
     assert run(test)[1] == b"own"
 
 
-def test_a_rest_that_does_not_end_is_not_waited_for(upstream, model):
+def test_a_connection_is_closed_if_its_body_does_not_end_soon(upstream, model):
     script = upstream.script(model, reply(b"one", Pause(30)))
 
-    async def test(transport):
-        first = await send(transport, f"{upstream.url}/x", model)
+    async def test(pool):
+        first = await send(pool, f"{upstream.url}/x", model)
         assert await first.read() == b"one"
         first.finish()
         await asyncio.sleep(1.3)
@@ -245,74 +244,74 @@ def test_a_rest_that_does_not_end_is_not_waited_for(upstream, model):
     assert run(test)
 
 
-def test_a_connection_that_died_while_idle_is_replaced(upstream, model):
+def test_a_connection_that_was_closed_while_idle_is_replaced(upstream, model):
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"
-    # The server closes right after an answer that promised to keep the connection.
+    # The server closes the connection right after a keep-alive answer.
     script = upstream.script(model, [answer, Close])
 
-    async def test(transport):
+    async def test(pool):
         for _ in range(3):
-            assert (await fetch(transport, upstream, model))[1] == b"x"
+            assert (await fetch(pool, upstream, model))[1] == b"x"
 
     run(test)
     assert len(script.requests) == 3
 
 
-def test_a_connection_that_dies_under_the_next_request_is_replaced_once(upstream, model):
+def test_a_connection_that_is_reset_by_the_next_request_is_replaced_once(upstream, model):
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"
     script = upstream.script(model, [answer], [Reset], [answer])
 
-    async def test(transport):
-        assert (await fetch(transport, upstream, model))[1] == b"x"
-        assert (await fetch(transport, upstream, model))[1] == b"x"
+    async def test(pool):
+        assert (await fetch(pool, upstream, model))[1] == b"x"
+        assert (await fetch(pool, upstream, model))[1] == b"x"
 
     run(test)
     assert len(script.requests) == 3
 
 
-def test_a_request_that_kills_its_server_is_not_sent_on_every_idle_connection(upstream, model):
+def test_a_request_that_crashes_its_server_is_not_sent_on_every_idle_connection(upstream, model):
     upstream.script(model, [Pause(0.2), OWN])
     script = upstream.script(f"{model}-poison", [Reset])
 
-    async def test(transport):
-        await asyncio.gather(*[fetch(transport, upstream, model) for _ in range(5)])
-        await fetch(transport, upstream, f"{model}-poison")
+    async def test(pool):
+        await asyncio.gather(*[fetch(pool, upstream, model) for _ in range(5)])
+        await fetch(pool, upstream, f"{model}-poison")
 
     with pytest.raises(httpx.ReadError):
         run(test)
     assert len(script.requests) == 2
 
 
-def test_a_new_connection_that_is_lost_is_an_error(upstream, model):
+def test_the_loss_of_a_new_connection_is_an_error(upstream, model):
     script = upstream.script(model, [Reset])
     with pytest.raises(httpx.ReadError):
-        run(lambda transport: fetch(transport, upstream, model))
+        run(lambda pool: fetch(pool, upstream, model))
     assert len(script.requests) == 1
 
 
-def test_time_outs_say_which(upstream, model):
+def test_read_and_pool_timeouts_have_their_own_exceptions(upstream, model):
     upstream.script(model, [Pause(5)])
     with pytest.raises(httpx.ReadTimeout):
-        run(lambda transport: fetch(transport, upstream, model, read=0.2))
+        run(lambda pool: fetch(pool, upstream, model, read=0.2))
 
-    async def full(transport):
-        transport._slots = asyncio.Semaphore(1)
+    async def full(pool):
+        pool._slots = asyncio.Semaphore(1)
         upstream.script(model, reply(b"x", Pause(5)))
-        held = await send(transport, f"{upstream.url}/x", model)
+        occupying = await send(pool, f"{upstream.url}/x", model)
         try:
-            await fetch(transport, upstream, model, connect=0.2)
+            await fetch(pool, upstream, model, connect=0.2)
         finally:
-            held.abort()
+            occupying.abort()
 
     with pytest.raises(httpx.PoolTimeout):
         run(full)
 
 
-def test_a_read_can_be_interrupted_and_nothing_is_lost(upstream, model):
+def test_a_read_can_be_interrupted_without_losing_data(upstream, model):
     upstream.script(model, reply(b"one", Pause(0.4), b"two"))
 
-    async def test(transport):
-        body = await send(transport, f"{upstream.url}/x", model)
+    async def test(pool):
+        body = await send(pool, f"{upstream.url}/x", model)
         assert await body.read() == b"one"
         asyncio.get_running_loop().call_later(0.1, body.interrupt)
         assert await body.read() is None
@@ -325,28 +324,28 @@ def test_a_read_can_be_interrupted_and_nothing_is_lost(upstream, model):
     run(test)
 
 
-def test_a_slow_reader_holds_the_upstream_back(upstream, model):
+def test_a_slow_reader_applies_back_pressure_to_the_upstream(upstream, model):
     total = 30_000_000
     upstream.script(model, reply(*[b"x" * 100_000 for _ in range(total // 100_000)]))
 
-    async def test(transport):
-        answer = await send(transport, f"{upstream.url}/x", model)
+    async def test(pool):
+        answer = await send(pool, f"{upstream.url}/x", model)
         connection = answer._connection
         await asyncio.sleep(0.5)
-        held = sum(map(len, connection._chunks))
+        buffered = sum(map(len, connection._chunks))
         size = 0
         while data := await answer.read():
             size += len(data)
         answer.abort()
-        return held, size
+        return buffered, size
 
-    held, size = run(test)
-    assert held < 2_000_000
+    buffered, size = run(test)
+    assert buffered < 2_000_000
     assert size == total
 
 
 def certificate(tmp_path, host: str, *, days: int = 1):
-    """A self-signed certificate; it is its own authority."""
+    """Write a self-signed certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
@@ -403,10 +402,10 @@ def test_certificates_are_verified(tmp_path, monkeypatch, host, days, trusted, w
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(path))
 
-    async def test(transport):
+    async def test(pool):
         server, port = await tls_server(path)
         async with server:
-            return await read_all(await send(transport, f"https://127.0.0.1:{port}/"))
+            return await read_all(await send(pool, f"https://127.0.0.1:{port}/"))
 
     if works:
         assert run(test) == b"ok"
@@ -417,27 +416,27 @@ def test_certificates_are_verified(tmp_path, monkeypatch, host, days, trusted, w
 
 
 def test_plain_text_where_tls_was_expected_is_an_error():
-    async def test(transport):
+    async def test(pool):
         async def serve(reader, writer):
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             writer.close()
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            await send(transport, f"https://127.0.0.1:{port}/")
+            await send(pool, f"https://127.0.0.1:{port}/")
 
     with pytest.raises(httpx.ConnectError):
         run(test)
 
 
-def test_httpx_own_transport_serves_too(upstream, model, tmp_path):
-    """`ATHENA_TRANSPORT=httpx` is the way through a proxy."""
+def test_answers_of_the_httpx_transport_can_be_interrupted(upstream, model, tmp_path):
+    """`ATHENA_TRANSPORT=httpx` supports proxies."""
     upstream.script(model, reply(chunk({"content": "one"}), Pause(0.3), b"two"))
 
     async def test(_):
         async with httpx.AsyncClient() as client:
             sent = client.build_request("POST", f"{upstream.url}/x", json={"model": model})
-            answer = ReadAhead(await client.send(sent, stream=True))
+            answer = HttpxAnswer(await client.send(sent, stream=True))
             assert b"one" in (await answer.read() or b"")
             asyncio.get_running_loop().call_later(0.1, answer.interrupt)
             assert await answer.read() is None
@@ -447,7 +446,7 @@ def test_httpx_own_transport_serves_too(upstream, model, tmp_path):
     run(test)
 
 
-def test_httpx_gets_a_connection_back_that_is_let_go_at_once(upstream, model):
+def test_an_aborted_httpx_answer_releases_its_connection(upstream, model):
     upstream.script(model, reply(b"one", Pause(5)))
 
     async def test(_):
@@ -455,23 +454,23 @@ def test_httpx_gets_a_connection_back_that_is_let_go_at_once(upstream, model):
         async with httpx.AsyncClient(limits=limits, timeout=1) as client:
             for _ in range(3):
                 sent = client.build_request("POST", f"{upstream.url}/x", json={"model": model})
-                ReadAhead(await client.send(sent, stream=True)).abort()
+                HttpxAnswer(await client.send(sent, stream=True)).abort()
                 await asyncio.sleep(0.05)
 
     run(test)
 
 
-def test_an_answer_that_is_let_pass_is_closed_with_the_transport(upstream, model):
+def test_closing_the_pool_closes_answers_that_are_being_discarded(upstream, model):
     upstream.script(model, reply(b"one ", Pause(3), b"two"))
 
-    async def finish(transport):
+    async def finish(pool):
         url = f"{upstream.url}/chat/completions"
-        answer = await send(transport, url, model)
+        answer = await send(pool, url, model)
         await answer.read()
         answer.finish()
         connection = answer._connection
         assert connection.is_alive
-        await transport.aclose()
+        await pool.aclose()
         await asyncio.sleep(0.02)
         return connection.is_alive
 

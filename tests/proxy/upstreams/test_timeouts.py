@@ -1,4 +1,4 @@
-"""Upstreams that take too long: to begin, between bytes, between events, and in all."""
+"""Timeouts of upstreams: first byte, idle, progress and total."""
 
 import time
 
@@ -10,16 +10,16 @@ from tests.support.scripted_upstream import Drip, Pause
 from tests.support.upstream_answers import event, stream
 from tests.support.waiting import wait_for
 
-BEGUN = chunk({"content": "one"})
+TEXT_CHUNK = chunk({"content": "one"})
 
 
-def begun_by_anthropic():
-    """The first events of an answer: its start, a ping, and text."""
+def anthropic_start():
+    """First events of an answer: start, ping and text."""
     return b"".join(list(stream("anthropic", "one"))[:4])
 
 
 @pytest.mark.parametrize("start", [[], [*reply(ends=False)], [*reply(b": soon\n\n", ends=False)]])
-def test_an_answer_that_does_not_begin_is_504(either, start):
+def test_an_answer_that_does_not_start_is_504(either, start):
     model, script = either.script("first", [*start, Pause(20)])
     response = either.post(model, stream=True)
     assert error_of(response)[:2] == (504, "timeout_error")
@@ -28,8 +28,8 @@ def test_an_answer_that_does_not_begin_is_504(either, start):
     assert len(script.requests) == 1
 
 
-def test_an_answer_that_does_not_begin_ends_a_stream_that_was_opened_in_an_event(athena_faulty):
-    """The session's gateway opens streams after 1.5 s, and this upstream has 2.5."""
+def test_a_first_byte_timeout_in_an_opened_stream_is_an_error_event(athena_faulty):
+    """The gateway opens streams after 1.5 s; the first-byte timeout of this upstream is 2.5 s."""
     model, script = athena_faulty.script("later", [Pause(20)])
     response = athena_faulty.post(model, stream=True)
     seen = failed_in_the_middle(response, "anthropic")
@@ -39,20 +39,20 @@ def test_an_answer_that_does_not_begin_ends_a_stream_that_was_opened_in_an_event
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_answer_that_falls_silent_ends_in_an_error(either, dialect):
-    model, script = either.script("idle", reply(BEGUN, Pause(20)))
+def test_an_idle_answer_ends_in_an_error(either, dialect):
+    model, script = either.script("idle", reply(TEXT_CHUNK, Pause(20)))
     response = either.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
     assert (seen.text, seen.error) == ("one", "timeout_error")
     assert either.row(response) == ("timeout", "body", "upstream_idle", 200)
     wait_for(lambda: script.last.closed_at)
-    assert error_of(either.post(model))[0] == 504  # collected for a client that does not stream
+    assert error_of(either.post(model))[0] == 504  # without streaming
 
 
 @pytest.mark.parametrize("comment", [b": ping\n\n", b": data: none of it\n\n", b"\n\n"])
-def test_comments_alone_are_no_progress(either, comment):
+def test_comments_do_not_count_as_progress(either, comment):
     model, script = either.script(
-        "progress", reply(BEGUN, Drip(b"%x\r\n%b\r\n" % (len(comment), comment)))
+        "progress", reply(TEXT_CHUNK, Drip(b"%x\r\n%b\r\n" % (len(comment), comment)))
     )
     response = either.post(model, stream=True)
     seen = failed_in_the_middle(response, "anthropic")
@@ -61,28 +61,28 @@ def test_comments_alone_are_no_progress(either, comment):
     wait_for(lambda: script.last.closed_at)
 
 
-def test_pings_of_anthropics_are_no_progress_either(athena_faulty):
+def test_anthropic_pings_do_not_count_as_progress(athena_faulty):
     ping = event({"type": "ping"})
     drip = Drip(b"%x\r\n%b\r\n" % (len(ping), ping))
-    model, script = athena_faulty.script("pings", reply(begun_by_anthropic(), drip))
+    model, script = athena_faulty.script("pings", reply(anthropic_start(), drip))
     response = athena_faulty.post(model, stream=True)
     seen = failed_in_the_middle(response, "anthropic")
     assert (seen.text, seen.error) == ("one", "timeout_error")
-    assert seen.names.count("ping") >= 2  # the client is kept waiting meanwhile
+    assert seen.names.count("ping") >= 2  # the gateway keeps the client waiting
     assert athena_faulty.row(response) == ("timeout", "body", "upstream_no_progress", 200)
     wait_for(lambda: script.last.closed_at)
 
 
-def test_events_that_say_nothing_yet_are_progress(either):
+def test_events_without_content_count_as_progress(either):
     parts = [chunk({"content": ""}), Pause(0.25)] * 10
-    model, _ = either.script("progress", reply(BEGUN, *parts, chunk({}, "stop")))
+    model, _ = either.script("progress", reply(TEXT_CHUNK, *parts, chunk({}, "stop")))
     response = either.post(model, stream=True)
     assert either.gateway.exchange(response)["outcome"] == "ok"
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_answer_without_end_is_cut_at_the_total_time(either, dialect):
-    drip = Drip(b"%x\r\n%b\r\n" % (len(BEGUN), BEGUN))
+def test_an_endless_answer_is_aborted_at_the_total_timeout(either, dialect):
+    drip = Drip(b"%x\r\n%b\r\n" % (len(TEXT_CHUNK), TEXT_CHUNK))
     model, script = either.script("total", reply(drip))
     start = time.monotonic()
     response = either.post(model, dialect, stream=True)
