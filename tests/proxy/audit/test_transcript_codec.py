@@ -110,5 +110,5 @@ def test_the_api_says_what_cannot_be_read(db):
         409,
         "It cannot be read: its bytes are not a packed transcript.",
     )
-    with pytest.raises(CommandError, match="a fixture is made of one"):
+    with pytest.raises(CommandError, match="needs exactly one replayable exchange"):
         call_command("replay", "--request-id", row.request_id, "--save-fixture", "x")
