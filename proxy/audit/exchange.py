@@ -1,10 +1,15 @@
-"""One request and its answer, as the gateway remembers it: who, what, how, and how it ended."""
+"""Record of one request and its answer while it is served.
+
+`request` is what the client asked for, `answer` what the latest attempt answered, and `transfer`
+has times and byte counts. `row` and `transcripts` make the stored forms of it.
+"""
 
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from time import perf_counter
 from typing import Any
 
@@ -37,9 +42,8 @@ from proxy.security.redaction import Redactor
 
 logger = logging.getLogger("athena.exchange")
 
-# Of the columns of a row, those that its line in the log has, too, if they say something; the
-# request's id is in every line.
-_LOGGED_OF_STRANGERS = (
+# Columns of the row that the log line has as well, unless empty.
+_LOGGED_IF_REFUSED = (
     "status",
     "outcome",
     "duration_ms",
@@ -47,7 +51,7 @@ _LOGGED_OF_STRANGERS = (
     "error_source",
 )
 _LOGGED = (
-    *_LOGGED_OF_STRANGERS,
+    *_LOGGED_IF_REFUSED,
     "key_id",
     "model",
     "upstream",
@@ -58,14 +62,14 @@ _LOGGED = (
     "input_tokens",
     "output_tokens",
 )
-_NOTHING = (None, "")
+_EMPTY = (None, "")
 
 _DELTAS = frozenset({ReasoningDelta, TextDelta, ToolCallDelta})
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How an answer is read, besides what the route says: enough to read it again."""
+    """Settings for decoding an answer besides its route: enough to decode it again."""
 
     is_whole: bool
     tools: tuple[Tool, ...]
@@ -74,128 +78,52 @@ class Reading:
     aliases: dict[str, str]
 
 
-class Exchange:
-    # Without them there are too many attributes for a shared table of names: each is read slower.
-    __slots__ = (
-        "_bytes_used",
-        "_is_rescuing",
-        "attempts",
-        "begun_after",
-        "bytes_in",
-        "bytes_out",
-        "bytes_upstream",
-        "calls",
-        "capture",
-        "created_at",
-        "dialect",
-        "error",
-        "fault",
-        "first_byte",
-        "has_begun",
-        "has_client",
-        "headers",
-        "input_estimate",
-        "is_streaming",
-        "key",
-        "leaked_format",
-        "model",
-        "notices",
-        "own_time",
-        "reading",
-        "redactor",
-        "request_id",
-        "rescued",
-        "route",
-        "served_by",
-        "snapshot",
-        "started",
-        "stop_reason",
-        "token",
-        "usage",
-    )
+@dataclass(slots=True)
+class RequestRecord:
+    """What the client asked for."""
 
-    def __init__(self, dialect: str) -> None:
-        self.token = secrets.token_hex(12)
-        self.request_id = f"req_{self.token}"
-        self.dialect = dialect
-        self.created_at = clock.now()
-        self.started = perf_counter()
-        self.snapshot: Snapshot | None = None
-        """Set when the request is accepted: only then is anything remembered."""
-        self.key: Key | None = None
-        self.headers: dict[str, str] = {}
-        self.redactor = Redactor()
-        """Knows the secrets of the client and of every upstream that was asked."""
-        self.model = ""
-        self.is_streaming = False
-        self.input_estimate: int | None = None
-        self.route: Route | None = None
-        self.reading: Reading | None = None
-        self.served_by: str | None = None
-        self.attempts: list[tuple[Route, GatewayError]] = []
-        """Those that failed."""
-        self.notices: Counter[Notice] = Counter()
-        self.calls = self.rescued = 0
-        """Those that were delivered; of them, those that were found in the text."""
-        self._is_rescuing = False
-        self.leaked_format = ""
-        """The first whose markup was seen in text that was delivered."""
-        self.stop_reason: StopReason | None = None
-        self.usage = Usage()
-        self.has_client = True
-        self.has_begun = False
-        self.fault: CallFault | None = None
-        self.error: GatewayError | None = None
-        self.capture: Capture | None = None
-        self.first_byte: float | None = None
-        """Seconds from the start to the first byte for the client."""
-        self.begun_after: float | None = None
-        """Seconds from asking the upstream that answered to the first content of its answer."""
-        self.own_time = 0.0
-        """Seconds that were the gateway's own, not spent in waiting."""
-        self.bytes_in = self.bytes_upstream = self.bytes_out = 0
-        self._bytes_used = 0
+    created_at: datetime = field(default_factory=clock.now)
+    snapshot: Snapshot | None = None
+    """Set when the request is accepted. Only accepted requests are recorded."""
+    key: Key | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    model: str = ""
+    is_streaming: bool = False
+    input_estimate: int | None = None
+    size: int = 0
+    """Bytes of the body."""
 
-    @property
-    def message_id(self) -> str:
-        return f"{'msg_' if self.dialect == 'anthropic' else 'chatcmpl-'}{self.token}"
 
-    def begin_attempt(self, route: Route) -> None:
-        """Nothing of an earlier attempt was delivered: what it said is no part of the answer."""
-        self.route, self.has_begun, self.begun_after = route, False, None
-        self.redactor.add_secrets(route.upstream.secrets())
-        self._bytes_used = self.bytes_upstream
-        self.error = self.fault = self.reading = self.served_by = self.stop_reason = None
-        self.notices.clear()
-        self.leaked_format = ""
-        self.calls, self.rescued, self._is_rescuing = 0, 0, False
-        self.usage = Usage()
-        if self.capture is not None:
-            self.capture.discard_answer()
+@dataclass(slots=True)
+class AnswerRecord:
+    """What one attempt answered."""
 
-    def received(self, data: bytes) -> None:
-        """Bytes came from the upstream."""
-        self.bytes_upstream += len(data)
-        if self.capture is not None:
-            self.capture.add_raw(data)
+    route: Route | None = None
+    reading: Reading | None = None
+    served_by: str | None = None
+    seconds_to_start: float | None = None
+    """From asking the upstream to the first content of its answer; None if there was none."""
+    notices: Counter[Notice] = field(default_factory=Counter)
+    tool_calls: int = 0
+    rescued_calls: int = 0
+    """Tool calls found in the text."""
+    leaked_format: str = ""
+    """The first format whose markup was seen in delivered text."""
+    stop_reason: StopReason | None = None
+    usage: Usage = field(default_factory=Usage)
+    call_fault: CallFault | None = None
+    _is_rescuing: bool = False
 
-    def sent(self, data: bytes) -> None:
-        """Bytes go to the client."""
-        if self.first_byte is None:
-            self.first_byte = perf_counter() - self.started
-        self.bytes_out += len(data)
-        if self.capture is not None:
-            self.capture.sent.add(data)
-
-    def observe(self, events: list[Event] | tuple[Notice, ...]) -> None:
-        """Take note of what is being delivered."""
+    def add_events(self, events: Iterable[Event]) -> MessageFailed | None:
+        """Count what was delivered; returns the failure with which it ended, if any."""
+        failure = None
         for event in events:
             kind = type(event)
             if kind in _DELTAS:
                 continue
             if kind is ToolCallEnd:
-                self.calls += 1
-                self.rescued += self._is_rescuing
+                self.tool_calls += 1
+                self.rescued_calls += self._is_rescuing
                 self._is_rescuing = False
             elif isinstance(event, Notice):
                 self.notices[event] = self.notices.get(event, 0) + 1
@@ -208,38 +136,116 @@ class Exchange:
             elif isinstance(event, ToolCallFailed):
                 self._is_rescuing = False
                 if event.fault is not CallFault.SUPERSEDED:
-                    self.fault = self.fault or event.fault
+                    self.call_fault = self.call_fault or event.fault
             elif isinstance(event, MessageFailed):
-                self.error = self.error or self.failed(event)
+                failure = failure or event
             elif isinstance(event, MessageEnd):
                 self.stop_reason = event.stop_reason
                 self.usage = self.usage.updated(event.usage)
+        return failure
 
-    def understood(self, events: list[Event]) -> None:
-        """The events of one read."""
-        if events:
-            self._bytes_used = self.bytes_upstream
-        self.observe(events)
-        if self.capture is not None:
-            self.capture.add_events(events)
 
-    def counted(self, usage: Usage) -> None:
-        """What the upstream has counted so far, of an answer that may never end."""
-        self.usage = self.usage.updated(usage)
+@dataclass(slots=True)
+class Transfer:
+    """Times and byte counts, over all attempts."""
 
-    def failed(self, failure: MessageFailed) -> GatewayError:
-        """An answer that said that all is well, and then failed."""
-        if failure.kind is FailureKind.INTERNAL:  # a defect of the gateway's, not the upstream's
-            return GatewayError(ErrorCode.INTERNAL_ERROR, failure.message)
-        code = code_of(failure)
-        if code is ErrorCode.TRANSFORMATION_FAILED and self.fault is not None:
-            code = ErrorCode(f"call_{self.fault}")
-        return UpstreamFailed.of_answer(failure, code)
+    started: float = field(default_factory=perf_counter)
+    first_byte: float | None = None
+    """Seconds from the start to the first byte for the client."""
+    own_time: float = 0.0
+    """Seconds that the gateway itself worked, without waiting."""
+    bytes_upstream: int = 0
+    bytes_out: int = 0
+    bytes_decoded: int = 0
+    """Value of `bytes_upstream` at the latest event."""
 
     @property
     def held_bytes(self) -> int:
-        """What came from the upstream since the last event that was made of it."""
-        return self.bytes_upstream - self._bytes_used
+        """Bytes received from the upstream since the latest event."""
+        return self.bytes_upstream - self.bytes_decoded
+
+
+class Exchange:
+    __slots__ = (
+        "answer",
+        "capture",
+        "dialect",
+        "error",
+        "failed_attempts",
+        "has_client",
+        "redactor",
+        "request",
+        "token",
+        "transfer",
+    )
+
+    def __init__(self, dialect: str) -> None:
+        self.token = secrets.token_hex(12)
+        self.dialect = dialect
+        self.request = RequestRecord()
+        self.answer = AnswerRecord()
+        self.transfer = Transfer()
+        self.failed_attempts: list[tuple[Route, GatewayError]] = []
+        self.error: GatewayError | None = None
+        self.has_client = True
+        self.capture: Capture | None = None
+        self.redactor = Redactor()
+        """Knows the secrets of the client and of every upstream that was asked."""
+
+    @property
+    def request_id(self) -> str:
+        return f"req_{self.token}"
+
+    @property
+    def message_id(self) -> str:
+        return f"{'msg_' if self.dialect == 'anthropic' else 'chatcmpl-'}{self.token}"
+
+    def start_attempt(self, route: Route) -> None:
+        """Forget the answer of the attempt before: nothing of it was delivered."""
+        self.answer = AnswerRecord(route)
+        self.error = None
+        self.redactor.add_secrets(route.upstream.secrets())
+        self.transfer.bytes_decoded = self.transfer.bytes_upstream
+        if self.capture is not None:
+            self.capture.discard_answer()
+
+    def add_received(self, data: bytes) -> None:
+        """Count bytes from the upstream."""
+        self.transfer.bytes_upstream += len(data)
+        if self.capture is not None:
+            self.capture.add_raw(data)
+
+    def add_events(self, events: list[Event]) -> None:
+        """Count the events of one read."""
+        if events:
+            self.transfer.bytes_decoded = self.transfer.bytes_upstream
+            failure = self.answer.add_events(events)
+            if failure is not None and self.error is None:
+                self.error = self.error_of(failure)
+        if self.capture is not None:
+            self.capture.add_events(events)
+
+    def add_sent(self, data: bytes) -> None:
+        """Count bytes for the client."""
+        transfer = self.transfer
+        if transfer.first_byte is None:
+            transfer.first_byte = perf_counter() - transfer.started
+        transfer.bytes_out += len(data)
+        if self.capture is not None:
+            self.capture.sent.add(data)
+
+    def update_usage(self, usage: Usage) -> None:
+        """Record the token counts so far, of an answer that may never end."""
+        self.answer.usage = self.answer.usage.updated(usage)
+
+    def error_of(self, failure: MessageFailed) -> GatewayError:
+        """The error of an answer that began with a success status, and then failed."""
+        if failure.kind is FailureKind.INTERNAL:  # a defect of the gateway
+            return GatewayError(ErrorCode.INTERNAL_ERROR, failure.message)
+        code = code_of(failure)
+        if code is ErrorCode.TRANSFORMATION_FAILED and self.answer.call_fault is not None:
+            code = ErrorCode(f"call_{self.answer.call_fault}")
+        return UpstreamFailed.of_answer(failure, code)
 
     @property
     def outcome(self) -> Outcome:
@@ -247,26 +253,26 @@ class Exchange:
 
     @property
     def phase(self) -> Phase:
-        """Where it failed, if it did."""
-        if self.error is None or self.route is None:
+        """How far the exchange came before it failed."""
+        if self.error is None or self.answer.route is None:
             return Phase.REQUEST
-        return phase_of(self.error, has_begun=self.has_begun)
+        return phase_of(self.error, has_started=self.answer.seconds_to_start is not None)
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Write the exchange's log line, from the columns of its row."""
         if not logger.isEnabledFor(logging.INFO):
             return
-        names = _LOGGED if self.snapshot is not None else _LOGGED_OF_STRANGERS
-        fields = {name: value for name in names if (value := row[name]) not in _NOTHING}
-        if self.notices:
-            fields["notices"] = sorted({notice.code for notice in self.notices})
+        names = _LOGGED if self.request.snapshot is not None else _LOGGED_IF_REFUSED
+        fields = {name: value for name in names if (value := row[name]) not in _EMPTY}
+        if self.answer.notices:
+            fields["notices"] = sorted({notice.code for notice in self.answer.notices})
         message = "answered"
         if self.error is not None:
-            message = self.redactor.redact_column(_line(self.error), 300)
+            message = self.redactor.redact_column(_with_cause(self.error), 300)
         logger.info("%s", message, extra={"fields": fields})
 
 
-def _line(error: GatewayError) -> str:
-    """Why it failed, with the cause that is the operator's alone: an address, an errno."""
+def _with_cause(error: GatewayError) -> str:
+    """The error with its cause, which only operators see: an address, an errno."""
     cause = error.__cause__
     return f"{error} ({cause})" if cause is not None and str(cause) else str(error)

@@ -17,23 +17,25 @@ OTHER = "other"
 
 def observe(exchange: Exchange, status: int) -> None:
     """Count a finished exchange. Probes and model lists are not counted."""
-    error, route = exchange.error, exchange.route
-    if exchange.snapshot is None and error is None:
+    error, route = exchange.error, exchange.answer.route
+    if exchange.request.snapshot is None and error is None:
         return
     request_series(
         route.pattern if route else "",
         route.upstream.name if route else "",
-        _model_group(exchange.snapshot, route.model) if route and exchange.snapshot else "",
+        _model_group(exchange.request.snapshot, route.model)
+        if route and exchange.request.snapshot
+        else "",
         str(status),
         error.source if error else "",
     ).inc()
-    if exchange.snapshot is None:
+    if exchange.request.snapshot is None:
         return
-    OVERHEAD.observe(exchange.own_time)
+    OVERHEAD.observe(exchange.transfer.own_time)
     if not exchange.has_client:
         DISCONNECTS.inc()
-    if exchange.begun_after is not None:
-        TTFB.observe(exchange.begun_after)
+    if exchange.answer.seconds_to_start is not None:
+        TTFB.observe(exchange.answer.seconds_to_start)
     if route is not None and (transform := _transform(exchange)) is not None:
         transform_series(route.format.format, *transform).inc()
 
@@ -50,6 +52,6 @@ def _transform(exchange: Exchange) -> tuple[str, str] | None:
         return "failed", exchange.error.code
     if outcome is not Outcome.OK:
         return None
-    if exchange.rescued:
+    if exchange.answer.rescued_calls:
         return "rescued", ""
-    return ("leaked" if exchange.leaked_format else "ok"), ""
+    return ("leaked" if exchange.answer.leaked_format else "ok"), ""

@@ -50,12 +50,12 @@ def outcome_of(error: GatewayError | None, phase: Phase) -> Outcome:
     return Outcome.UPSTREAM_ERROR if error.source == "upstream" else Outcome.GATEWAY_ERROR
 
 
-def phase_of(error: GatewayError, *, has_begun: bool) -> Phase:
-    """Where an exchange failed that had a route; `has_begun`: its answer."""
+def phase_of(error: GatewayError, *, has_started: bool) -> Phase:
+    """Where an exchange failed that had a route; `has_started`: its answer."""
     if error.source in ("client", "config"):
         return Phase.REQUEST
     if error.code in _CONNECTING:
         return Phase.CONNECT
     if error.code in _READING or error.code.startswith("call_"):
         return Phase.TRANSLATION
-    return Phase.BODY if has_begun else Phase.ANSWER
+    return Phase.BODY if has_started else Phase.ANSWER

@@ -94,11 +94,11 @@ class Audit:
 
     def submit(self, exchange: Exchange, status: int) -> None:
         """Remember an exchange that has ended; probes and lists of models are none."""
-        if exchange.snapshot is None and exchange.error is None:
+        if exchange.request.snapshot is None and exchange.error is None:
             return
         row = ended_row(exchange, status)
         exchange.log(row)
-        if exchange.snapshot is None:
+        if exchange.request.snapshot is None:
             return
         mark = fingerprint(row) if row["outcome"] in FAILURES else None
         packed: bytes | None = None
@@ -186,17 +186,19 @@ class Audit:
 
         `mark` is the kind of trouble, if there is any: an hour keeps only so many of one kind.
         """
-        if exchange.capture is None or exchange.snapshot is None:
+        if exchange.capture is None or exchange.request.snapshot is None:
             return False
-        sampling, route = exchange.snapshot.sampling, exchange.route
+        sampling, route = exchange.request.snapshot.sampling, exchange.answer.route
         if mark is not None:
-            hour = int(exchange.created_at.timestamp()) // 3600
+            hour = int(exchange.request.created_at.timestamp()) // 3600
             if hour > self._hour:  # one that began an hour ago may end after one that began now
                 self._hour = hour
                 self._kept.clear()
             self._kept[mark] += 1
             return self._kept[mark] <= sampling.failures_per_hour
-        share = route.sample_calls if exchange.calls and route else sampling.sample_others
+        share = (
+            route.sample_calls if exchange.answer.tool_calls and route else sampling.sample_others
+        )
         return random.random() < share  # noqa: S311  no secret depends on it
 
     def _write_all(self) -> None:

@@ -21,34 +21,34 @@ _plain = str.__str__
 
 def accepted_row(exchange: Exchange) -> dict[str, Any]:
     """The columns that are known when a request has been accepted."""
-    headers, snapshot = exchange.headers, exchange.snapshot
+    headers, snapshot = exchange.request.headers, exchange.request.snapshot
     text = exchange.redactor.redact_column
     return {
         "request_id": exchange.request_id,
-        "created_at": exchange.created_at,
-        "key_id": exchange.key.id if exchange.key else None,
+        "created_at": exchange.request.created_at,
+        "key_id": exchange.request.key.id if exchange.request.key else None,
         "user_agent": text(headers.get("user-agent", ""), 200),
         "session_id": text(headers.get(_SESSION, ""), 80),
         "dialect": exchange.dialect,
-        "model": text(exchange.model, 200),
-        "is_streaming": exchange.is_streaming,
-        "input_estimate": _tokens(exchange.input_estimate),
-        "gateway_ms": _ms(exchange.own_time),
-        "bytes_in": exchange.bytes_in,
+        "model": text(exchange.request.model, 200),
+        "is_streaming": exchange.request.is_streaming,
+        "input_estimate": _tokens(exchange.request.input_estimate),
+        "gateway_ms": _ms(exchange.transfer.own_time),
+        "bytes_in": exchange.request.size,
         "configuration_version": snapshot.version if snapshot else 0,
     }
 
 
 def ended_row(exchange: Exchange, status: int) -> dict[str, Any]:
     """All columns of an exchange that has ended."""
-    route, error, usage = exchange.route, exchange.error, exchange.usage
+    route, error, usage = exchange.answer.route, exchange.error, exchange.answer.usage
     text = exchange.redactor.redact_column
     row = accepted_row(exchange)
     row |= {
         "route": storable_text(route.pattern) if route else "",
         "upstream": storable_text(route.upstream.name) if route else "",
         "upstream_model": text(route.model, 200) if route else "",
-        "served_by": text(exchange.served_by or "", 100),
+        "served_by": text(exchange.answer.served_by or "", 100),
         "format": route.format.format if route else "",
         "format_reason": storable_text(route.format.reason) if route else "",
         "status": status,
@@ -57,27 +57,27 @@ def ended_row(exchange: Exchange, status: int) -> dict[str, Any]:
         "error_source": error.source if error else "",
         "error_phase": _plain(exchange.phase) if error else "",
         "error_message": text(str(error), 500) if error else "",
-        "stop_reason": _plain(exchange.stop_reason) if exchange.stop_reason else "",
-        "tool_calls": exchange.calls,
-        "rescued_calls": exchange.rescued,
-        "notices": _notices(exchange) if exchange.notices else [],
-        "leaked_format": storable_text(exchange.leaked_format),
-        "attempts": _failed_attempts(exchange) if exchange.attempts else [],
+        "stop_reason": _plain(exchange.answer.stop_reason) if exchange.answer.stop_reason else "",
+        "tool_calls": exchange.answer.tool_calls,
+        "rescued_calls": exchange.answer.rescued_calls,
+        "notices": _notices(exchange) if exchange.answer.notices else [],
+        "leaked_format": storable_text(exchange.answer.leaked_format),
+        "attempts": _failed_attempts(exchange) if exchange.failed_attempts else [],
         "input_tokens": _tokens(usage.input),
         "output_tokens": _tokens(usage.output),
         "cache_read_tokens": _tokens(usage.cache_read),
         "cache_creation_tokens": _tokens(usage.cache_creation),
-        "first_byte_ms": _ms(exchange.first_byte),
-        "duration_ms": _ms(perf_counter() - exchange.started),
-        "bytes_upstream": exchange.bytes_upstream,
-        "bytes_out": exchange.bytes_out,
+        "first_byte_ms": _ms(exchange.transfer.first_byte),
+        "duration_ms": _ms(perf_counter() - exchange.transfer.started),
+        "bytes_upstream": exchange.transfer.bytes_upstream,
+        "bytes_out": exchange.transfer.bytes_out,
     }
     return row
 
 
 def _notices(exchange: Exchange) -> list[list[Any]]:
     # Faster than `most_common`, which builds a heap.
-    counts = sorted(exchange.notices.items(), key=itemgetter(1), reverse=True)
+    counts = sorted(exchange.answer.notices.items(), key=itemgetter(1), reverse=True)
     return [
         [_plain(notice.code), exchange.redactor.redact_column(notice.detail, 200), count]
         for notice, count in counts[:_MAX_NOTICES]
@@ -93,7 +93,7 @@ def _failed_attempts(exchange: Exchange) -> list[list[str]]:
             _plain(error.code),
             text(str(error), 200),
         ]
-        for route, error in exchange.attempts
+        for route, error in exchange.failed_attempts
         if error is not exchange.error
     ]
 

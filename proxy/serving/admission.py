@@ -47,7 +47,7 @@ async def vouch(request: GatewayRequest) -> bool:
     except GatewayError:
         remember(request, snapshot, key)
         raise
-    exchange.own_time = time.perf_counter() - began
+    exchange.transfer.own_time = time.perf_counter() - began
     return True
 
 
@@ -55,18 +55,18 @@ def admit(request: GatewayRequest) -> tuple[Snapshot, Key]:
     """The configuration for this request, and who is calling."""
     runtime.admit()
     snapshot, exchange = runtime.configuration.current, request.exchange
-    if exchange.key is None or request.snapshot is not snapshot:
-        exchange.key = authenticate(request, runtime.configuration, snapshot)
+    if exchange.request.key is None or request.snapshot is not snapshot:
+        exchange.request.key = authenticate(request, runtime.configuration, snapshot)
         request.snapshot = snapshot
-    return snapshot, exchange.key
+    return snapshot, exchange.request.key
 
 
 def remember(request: GatewayRequest, snapshot: Snapshot, key: Key) -> None:
     """From here on the exchange is audited; its content, if that is allowed."""
     exchange, sampling = request.exchange, snapshot.sampling
-    exchange.snapshot = snapshot
-    exchange.bytes_in = len(request.content)
-    exchange.headers = {n: request.headers[n] for n in KEPT_HEADERS if n in request.headers}
+    exchange.request.snapshot = snapshot
+    exchange.request.size = len(request.content)
+    exchange.request.headers = {n: request.headers[n] for n in KEPT_HEADERS if n in request.headers}
     is_wanted = request.headers.get("x-athena-capture", "").lower() != "off"
     if is_wanted and sampling.capture_content and key.capture_content:
         exchange.capture = Capture(request.content, sampling.transcript_bytes)

@@ -80,7 +80,7 @@ async def attempt(
     a whole answer if the client wants one and nothing in it can need rescue: then that goes on as
     it is. Any other is asked for a stream.
     """
-    exchange.begin_attempt(route)
+    exchange.start_attempt(route)
     upstream, began = route.upstream, perf_counter()
     is_same = upstream.dialect == exchange.dialect
     wants_stream = conversation.stream or not (is_same and route.format.format == STANDARD)
@@ -88,12 +88,12 @@ async def attempt(
         choice = replace(conversation.tool_choice, parallel=False)
         conversation = replace(conversation, tool_choice=choice)
     rendered = DIALECTS[upstream.dialect].render(conversation, route.target, stream=wants_stream)
-    exchange.observe(rendered.notices)
+    exchange.answer.add_events(rendered.notices)
     if route.context_warning is not None and len(rendered.body) > route.context_warning:
         detail = f"{len(rendered.body)} bytes > {route.context_warning}"
-        exchange.observe([Notice(NoticeCode.CONTENT_LARGE, detail)])
+        exchange.answer.add_events([Notice(NoticeCode.CONTENT_LARGE, detail)])
     asked = perf_counter()
-    exchange.own_time += asked - began
+    exchange.transfer.own_time += asked - began
     try:
         answer = await client.open(
             route,
@@ -114,7 +114,7 @@ async def attempt(
         identity=Identity(
             token=exchange.token,
             message_id=exchange.message_id,
-            model=exchange.model,
+            model=exchange.request.model,
             taken_ids=taken_ids,
         ),
         toolbox=Toolbox(conversation.tools, aliases=rendered.aliases),
@@ -130,7 +130,7 @@ async def attempt(
         skipped, start = await _read_start(source)
         # Not by its content type, which many servers get wrong: no event begins like this.
         is_whole = start.startswith((b"{", b"["))
-        exchange.reading = Reading(
+        exchange.answer.reading = Reading(
             is_whole=is_whole,
             tools=conversation.tools,
             max_calls=max_calls,
@@ -154,13 +154,13 @@ async def attempt(
         source.release()
     if pipeline.done:  # only its last event can be a failure
         events = redacted_events(events, upstream)
-    exchange.served_by = pipeline.served_by
+    exchange.answer.served_by = pipeline.served_by
     if failure := _failure(events):
         answer.abort()
-        exchange.understood(events)
-        exchange.counted(pipeline.usage)
-        raise exchange.error or exchange.failed(failure)
-    exchange.has_begun, exchange.begun_after = True, perf_counter() - asked
+        exchange.add_events(events)
+        exchange.update_usage(pipeline.usage)
+        raise exchange.error or exchange.error_of(failure)
+    exchange.answer.seconds_to_start = perf_counter() - asked
     document = pipeline.encode(events) if is_whole and pipeline.is_passthrough else None
     if not pipeline.is_passthrough:  # what was to be delivered turned out to differ
         document = None
@@ -181,7 +181,7 @@ class _Beginning:
         data = await self._answer.read()
         if data is None or self._is_late:
             raise TimeoutError
-        self._exchange.received(data)
+        self._exchange.add_received(data)
         return data
 
     def release(self) -> None:

@@ -65,7 +65,7 @@ class Quota:
 
     def release(self, exchange: Exchange) -> None:
         """Give back the place of a request, if it has one."""
-        key_id = exchange.key.id if exchange.key else 0
+        key_id = exchange.request.key.id if exchange.request.key else 0
         held = self._open.get(key_id)
         if held is not None and exchange in held:
             held.remove(exchange)

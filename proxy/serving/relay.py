@@ -102,12 +102,12 @@ class Relay:
 
     @property
     def held_bytes(self) -> int:
-        return self._exchange.held_bytes
+        return self._exchange.transfer.held_bytes
 
     @property
     def key(self) -> Key | None:
         """Whose answer it is."""
-        return self._exchange.key
+        return self._exchange.request.key
 
     @property
     def headers(self) -> dict[str, str]:
@@ -127,7 +127,7 @@ class Relay:
             failed = error if isinstance(error, GatewayError) else GatewayError.of(error)
             self._exchange.error = failed
             data = dialect.encoder(self._options).feed([MessageFailed(failed.kind, str(failed))])
-            self._exchange.sent(data)
+            self._exchange.add_sent(data)
             yield data
             return
         self._shortcut = shortcut
@@ -137,7 +137,7 @@ class Relay:
                 if not data and now >= self._deadlines.ping_at and not begun.pipeline.done:
                     data = dialect.ping
                 if data:
-                    self._exchange.sent(data)
+                    self._exchange.add_sent(data)
                     self._deadlines.sent_at = now
                     yield data
 
@@ -150,7 +150,7 @@ class Relay:
             if collector.size > most:
                 self.cut(GatewayError.of(LimitExceeded("answer_bytes", most)))
         if failure := collector.reply.failure:
-            raise self._cut or self._exchange.error or self._exchange.failed(failure)
+            raise self._cut or self._exchange.error or self._exchange.error_of(failure)
         if begun.document is not None:
             return begun.document
         return DIALECTS[self._exchange.dialect].encode_reply(collector.reply, self._options)
@@ -208,7 +208,7 @@ class Relay:
             begun.route.upstream,
             ping_after=self._snapshot.ping_after,
             now=now,
-            since=now - (self._exchange.begun_after or 0),
+            since=now - (self._exchange.answer.seconds_to_start or 0),
         )
         alarm = Alarm(self._deadlines, begun.answer.interrupt)
         try:
@@ -223,7 +223,7 @@ class Relay:
                 begun.answer.finish()
                 self._begun = None
         finally:
-            self._exchange.counted(begun.pipeline.usage)
+            self._exchange.update_usage(begun.pipeline.usage)
             alarm.cancel()
             self.close()
 
@@ -257,7 +257,7 @@ class Relay:
             return False
         part = begun.pipeline.encode(self._advance(begun, data))
         if part:
-            self._exchange.sent(part)
+            self._exchange.add_sent(part)
             self._deadlines.sent_at = self._deadlines.received_at
             shortcut.write(part)
         if begun.pipeline.done:
@@ -268,9 +268,9 @@ class Relay:
         """Decode one read, record it, and move the deadlines; past one, the answer fails."""
         exchange, pipeline, deadlines = self._exchange, begun.pipeline, self._deadlines
         now, started = self._time(), perf_counter()
-        exchange.received(data)
+        exchange.add_received(data)
         events = pipeline.decode(data)
-        exchange.own_time += perf_counter() - started
+        exchange.transfer.own_time += perf_counter() - started
         deadlines.received_at = now
         if (heard := pipeline.event_count) != self._heard:
             self._heard = heard
@@ -308,5 +308,5 @@ class Relay:
         if events:
             if begun.pipeline.done:  # only the last event can be a failure
                 events = redacted_events(events, begun.route.upstream)
-            self._exchange.understood(events)
+            self._exchange.add_events(events)
         return events

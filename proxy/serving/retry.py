@@ -32,7 +32,7 @@ async def begin(
     carried: Carried,
 ) -> Begun:
     """An answer that has begun; raises GatewayError when no upstream gives one."""
-    requested = bare_name(exchange.model)
+    requested = bare_name(exchange.request.model)
     route = resolve(snapshot, requested)
     may_retry, followed = True, set[int | None]()
     while True:
@@ -45,7 +45,7 @@ async def begin(
             begun.answer.abort()
             raise _empty(route.upstream)
         except UpstreamFailed as failure:
-            exchange.attempts.append((route, failure))
+            exchange.failed_attempts.append((route, failure))
             if failure.refuses_thinking and route.target.takes_thinking:
                 route = replace(route, target=_without_thinking(route.target))
                 continue

@@ -260,7 +260,7 @@ async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
         fallback_id=None,
     )
     exchange = Exchange("anthropic")
-    exchange.model = _ASKED
+    exchange.request.model = _ASKED
     conversation = DIALECTS["anthropic"].parse(msgspec.json.encode(QUESTION))
     client = UpstreamClient(transport=settings.UPSTREAM_TRANSPORT)
     relay = Relay(client, replace(snapshot, routes=(row,)), exchange, set(), options=ReplyOptions())
@@ -276,8 +276,12 @@ async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
     finally:
         relay.close()
         await client.aclose()
-    if not exchange.calls:
+    if not exchange.answer.tool_calls:
         raise Trouble(f"{model} answered without calling the tool. Is it able to?")
-    assert exchange.route is not None  # noqa: S101
-    how = f"read as {exchange.route.format.format}" if exchange.rescued else "as a structured call"
+    assert exchange.answer.route is not None  # noqa: S101
+    how = (
+        f"read as {exchange.answer.route.format.format}"
+        if exchange.answer.rescued_calls
+        else "as a structured call"
+    )
     return f"{model} called report_health, {how}"

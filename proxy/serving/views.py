@@ -49,18 +49,18 @@ async def converse(request: GatewayRequest) -> Response:
     exchange = request.exchange
     remember(request, snapshot, key)
     conversation = _parse(request, key, snapshot.bounds)
-    exchange.is_streaming = conversation.stream
-    exchange.input_estimate = estimate_tokens(conversation)
+    exchange.request.is_streaming = conversation.stream
+    exchange.request.input_estimate = estimate_tokens(conversation)
     options = ReplyOptions(
         created=int(time.time()),
         include_usage=conversation.include_usage,
-        input_estimate=exchange.input_estimate,
+        input_estimate=exchange.request.input_estimate,
     )
     relay = Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
     carried = _carried(request)
     request.content = b""  # an open stream holds none of it
     runtime.audit.begin(exchange)
-    exchange.own_time += time.perf_counter() - began
+    exchange.transfer.own_time += time.perf_counter() - began
     if conversation.stream:
         await relay.open(conversation, carried, within=snapshot.open_after)
         shortcut = request.scope.get("state", {}).get(SHORTCUT)
@@ -70,7 +70,7 @@ async def converse(request: GatewayRequest) -> Response:
         headers = relay.headers
         body = await relay.collect()
         headers = headers | _warning(exchange)
-        exchange.sent(body)
+        exchange.add_sent(body)
     finally:
         relay.close()
     return Document(body, headers)
@@ -187,7 +187,7 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
         **failure.headers,
     }
     if isinstance(failure, UpstreamFailed) and (refusal := failure.refusal):
-        exchange.sent(refusal.body)
+        exchange.add_sent(refusal.body)
         return HttpResponse(
             refusal.body,
             content_type="application/json",
@@ -201,7 +201,7 @@ def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
         details=failure.details,
         param=failure.param,
     )
-    exchange.sent(body)
+    exchange.add_sent(body)
     if failure.retry_after is not None:
         headers["retry-after"] = str(failure.retry_after)
     if not failure.should_retry:
@@ -221,7 +221,7 @@ def _parse(request: GatewayRequest, key: Key, bounds: Bounds) -> Conversation:
     conversation = DIALECTS[exchange.dialect].parse(
         request.content, Complexity(bounds.max_json_depth, bounds.max_json_nodes)
     )
-    exchange.model = conversation.model
+    exchange.request.model = conversation.model
     if len(conversation.model) > _MODEL_CHARS:
         raise ClientError(f"must have at most {_MODEL_CHARS} characters", path="model")
     if not conversation.model.isprintable():
@@ -240,7 +240,7 @@ def _carried(request: GatewayRequest) -> Carried:
 
 def _warning(exchange: Exchange) -> dict[str, str]:
     """Of the notices so far, the codes: what was left out of the request, above all."""
-    codes = sorted({notice.code.value for notice in exchange.notices})
+    codes = sorted({notice.code.value for notice in exchange.answer.notices})
     return {"x-athena-warning": ", ".join(codes)} if codes else {}
 
 

@@ -43,11 +43,11 @@ def answered(
     """An exchange whose upstream answered with these texts, a chunk each."""
     exchange, conversation = Exchange("anthropic"), parsed(body)
     exchange.redactor.add_secrets(secrets or [])
-    exchange.model = conversation.model
-    exchange.headers = headers or {"user-agent": "claude-cli/2.0"}
+    exchange.request.model = conversation.model
+    exchange.request.headers = headers or {"user-agent": "claude-cli/2.0"}
     sampling = SimpleNamespace(failures_per_hour=9, sample_others=1.0)
-    exchange.snapshot = SimpleNamespace(version=1, sampling=sampling)  # type: ignore[assignment]
-    exchange.route = SimpleNamespace(  # type: ignore[assignment]
+    exchange.request.snapshot = SimpleNamespace(version=1, sampling=sampling)  # type: ignore[assignment]
+    exchange.answer.route = SimpleNamespace(  # type: ignore[assignment]
         pattern="*",
         upstream=SimpleNamespace(name="here", dialect="openai", secrets=tuple),
         model="acme/harbor-1",
@@ -57,7 +57,7 @@ def answered(
         markers=(),
         sample_calls=1.0,
     )
-    exchange.reading = Reading(
+    exchange.answer.reading = Reading(
         is_whole=False,
         tools=conversation.tools,
         max_calls=None,
@@ -73,8 +73,8 @@ def answered(
         toolbox=Toolbox(conversation.tools),
     )
     data = stream(*[{"content": text} for text in texts]) if raw is None else raw
-    exchange.received(data)
+    exchange.add_received(data)
     events: list[Event] = pipeline.decode(data) + pipeline.decode_end()
-    exchange.understood(events)
-    exchange.sent(pipeline.encode(events))
+    exchange.add_events(events)
+    exchange.add_sent(pipeline.encode(events))
     return exchange

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from formats import Event, NoticeCode
+from formats import Event, NoticeCode, Tool
 from proxy.audit.capture import Capture, Clipped, clip
 from proxy.audit.exchange import Exchange
 from proxy.audit.transcripts.codec import (
@@ -60,10 +60,11 @@ _MAX_NAMES = 1000
 
 def transcript_of(exchange: Exchange) -> TranscriptContent:
     """The content of an exchange that was captured, without secrets."""
-    capture, route, redactor = exchange.capture, exchange.route, exchange.redactor
+    capture, route, redactor = exchange.capture, exchange.answer.route, exchange.redactor
     count = redactor.count
+    declared = exchange.answer.reading.tools if exchange.answer.reading else ()
     assert capture is not None  # noqa: S101
-    tools, tools_left_out = _tools(exchange, redactor, capture.limit)
+    tools, tools_left_out = _tools(declared, redactor, capture.limit)
     events, events_left_out = _events(capture, redactor)
     raw = capture.raw.get()
     if not raw[0] and isinstance(exchange.error, UpstreamFailed):
@@ -82,7 +83,7 @@ def transcript_of(exchange: Exchange) -> TranscriptContent:
         "tools": [0, tools_left_out],
     }
     return TranscriptContent(
-        headers={n: redactor.redact_start(v, 500) for n, v in exchange.headers.items()},
+        headers={n: redactor.redact_start(v, 500) for n, v in exchange.request.headers.items()},
         request=request_text(request[0]),
         tools=tools,
         reading=replay_input(exchange, redactor, capture.limit),
@@ -97,14 +98,15 @@ def transcript_of(exchange: Exchange) -> TranscriptContent:
 
 def _has_all_text(exchange: Exchange) -> bool:
     """Whether the events have all text of the answer; they lack text that was dropped."""
-    if exchange.outcome is not Outcome.OK or exchange.stop_reason is None:
+    if exchange.outcome is not Outcome.OK or exchange.answer.stop_reason is None:
         return False
-    return _REQUEST_NOTICES.issuperset([notice.code for notice in exchange.notices])
+    return _REQUEST_NOTICES.issuperset([notice.code for notice in exchange.answer.notices])
 
 
-def _tools(exchange: Exchange, redactor: Redactor, limit: int) -> tuple[list[dict[str, Any]], int]:
+def _tools(
+    tools: Sequence[Tool], redactor: Redactor, limit: int
+) -> tuple[list[dict[str, Any]], int]:
     """The declared tools, and how many bytes of schemas are left out."""
-    tools = exchange.reading.tools if exchange.reading else ()
     size = sum([len(tool.schema) for tool in tools])
     if size > limit:
         names = [

@@ -34,7 +34,7 @@ class DecodedAnswer:
 
 def replay_input(exchange: Exchange, redactor: Redactor, limit: int) -> dict[str, Any]:
     """Everything `decode_again` needs besides the bytes and the tools; empty without an answer."""
-    route, reading = exchange.route, exchange.reading
+    route, reading = exchange.answer.route, exchange.answer.reading
     if route is None or reading is None:
         return {}
     return {
@@ -46,8 +46,8 @@ def replay_input(exchange: Exchange, redactor: Redactor, limit: int) -> dict[str
         "markers": [list(pair) for pair in route.markers],
         "token": exchange.token,
         "message_id": exchange.message_id,
-        "model": redactor.redact_start(exchange.model, 1000),
-        "input_estimate": exchange.input_estimate or 1,
+        "model": redactor.redact_start(exchange.request.model, 1000),
+        "input_estimate": exchange.request.input_estimate or 1,
         "is_whole": reading.is_whole,
         "max_calls": reading.max_calls,
         **_history(reading, redactor, limit),

@@ -318,19 +318,20 @@ def test_what_is_in_memory_at_the_end_goes_to_a_disk_that_has_room_by_then(tmp_p
 def test_the_first_format_that_leaked_is_known_until_another_attempt_begins():
     exchange = Exchange("anthropic")
     seen = [Notice(NoticeCode.NATIVE_MARKUP_SEEN, name) for name in ("kimi", "qwen", "kimi")]
-    exchange.observe(seen)
-    assert exchange.leaked_format == "kimi"
-    assert exchange.notices == {seen[0]: 2, seen[1]: 1}
-    exchange.begin_attempt(SimpleNamespace(upstream=SimpleNamespace(secrets=tuple)))
-    assert (exchange.leaked_format, exchange.notices) == ("", {})
+    exchange.answer.add_events(seen)
+    assert exchange.answer.leaked_format == "kimi"
+    assert exchange.answer.notices == {seen[0]: 2, seen[1]: 1}
+    exchange.start_attempt(SimpleNamespace(upstream=SimpleNamespace(secrets=tuple)))
+    assert (exchange.answer.leaked_format, exchange.answer.notices) == ("", {})
 
 
 def test_an_exchange_is_in_the_journal_from_its_beginning_to_its_end(tmp_path):
     audit = Audit(Journal(tmp_path, most_bytes=2**20))
     audit.start()
     exchange = Exchange("anthropic")
-    exchange.snapshot, exchange.model = SimpleNamespace(version=3), "sk-0123456789abcdef0123"
-    exchange.headers = {"user-agent": "the client's own key"}
+    exchange.request.snapshot = SimpleNamespace(version=3)
+    exchange.request.model = "sk-0123456789abcdef0123"
+    exchange.request.headers = {"user-agent": "the client's own key"}
     exchange.redactor.add_secrets(["the client's own key"])
     audit.begin(exchange)
     audit.submit(exchange, 200)
@@ -371,7 +372,7 @@ def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog
     monkeypatch.setattr(Audit, "_keeps", lambda *_: True)
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
     exchange, audit = Exchange("anthropic"), Audit()
-    exchange.snapshot = SimpleNamespace(version=1)
+    exchange.request.snapshot = SimpleNamespace(version=1)
     audit.submit(exchange, 200)
     assert (audit.waiting, audit._memory[0][0].packed) == (1, None)
     assert "ValueError" in caplog.text
@@ -380,18 +381,17 @@ def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog
 
 def test_an_hour_keeps_only_so_many_transcripts_of_one_kind_of_trouble():
     sampling = SimpleNamespace(failures_per_hour=2, sample_others=0)
-    exchange = SimpleNamespace(
-        capture=object(),
-        snapshot=SimpleNamespace(sampling=sampling),
-        route=SimpleNamespace(sample_calls=0),
-        calls=1,
-        created_at=datetime(2026, 1, 1, 10, tzinfo=UTC),
-    )
+    exchange = Exchange("anthropic")
+    exchange.capture = Capture(b"", 1000)
+    exchange.request.snapshot = SimpleNamespace(sampling=sampling)
+    exchange.request.created_at = datetime(2026, 1, 1, 10, tzinfo=UTC)
+    exchange.answer.route = SimpleNamespace(sample_calls=0)
+    exchange.answer.tool_calls = 1
     row = {"leaked_format": "kimi", "upstream_model": "acme/harbor-1"}
     audit = Audit()
     assert leak_mark(row | {"leaked_format": ""}) is None
     assert [audit._keeps(exchange, leak_mark(row)) for _ in range(3)] == [True, True, False]
     assert audit._keeps(exchange, leak_mark(row | {"leaked_format": "qwen"}))
-    exchange.created_at += timedelta(hours=1)
+    exchange.request.created_at += timedelta(hours=1)
     assert audit._keeps(exchange, leak_mark(row))
     assert not audit._keeps(exchange, None)

@@ -211,12 +211,16 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
     # pytest captures records, and cannot pass half a pair from one process to another.
     monkeypatch.setattr(Exchange, "log", lambda *_: None)
     exchange = Exchange("openai")
-    exchange.snapshot = SimpleNamespace(version=1)
-    exchange.model = exchange.served_by = HOSTILE
-    exchange.headers = {"user-agent": HOSTILE, "x-claude-code-session-id": HOSTILE, HOSTILE: "x"}
+    exchange.request.snapshot = SimpleNamespace(version=1)
+    exchange.request.model = exchange.answer.served_by = HOSTILE
+    exchange.request.headers = {
+        "user-agent": HOSTILE,
+        "x-claude-code-session-id": HOSTILE,
+        HOSTILE: "x",
+    }
     kind = SimpleNamespace(format="standard", reason=HOSTILE)
     upstream = SimpleNamespace(name=HOSTILE, dialect="openai", secrets=tuple)
-    exchange.route = SimpleNamespace(
+    exchange.answer.route = SimpleNamespace(
         pattern=HOSTILE,
         upstream=upstream,
         model=HOSTILE,
@@ -226,11 +230,11 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
         markers=((HOSTILE, HOSTILE),),
         sample_calls=1.0,
     )
-    exchange.attempts = [(exchange.route, GatewayError.of(UpstreamError(HOSTILE)))]
+    exchange.failed_attempts = [(exchange.answer.route, GatewayError.of(UpstreamError(HOSTILE)))]
     exchange.error = GatewayError.of(UpstreamError(HOSTILE))
-    exchange.notices[Notice(NoticeCode.FIELD_DROPPED, HOSTILE)] += 1
+    exchange.answer.notices[Notice(NoticeCode.FIELD_DROPPED, HOSTILE)] += 1
     schema = b'{"type": "object", "a\\u0000b": ["\\u0000", {"x": "\\u0000"}]}'
-    exchange.reading = Reading(
+    exchange.answer.reading = Reading(
         is_whole=False,
         tools=(Tool(HOSTILE, None, schema),),
         max_calls=None,
@@ -239,10 +243,10 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
     )
     exchange.capture = Capture(b'{"model": "\x00"}\xff', 2**16)
     raw = b'data: {"choices": [{"delta": {"content": "a\\u0000"}}]}\n\n'
-    exchange.received(raw)
-    exchange.sent(raw)
+    exchange.add_received(raw)
+    exchange.add_sent(raw)
     call = ToolCallStart(HOSTILE, HOSTILE)
-    exchange.understood([MessageStart(HOSTILE, HOSTILE), call, ToolCallDelta(HOSTILE)])
+    exchange.add_events([MessageStart(HOSTILE, HOSTILE), call, ToolCallDelta(HOSTILE)])
     audit = Audit()
     audit.submit(exchange, 502)
     entry, _ = audit._memory[0]
@@ -267,8 +271,7 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
 )
 def test_a_schema_is_stored_as_it_is_if_every_database_takes_it(schema, kept):
     tools = (Tool("first", None, schema), Tool("second", None, b'{"a": [1, -2.5e3]}'))
-    exchange = SimpleNamespace(reading=SimpleNamespace(tools=tools))
-    stored, left_out = _tools(exchange, Redactor(), 2**16)
+    stored, left_out = _tools(tools, Redactor(), 2**16)
     content = unpack(pack(TranscriptContent(tools=stored)))
     assert [tool["schema"] for tool in content.tools] == [kept, {"a": [1, -2500.0]}]
     assert left_out == 0
@@ -294,10 +297,10 @@ SECRETS_IN_TEXTS = ["sk-ant-0123456789abcdefghij", "ghs_" + "a1" * 20, "hidden-k
 def test_a_secret_in_one_text_of_a_row_is_found_among_all(secret, place, around):
     exchange = Exchange("anthropic")
     text = around.format(secret)
-    exchange.headers = {"user-agent": "claude-cli/2.0", place: text}
-    exchange.model = text if place == "model" else "kimi"
+    exchange.request.headers = {"user-agent": "claude-cli/2.0", place: text}
+    exchange.request.model = text if place == "model" else "kimi"
     if place == "notice":
-        exchange.notices[Notice(NoticeCode.FIELD_DROPPED, text)] = 1
+        exchange.answer.notices[Notice(NoticeCode.FIELD_DROPPED, text)] = 1
     exchange.redactor.add_secrets(["hidden-known-secret"])
     row = ended_row(exchange, 200)
     assert secret not in str(row)
@@ -306,8 +309,8 @@ def test_a_secret_in_one_text_of_a_row_is_found_among_all(secret, place, around)
 
 def test_texts_of_a_row_are_cut_and_nothing_else():
     exchange = Exchange("anthropic")
-    exchange.model = "m" * 300
-    exchange.headers = {"user-agent": "a" * 300}
+    exchange.request.model = "m" * 300
+    exchange.request.headers = {"user-agent": "a" * 300}
     row = ended_row(exchange, 200)
     assert (row["model"], row["user_agent"]) == ("m" * 200, "a" * 200)
 

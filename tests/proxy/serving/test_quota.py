@@ -31,12 +31,12 @@ def key_of(gateway, name, limits):
 
 def exchange_of(*, rpm=None, streams=None, number=1):
     exchange = Exchange("anthropic")
-    exchange.key = Key(number, "a key", (), None, True, rpm, streams)
+    exchange.request.key = Key(number, "a key", (), None, True, rpm, streams)
     return exchange
 
 
 def admit(quota, exchange, most=10_000):
-    asyncio.run(quota.admit(exchange, exchange.key, most))
+    asyncio.run(quota.admit(exchange, exchange.request.key, most))
 
 
 def admitted(quota, exchange, most=10_000):
