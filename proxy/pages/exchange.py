@@ -164,7 +164,10 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
         change_message=f"From exchange {exchange.request_id}.",
         single_object=True,
     )
-    messages.success(request, f"{row.pattern} is now read as {row.format}. No restart is needed.")
+    messages.success(
+        request,
+        f"Override saved: {row.pattern} is now read as {row.format}. No restart is needed.",
+    )
     return redirect(f"{exchange.get_absolute_url()}?replay={tried.pk}#replay")
 
 

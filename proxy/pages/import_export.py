@@ -37,7 +37,7 @@ _PERMISSIONS = (
 
 class DocumentForm(forms.Form):
     text = forms.CharField(
-        label="YAML document",
+        label="paste a document",
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 18, "spellcheck": "false", "wrap": "off"}),

@@ -13,7 +13,7 @@ DESK = {"width": 1360, "height": 900}
     [("wide", DESK, "light"), ("phone", PHONE, "dark")],
     ids=["wide", "phone"],
 )
-def test_a_document_goes_out_is_changed_and_comes_in(people, gateway, look, viewport, scheme):
+def test_a_document_is_exported_edited_and_imported(people, gateway, look, viewport, scheme):
     document = gateway.manage("config", "export").stdout
     model = f"house/model-for-the-{look}"
     changed = re.sub(

@@ -22,7 +22,7 @@ def _spoken(gateway, upstream):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
-def test_the_dashboard_is_the_first_page_and_every_number_leads_on(people, width, scheme):
+def test_dashboard_is_the_first_page_and_its_numbers_are_links(people, width, scheme):
     look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with people("olga", **look) as olga:
         page = olga.page

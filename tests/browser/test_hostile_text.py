@@ -110,7 +110,7 @@ def poisoned(gateway, upstream):
     return gateway
 
 
-def test_no_text_of_others_runs_or_loads_anything_on_any_page(poisoned, people):
+def test_hostile_text_runs_and_loads_nothing_on_any_page(poisoned, people):
     exchanges = poisoned.rows("SELECT request_id AS id FROM proxy_exchange")
     groups = poisoned.rows("SELECT id FROM proxy_failuregroup")
     keys = poisoned.rows("SELECT id FROM proxy_clientkey ORDER BY id DESC LIMIT 1")
@@ -149,7 +149,7 @@ def test_no_text_of_others_runs_or_loads_anything_on_any_page(poisoned, people):
         person.visit("/admin/playground/")
         page.fill("#id_text", ALL)
         page.fill("#id_model", "kimi-k2")
-        page.click("button:has-text('Read it')")
+        page.click("button:has-text('Decode')")
         assert page.evaluate("window.__xss") is None
         elsewhere = [url for url in asked if not url.startswith((poisoned.url, "data:"))]
     assert elsewhere == []

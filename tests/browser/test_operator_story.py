@@ -45,7 +45,7 @@ def wait_until(is_so):
         time.sleep(0.1)
 
 
-def test_from_a_preset_to_a_model_that_works_and_back(gateway, people, other):
+def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, people, other):
     with people("olga") as olga:
         page = olga.page
 
@@ -172,7 +172,7 @@ def _is_known(gateway, key):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
-def test_every_page_of_the_configuration_is_sound(people, width, scheme):
+def test_configuration_pages_fit_the_window_without_browser_errors(people, width, scheme):
     look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with people("olga", **look) as olga:
         page = olga.page

@@ -50,7 +50,7 @@ def wait_for_rows(gateway, number):
         time.sleep(0.2)
 
 
-def test_support_finds_and_tries_and_an_operator_mends(gateway, people):
+def test_support_replays_a_failure_and_an_operator_makes_the_fix_permanent(gateway, people):
     with gateway.client() as client:
         before = read(client.post("/v1/messages", json=question(MODEL)))
     assert "<|tool_calls_section_begin|>" in before.text  # nobody was told that this is a Kimi
@@ -82,7 +82,9 @@ def test_support_finds_and_tries_and_an_operator_mends(gateway, people):
         olga.visit(handed_over)
         assert "your role does not allow you to read it" in olga.page.inner_text("#content")
         olga.page.click("button:has-text('from now on')")
-        assert f"{MODEL} is now read as kimi" in olga.page.inner_text(".messagelist")
+        assert f"Override saved: {MODEL} is now read as kimi" in olga.page.inner_text(
+            ".messagelist"
+        )
         assert f"{MODEL} is now read as kimi" in olga.page.inner_text(".result")
         olga.picture("override")
 
@@ -96,7 +98,7 @@ def test_support_finds_and_tries_and_an_operator_mends(gateway, people):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
-def test_every_page_is_sound(gateway, people, width, scheme):
+def test_pages_fit_the_window_without_browser_errors(gateway, people, width, scheme):
     look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with people("sam", **look) as sam:
         page, suffix = sam.page, f"-{width}-{scheme}"
@@ -148,7 +150,7 @@ def test_every_page_is_sound(gateway, people, width, scheme):
         developer.picture(f"usage{suffix}")
 
 
-def test_the_stock_admin_works_under_the_policy(gateway, people):
+def test_django_admin_works_under_the_content_security_policy(gateway, people):
     with people("olga") as olga:
         page = olga.page
         for name in ("upstream", "modelroute", "formatoverride", "formatsettings", "clientkey"):

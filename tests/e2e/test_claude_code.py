@@ -89,7 +89,7 @@ def test_every_tool_works_in_one_session(
     assert play.faults == []
 
 
-def test_a_tool_that_is_searched_for_is_offered_and_described(
+def test_a_tool_found_by_search_is_offered_and_described(
     claude: Claude, upstream: ScriptedUpstream
 ) -> None:
     search = Call("ToolSearch", {"query": "select:NotebookEdit", "max_results": 3})
@@ -111,7 +111,7 @@ def test_a_tool_that_is_searched_for_is_offered_and_described(
 
 @pytest.mark.parametrize("status", [200, 429, 503])
 @pytest.mark.parametrize("name", ["kimi-reasoning", "structured"])
-def test_a_call_that_fails_at_first_runs_once(
+def test_a_call_retried_after_a_failure_runs_once(
     name: str, status: int, claude: Claude, upstream: ScriptedUpstream
 ) -> None:
     padding = "x" * 2000  # so that a stream that breaks off does so inside the call
@@ -127,7 +127,7 @@ def test_a_call_that_fails_at_first_runs_once(
     assert play.faults == []
 
 
-def test_the_two_lines_that_the_server_prints_are_enough(
+def test_the_printed_environment_variables_are_enough(
     claude: Claude, upstream: ScriptedUpstream
 ) -> None:
     """Without a model's name the client asks for an Opus, which has a route."""

@@ -60,7 +60,7 @@ def test_export_writes_to_the_terminal_or_a_file(document):
     assert "cannot be written" in failed
 
 
-def test_what_was_exported_changes_nothing(document):
+def test_importing_an_export_changes_nothing(document):
     assert run("config", "import", document) == ("Nothing was changed.\n", "", "")
     assert run("config", "check", document) == ("Nothing would change.\n", "", "")
 
@@ -92,7 +92,7 @@ def test_import_prints_the_difference_and_a_dry_run_changes_nothing(document):
     assert (record.history_change_reason, record.history_user) == ("config import", None)
 
 
-def test_a_document_comes_from_the_standard_input(monkeypatch):
+def test_import_reads_standard_input(monkeypatch):
     monkeypatch.setattr(
         sys,
         "stdin",
@@ -102,7 +102,7 @@ def test_a_document_comes_from_the_standard_input(monkeypatch):
     assert FormatOverride.objects.get().pattern == "x"
 
 
-def test_what_is_wrong_is_told_with_its_place_and_changes_nothing(document):
+def test_import_errors_have_line_numbers_and_change_nothing(document):
     edit(document, "upstream_model: qwen/qwen3-coder", "upstream_modell: \x1b[31m")
     edit(document, "\x1b", '"\\e"')  # what is not printable is written so
     edit(document, '"\\e"[31m', '"\\e[31m"')
@@ -119,14 +119,14 @@ def test_what_is_wrong_is_told_with_its_place_and_changes_nothing(document):
     assert run("config", "export") == before
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
+def test_an_unreadable_file_is_named(tmp_path):
     assert "cannot be read" in run("config", "import", tmp_path / "nowhere")[2]
     assert "cannot be read" in run("config", "check", tmp_path)[2]
     (tmp_path / "latin").write_bytes(b"athena: 1 # \xff")
     assert "is not UTF-8" in run("config", "import", tmp_path / "latin")[2]
 
 
-def test_the_exit_status_tells(gateway, tmp_path):
+def test_exit_status_reports_failure(gateway, tmp_path):
     """As a pipeline sees it, beside a gateway that is running."""
     path = tmp_path / "athena.yaml"
     path.write_text("athena: 2")
@@ -142,12 +142,12 @@ def test_the_exit_status_tells(gateway, tmp_path):
     assert (done.returncode, done.stdout) == (0, "Nothing was changed.\n"), done.stderr
 
 
-def test_a_good_configuration_is_well():
+def test_check_accepts_a_valid_configuration():
     FormatSettings.objects.create(format="gone")  # as an older release may have left it
     assert run("config", "check") == ("No errors found.\n", "", "")
 
 
-def test_check_says_what_is_wrong_with_the_present_configuration():
+def test_check_lists_errors_and_hints_of_the_current_configuration():
     Upstream.objects.filter(name="demo").update(sealed_key="", key_variable="HOUSE_KEY")
     off = Upstream.objects.create(name="off", base_url="https://off.example", active=False)
     sealed = Upstream.objects.create(
@@ -179,14 +179,14 @@ def test_check_says_what_is_wrong_with_the_present_configuration():
     assert "There is no configuration yet" in run("config", "check")[0]
 
 
-def test_a_hint_alone_is_no_failure():
+def test_a_hint_alone_is_not_a_failure():
     FormatOverride.objects.create(pattern="nobody/*", format="kimi")
     printed, _, failed = run("config", "check")
     assert printed.splitlines()[-1] == "No errors found."
     assert not failed
 
 
-def test_a_key_is_printed_once_and_alone():
+def test_key_create_prints_only_the_key():
     User.objects.create(username="ada")
     arguments = ("--owner", "ada", "--days", 30, "--models", "claude-*", "qwen/*")
     limits = ("--requests-per-minute", 60, "--at-once", 4)
@@ -216,13 +216,13 @@ def test_a_key_is_printed_once_and_alone():
         (["x", "--requests-per-minute", "-1"], "--requests-per-minute: Ensure"),
     ],
 )
-def test_a_key_that_cannot_be_is_not_made(arguments, message):
+def test_key_create_rejects_invalid_options(arguments, message):
     before = ClientKey.objects.count()
     assert message in run("key", "create", *arguments)[2]
     assert ClientKey.objects.count() == before
 
 
-def test_keys_can_be_listed_for_programs():
+def test_keys_can_be_listed_as_json():
     printed, _, _ = run("key", "create", "ci", "--json")
     made = json.loads(printed)
     assert digest_of(made.pop("key")) == ClientKey.objects.get(label="ci").digest
@@ -235,7 +235,7 @@ def test_keys_can_be_listed_for_programs():
     assert not {"digest", "key"} & listed[0].keys()
 
 
-def test_a_key_is_revoked_by_its_number_or_its_beginning():
+def test_a_key_is_revoked_by_id_or_prefix():
     for label in ("one", "two"):
         run("key", "create", label)
     one, two = (ClientKey.objects.get(label=label) for label in ("one", "two"))

@@ -49,7 +49,7 @@ def test_another_format_fixes_a_leak():
     assert not row.replays.exists()
 
 
-def test_a_group_is_told_one_by_one_and_in_total():
+def test_a_group_replay_prints_each_result_and_the_totals():
     group = failure_group()
     fields = {"group": group, "format": "kimi", "upstream_model": "moonshotai/kimi-k2"}
     failing = {"outcome": "transform_failed", "error_code": "call_truncated"}
@@ -67,7 +67,7 @@ def test_a_group_is_told_one_by_one_and_in_total():
     assert failed == "some exchanges fail"
 
 
-def test_strictness_may_be_tried():
+def test_replay_can_be_strict():
     row = stored_exchange(
         stream({"content": KIMI.removesuffix("<|tool_calls_section_end|>")}),
         format="kimi",
@@ -77,13 +77,13 @@ def test_strictness_may_be_tried():
     assert "newly broken" in run("--request-id", row.request_id, "--strict")[0]
 
 
-def test_what_is_not_there_is_said():
+def test_missing_transcripts_and_groups_are_reported():
     assert run("--request-id", "req_0")[1] == "no transcript is stored for 'req_0'"
     assert run("--group", "7")[1] == "no failure group has the id 7"
     assert "is not a transcript from the API" in run("--file", "/nonexistent.json")[1]
 
 
-def test_what_a_model_wrote_does_not_steer_the_terminal():
+def test_model_output_cannot_control_the_terminal():
     raw = b'data: {"error": {"message": "\\u001b[31mred\\u0007", "code": 500}}\n\n'
     row = stored_exchange(raw, outcome="upstream_error")
     printed, _ = run("--request-id", row.request_id)
@@ -92,7 +92,7 @@ def test_what_a_model_wrote_does_not_steer_the_terminal():
     assert "\x07" not in printed
 
 
-def test_a_fixture_is_a_line_of_vectors_where_that_says_all(tmp_path):
+def test_a_simple_fixture_is_saved_as_a_vector_line(tmp_path):
     row = leaked_kimi()
     arguments = ("--request-id", row.request_id, "--into", tmp_path, "--save-fixture")
     printed, _ = run(*arguments, "lost-override", "--format", "kimi")
@@ -108,7 +108,7 @@ def test_a_fixture_is_a_line_of_vectors_where_that_says_all(tmp_path):
     assert "lowercase letters" in run(*arguments, "../evil", "--format", "kimi")[1]
 
 
-def test_a_fixture_is_the_wire_itself_where_a_vector_does_not_fit(tmp_path):
+def test_a_complex_fixture_is_saved_as_a_wire_file(tmp_path):
     raw = stream({"reasoning_content": "hm"}, {"content": KIMI})
     row = stored_exchange(raw, format="kimi", upstream_model="moonshotai/kimi-k2")
     arguments = ("--request-id", row.request_id, "--into", tmp_path, "--save-fixture", "two")
@@ -119,7 +119,7 @@ def test_a_fixture_is_the_wire_itself_where_a_vector_does_not_fit(tmp_path):
     assert "already exists" in run(*arguments)[1]
 
 
-def test_a_fixture_is_made_of_one_exchange(tmp_path):
+def test_a_fixture_needs_exactly_one_exchange(tmp_path):
     group = failure_group()
     for _ in range(2):
         leaked_kimi(group=group)

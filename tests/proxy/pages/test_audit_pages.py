@@ -82,7 +82,7 @@ def text_of(response):
     return response.content.decode()
 
 
-def test_strangers_are_sent_to_the_login_and_come_back(web):
+def test_anonymous_users_are_redirected_to_login_and_back(web):
     response = get(web, "/admin/audit/?outcome=failed", 302)
     assert response["location"] == "/admin/login/?next=/admin/audit/%3Foutcome%3Dfailed"
 
@@ -123,7 +123,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("role", ALLOWED)
-def test_every_role_has_its_pages_and_no_others(web, role):
+def test_each_role_can_open_only_its_own_pages(web, role):
     group = failure_group()
     pages = every_page(leaked_kimi(group=group), group)
     login(web, role)
@@ -136,14 +136,14 @@ def test_every_role_has_its_pages_and_no_others(web, role):
             assert getattr(web, wrong)(url).status_code == 405, name
 
 
-def test_staff_who_lost_their_rank_are_sent_to_the_login(web):
+def test_users_who_are_no_longer_staff_are_redirected_to_login(web):
     user = login(web, SUPPORT)
     user.is_staff = False
     user.save()
     get(web, "/admin/audit/", 302)
 
 
-def test_pages_have_a_strict_policy_and_are_not_cached(support):
+def test_pages_send_a_strict_content_security_policy_and_are_not_cached(support):
     for url in ("/admin/audit/", "/admin/", "/admin/playground/", "/admin/login/"):
         response = support.get(url)
         assert response["content-security-policy"] == POLICY
@@ -151,7 +151,7 @@ def test_pages_have_a_strict_policy_and_are_not_cached(support):
         assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", text_of(response))
 
 
-def test_the_index_and_the_header_lead_to_the_pages_that_one_may_see(web):
+def test_index_and_header_link_only_to_permitted_pages(web):
     login(web, SUPPORT)
     home = text_of(get(web, "/admin/"))
     assert home.count('href="/admin/audit/"') == 2
@@ -167,7 +167,7 @@ def ids_of(web, query=""):
     return list(dict.fromkeys(found))
 
 
-def test_filters_are_in_the_address(support):
+def test_filters_are_read_from_the_url(support):
     key = ClientKey.objects.create(label="k", prefix="p", digest="d")
     now = timezone.now()
     plain = exchange_row(created_at=now - timedelta(days=3))
@@ -215,12 +215,12 @@ def test_filters_are_in_the_address(support):
     "query",
     ["key=x", "since=tomorrow", "before=-1", "until=2026-13-45", "model=%00", "rescued=some"],
 )
-def test_a_filter_that_is_nonsense_is_said_to_be(support, query):
+def test_an_invalid_filter_shows_an_error_message(support, query):
     assert "errornote" not in text_of(get(support, f"/admin/audit/?{query}"))
     assert "messagelist" in text_of(get(support, f"/admin/audit/?{query}"))
 
 
-def test_a_request_id_leads_to_its_page(support):
+def test_searching_a_request_id_opens_its_exchange(support):
     row = exchange_row()
     response = get(support, f"/admin/audit/?q={row.request_id}", 302)
     assert response["location"] == row.get_absolute_url()
@@ -229,7 +229,7 @@ def test_a_request_id_leads_to_its_page(support):
     )
 
 
-def test_the_list_is_walked_by_ids_in_both_directions(support):
+def test_pager_walks_the_list_by_id_in_both_directions(support):
     rows = [exchange_row().request_id for _ in range(120)][::-1]
     first = text_of(get(support, "/admin/audit/?outcome=ok"))
     assert 'rel="prev"' not in first
@@ -244,7 +244,7 @@ def test_the_list_is_walked_by_ids_in_both_directions(support):
     assert 'rel="next"' not in text_of(get(support, f"/admin/audit/{last}"))
 
 
-def test_a_list_costs_the_same_however_long_it_is(support, django_assert_max_num_queries):
+def test_query_count_does_not_grow_with_the_list(support, django_assert_max_num_queries):
     user = User.objects.create(username="carer")
     key = ClientKey.objects.create(label="k", prefix="p", digest="d")
     for number in range(12):
@@ -258,7 +258,7 @@ def test_a_list_costs_the_same_however_long_it_is(support, django_assert_max_num
         get(support, f"/admin/audit/groups/{group.pk}/")
 
 
-def test_groups_come_with_words_counts_and_a_sparkline(support):
+def test_failure_groups_show_sentence_count_and_sparkline(support):
     now = timezone.now()
     group = failure_group(count=1234, last_seen=now)
     hour = now.replace(minute=0, second=0, microsecond=0)
@@ -274,7 +274,7 @@ def test_groups_come_with_words_counts_and_a_sparkline(support):
     assert group.get_absolute_url() not in text_of(get(support, "/admin/audit/?format=qwen"))
 
 
-def test_an_exchange_shows_three_columns_with_the_wrong_place_marked(support):
+def test_exchange_shows_three_columns_and_marks_the_first_wrong_place(support):
     page = text_of(get(support, leaked_kimi().get_absolute_url()))
     assert "The client got tool calls as plain text" in page
     assert page.count('class="s marker wrong"') == 2  # where it came from, and where it went
@@ -283,7 +283,7 @@ def test_an_exchange_shows_three_columns_with_the_wrong_place_marked(support):
     assert "$ATHENA_CLIENT_KEY" in page
 
 
-def test_the_markers_of_a_call_that_broke_are_the_wrong_place(support):
+def test_markers_of_a_broken_call_are_marked_as_wrong(support):
     broken = 'Hm.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harb'
     row = stored_exchange(
         stream({"content": broken}),
@@ -308,7 +308,7 @@ def test_an_exchange_without_a_transcript_says_why(support):
         assert "audit:replay" not in page
 
 
-def test_operators_see_no_content(web):
+def test_operators_do_not_see_content(web):
     row = stored_exchange(stream({"content": "a secret plan"}))
     login(web, OPERATORS)
     page = text_of(get(web, row.get_absolute_url()))
@@ -316,7 +316,7 @@ def test_operators_see_no_content(web):
     assert "your role does not allow you to read it" in page
 
 
-def test_a_clipped_transcript_says_so(support):
+def test_a_shortened_transcript_shows_a_note(support):
     raw = stream({"content": "one"}, {"content": "two"}, {"content": "three"})
     row = stored_exchange(raw)
     kept = row.transcript
@@ -383,7 +383,7 @@ def test_a_megabyte_of_hostile_text_makes_a_small_page_quickly(support):
         assert "characters not shown" in text_of(page)
 
 
-def test_a_replay_is_kept_beside_the_original(support):
+def test_a_replay_is_stored_and_leaves_the_exchange_unchanged(support):
     row = leaked_kimi()
     response = support.post(reverse("audit:replay", args=[row.request_id]), {"format": "kimi"})
     made = Replay.objects.get()
@@ -399,7 +399,7 @@ def test_a_replay_is_kept_beside_the_original(support):
     get(support, f"{row.get_absolute_url()}?replay=999", 404)
 
 
-def test_an_operator_makes_the_override_of_a_replay_that_helped(web):
+def test_an_operator_creates_an_override_from_a_successful_replay(web):
     row = leaked_kimi(upstream_model="acme/harbor[1]")
     FormatOverride.objects.create(pattern="acme/*", format="qwen", priority=10)
     login(web, SUPPORT)
@@ -418,7 +418,7 @@ def test_an_operator_makes_the_override_of_a_replay_that_helped(web):
     assert FormatOverride.objects.count() == 2
 
 
-def test_a_replay_that_did_not_help_makes_no_override(web):
+def test_a_failed_replay_cannot_become_an_override(web):
     row = leaked_kimi()
     login(web, SUPPORT, OPERATORS)
     web.post(reverse("audit:replay", args=[row.request_id]), {"format": "qwen"})
@@ -427,7 +427,7 @@ def test_a_replay_that_did_not_help_makes_no_override(web):
     assert not FormatOverride.objects.exists()
 
 
-def test_a_fixture_has_the_shape_of_the_vectors(support):
+def test_downloaded_fixture_is_a_valid_test_vector(support):
     row = leaked_kimi()
     support.post(reverse("audit:replay", args=[row.request_id]), {"format": "kimi"})
     url = reverse("audit:fixture", args=[row.request_id])
@@ -448,7 +448,7 @@ def test_a_fixture_has_the_shape_of_the_vectors(support):
     assert seen(collect(read), "content") == expected(vector)
 
 
-def test_a_fixture_of_an_answer_with_structured_calls_has_its_deltas(support):
+def test_fixture_of_structured_calls_contains_deltas(support):
     call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     row = stored_exchange(stream({"content": "Hm."}, {"tool_calls": [call]}, finish="tool_calls"))
     vector = json.loads(get(support, reverse("audit:fixture", args=[row.request_id])).content)
@@ -457,11 +457,11 @@ def test_a_fixture_of_an_answer_with_structured_calls_has_its_deltas(support):
     assert [c["name"] for c in vector["expect"]["calls"]] == ["f"]
 
 
-def test_every_family_whose_markup_is_watched_can_be_filtered_by():
+def test_every_watched_markup_family_is_a_leak_filter():
     assert set(LEAKS) == set(_SIGNS)
 
 
-def test_an_exchange_costs_few_queries(support, django_assert_max_num_queries):
+def test_exchange_page_needs_few_queries(support, django_assert_max_num_queries):
     row = leaked_kimi(group=failure_group())
     for name in ("kimi", "qwen", "standard"):
         support.post(reverse("audit:replay", args=[row.request_id]), {"format": name})
@@ -469,7 +469,7 @@ def test_an_exchange_costs_few_queries(support, django_assert_max_num_queries):
         get(support, row.get_absolute_url())
 
 
-def test_neighbours_are_of_the_same_kind(support):
+def test_newer_and_older_links_stay_in_the_group(support):
     group = failure_group()
     rows = [exchange_row(group=group) for _ in range(3)]
     exchange_row()
@@ -478,7 +478,7 @@ def test_neighbours_are_of_the_same_kind(support):
     assert re.search(rf'rel="next" href="[^"]*{rows[0].request_id}', page)
 
 
-def test_a_group_is_cared_for_and_talked_about(web):
+def test_group_state_assignee_and_comments_are_saved(web):
     user = login(web, SUPPORT)
     group = failure_group()
     url = reverse("audit:care", args=[group.pk])
@@ -497,7 +497,7 @@ def test_a_group_is_cared_for_and_talked_about(web):
     get(web, "/admin/audit/groups/999/", 404)
 
 
-def test_a_group_is_replayed_at_once(support):
+def test_replaying_a_group_replays_all_its_transcripts(support):
     group = failure_group()
     for _ in range(3):
         leaked_kimi(group=group)
@@ -529,7 +529,7 @@ def test_the_playground_shows_both_dialects_and_stores_nothing(support, chunking
     assert before == [table.objects.count() for table in tables]
 
 
-def test_the_playground_reads_a_stream_and_says_what_it_cannot_use(support):
+def test_playground_accepts_a_stream_and_explains_invalid_input(support):
     wire = stream({"content": "Hello"}).decode()
     page = text_of(support.post("/admin/playground/", {"text": wire, "format": "standard"}))
     assert "TextDelta" in page
@@ -540,7 +540,7 @@ def test_the_playground_reads_a_stream_and_says_what_it_cannot_use(support):
     assert "This field is required" in text_of(support.post("/admin/playground/", {"text": ""}))
 
 
-def test_developers_see_their_own_keys_only(web):
+def test_developers_see_only_their_own_keys(web):
     user = login(web, DEVELOPERS)
     own = ClientKey.objects.create(label="mine", prefix="p1", digest="d1", owner=user)
     other = ClientKey.objects.create(label="theirs", prefix="p2", digest="d2")
@@ -557,7 +557,7 @@ def test_developers_see_their_own_keys_only(web):
     assert "You have no client key" in text_of(get(web, "/admin/usage/"))
 
 
-def test_an_exchange_that_was_lost_with_its_process_says_so(support):
+def test_an_exchange_lost_with_its_process_says_so(support):
     write([crashed({**BEGUN, "created_at": timezone.now()}, timezone.now())])
     row = Exchange.objects.get()
     page = get(support, row.get_absolute_url()).content.decode()
@@ -582,7 +582,7 @@ BEGUN = {
 }
 
 
-def test_an_upstream_that_sent_nothing_is_not_said_to_have_sent_half(support):
+def test_an_empty_upstream_answer_is_not_shown_as_truncated(support):
     row = stored_exchange(
         b"",
         transcript={"raw": b"", "events": [], "reading": {}},
@@ -601,8 +601,9 @@ def test_an_upstream_that_sent_nothing_is_not_said_to_have_sent_half(support):
 @pytest.mark.parametrize(
     "outcome", [Outcome.CLIENT_ERROR, Outcome.DRAINED, Outcome.UPSTREAM_ERROR, Outcome.CRASHED]
 )
-def test_a_failure_without_a_transcript_is_not_said_to_have_gone_well(support, outcome):
+def test_a_failure_without_a_transcript_is_not_shown_as_success(support, outcome):
     row = exchange_row(outcome=outcome, error_code="at_capacity")
     page = text_of(get(support, row.get_absolute_url()))
     assert "No transcript was kept." in page
-    assert "went well" not in page
+    assert "No problems." not in page
+    assert "It succeeded" not in page

@@ -88,7 +88,7 @@ def version():
     return ConfigurationVersion.objects.get().number
 
 
-def test_a_preset_fills_the_form_but_for_the_key(olga):
+def test_a_preset_fills_the_form_except_the_key(olga):
     page = text(olga.get("/admin/proxy/upstream/add/?preset=openrouter"))
     assert 'value="https://openrouter.ai/api/v1"' in page
     assert "openrouter.ai/keys" in page
@@ -98,7 +98,7 @@ def test_a_preset_fills_the_form_but_for_the_key(olga):
     assert "http://127.0.0.1:8001/v1" in text(olga.get("/admin/proxy/upstream/add/?preset=vllm"))
 
 
-def test_a_preview_says_which_models_change_format_and_saves_nothing(olga):
+def test_a_preview_lists_models_that_change_format_and_saves_nothing(olga):
     asked_for("house/one")
     before = version()
     shown = text(olga.post("/admin/proxy/formatoverride/add/", {**OVERRIDE, "_preview": "1"}))
@@ -108,7 +108,7 @@ def test_a_preview_says_which_models_change_format_and_saves_nothing(olga):
     assert (version(), FormatOverride.objects.count()) == (before, 0)
 
 
-def test_a_preview_of_a_route_says_where_models_would_go(olga):
+def test_a_route_preview_shows_where_models_would_go(olga):
     demo = Upstream.objects.get(name="demo")
     form = {"pattern": "claude-*", "upstream": demo.pk, "upstream_model": "vendor/other",
             "priority": "1", "reasoning": "auto", "active": "on", "_preview": "1"}  # fmt: skip
@@ -118,12 +118,12 @@ def test_a_preview_of_a_route_says_where_models_would_go(olga):
     assert not ModelRoute.objects.filter(pattern="claude-*").exists()
 
 
-def test_a_preview_of_what_is_not_valid_says_so(olga):
+def test_a_preview_of_an_invalid_form_lists_the_fields(olga):
     shown = text(olga.post("/admin/proxy/formatoverride/add/", {"pattern": "(", "_preview": "1"}))
     assert "incomplete or invalid: Format, Priority, Pattern" in shown
 
 
-def test_a_pattern_is_previewed_by_itself_before_anybody_asks_for_its_names(olga):
+def test_a_pattern_is_previewed_before_any_model_matches_it(olga):
     demo = Upstream.objects.get(name="demo")
     form = {"pattern": "local-*", "upstream": demo.pk, "priority": "100", "reasoning": "auto",
             "active": "on", "_preview": "1"}  # fmt: skip
@@ -131,7 +131,7 @@ def test_a_pattern_is_previewed_by_itself_before_anybody_asks_for_its_names(olga
     assert "demo: local-* as standard" in shown
 
 
-def test_what_would_be_refused_is_said_to_be(olga):
+def test_a_preview_shows_models_that_would_be_rejected(olga):
     demo = Upstream.objects.get(name="demo")
     form = {**UPSTREAM, "name": "demo", "service": "other", "base_url": demo.base_url}
     del form["active"]
@@ -156,7 +156,7 @@ def test_the_default_route_cannot_be_switched_off(olga):
     assert "protected related objects" in page
 
 
-def test_a_preview_is_for_those_who_may_save():
+def test_a_preview_needs_the_permission_to_save():
     user = User.objects.create(username="nobody", is_staff=True)
     client = Client()
     client.force_login(user)
@@ -164,7 +164,7 @@ def test_a_preview_is_for_those_who_may_save():
     assert client.post("/admin/proxy/formatoverride/add/", form).status_code == 403
 
 
-def test_deleting_shows_what_would_change_and_what_needs_the_row(olga):
+def test_deleting_shows_the_effects_and_the_dependent_rows(olga):
     asked_for("house/one")
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     page = text(olga.get(f"/admin/proxy/formatoverride/{row.pk}/delete/"))
@@ -178,7 +178,7 @@ def test_deleting_shows_what_would_change_and_what_needs_the_row(olga):
     assert Upstream.objects.filter(name="demo").exists()
 
 
-def test_a_row_that_somebody_else_changed_is_not_overwritten_unawares(olga):
+def test_a_concurrent_change_is_not_overwritten_without_warning(olga):
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     url = f"/admin/proxy/formatoverride/{row.pk}/change/"
     first = seen(text(olga.get(url)))
@@ -200,7 +200,7 @@ def test_a_row_that_somebody_else_changed_is_not_overwritten_unawares(olga):
     assert (row.format, row.note) == ("kimi", "mine")
 
 
-def test_history_says_who_changed_what_and_brings_it_back(olga):
+def test_history_shows_author_and_change_and_can_revert(olga):
     olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
     row = FormatOverride.objects.get()
     made = version()
@@ -218,7 +218,7 @@ def test_history_says_who_changed_what_and_brings_it_back(olga):
     assert row.history.first().history_user.username == "olga"
 
 
-def test_a_deleted_row_can_be_made_again_from_the_changes(olga):
+def test_a_deleted_row_can_be_restored_from_the_changes_page(olga):
     olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
     row, made = FormatOverride.objects.get(), version()
     olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
@@ -230,7 +230,7 @@ def test_a_deleted_row_can_be_made_again_from_the_changes(olga):
     assert FormatOverride.objects.get().pattern == "house/*"
 
 
-def test_what_cannot_be_brought_back_is_refused_with_the_reason(olga):
+def test_an_impossible_revert_is_rejected_with_the_reason(olga):
     olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
     row, made = FormatOverride.objects.get(), version()
     olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
@@ -248,7 +248,7 @@ def test_the_version_is_on_every_page(olga):
         assert expected in text(olga.get(path)), path
 
 
-def test_rows_are_switched_off_and_on_each_as_a_version(olga):
+def test_disabling_and_enabling_rows_creates_a_version_each(olga):
     rows = [FormatOverride.objects.create(pattern=f"{n}/*", format="kimi") for n in "ab"]
     before, keys = version(), [row.pk for row in rows]
     url = "/admin/proxy/formatoverride/"
@@ -264,7 +264,7 @@ def test_rows_are_switched_off_and_on_each_as_a_version(olga):
     assert FormatOverride.objects.filter(active=True).count() == 2
 
 
-def test_rules_say_what_applies_and_where_it_comes_from(olga):
+def test_rules_page_shows_what_applies_and_its_source(olga):
     ModelRoute.objects.filter(pattern="claude-*sonnet*").update(max_tokens=4096)
     demo = Upstream.objects.get(name="demo")
     ModelRoute.objects.create(pattern="claude-*", upstream=demo, priority=200)
@@ -306,7 +306,7 @@ def row(upstream):
     return made
 
 
-def test_a_connection_is_tested_from_its_page(olga, row):
+def test_an_upstream_connection_is_tested_from_its_page(olga, row):
     url = f"/admin/proxy/upstream/{row.pk}/test/"
     page = text(olga.post(url, {"model": ""}))
     assert "All steps passed." in page
@@ -315,7 +315,7 @@ def test_a_connection_is_tested_from_its_page(olga, row):
     assert "Wait 2 seconds" in text(olga.post(url))
 
 
-def test_a_routes_model_is_picked_from_the_upstreams_list(olga, row):
+def test_a_route_model_is_chosen_from_the_upstream_list(olga, row):
     url = f"/admin/proxy/upstream/{row.pk}/models/"
     page = text(olga.get(url))
     assert "house/plain" in page
@@ -331,7 +331,7 @@ def test_a_routes_model_is_picked_from_the_upstreams_list(olga, row):
     assert 'data-models="/admin/proxy/upstream/0/models/"' in form
 
 
-def test_an_upstream_without_a_list_says_so(olga, row, upstream):
+def test_an_upstream_without_a_model_list_says_so(olga, row, upstream):
     upstream.script("/v1/models", whole({}, status=404))
     assert "it answers 404" in text(olga.get(f"/admin/proxy/upstream/{row.pk}/models/"))
 
@@ -340,7 +340,7 @@ def plain_key(page):
     return page.split('id="key">')[1].split("<")[0]
 
 
-def test_a_key_is_shown_once_with_lines_for_every_client(olga):
+def test_a_new_key_is_shown_once_with_setup_lines_for_every_client(olga):
     form = text(olga.get("/admin/proxy/clientkey/add/"))
     making = form.split('name="making" value="')[1].split('"')[0]
     given = {"label": "ada", "allowed_models": "kimi-k2", "making": making}
@@ -362,7 +362,7 @@ def test_a_key_is_shown_once_with_lines_for_every_client(olga):
     assert ClientKey.objects.filter(label="ada").count() == 1
 
 
-def test_a_key_whose_end_is_over_is_refused(olga):
+def test_an_expiry_in_the_past_is_rejected(olga):
     given = {"label": "ada", "expires_at_0": "2020-01-01", "expires_at_1": "00:00:00"}
     assert "That moment is over" in text(olga.post("/admin/proxy/clientkey/add/", given))
     given = {"label": "ada", "allowed_models": "claude-*, kimi-k2"}
@@ -391,7 +391,7 @@ def test_a_key_is_rotated_with_an_overlap(olga):
     assert "already replaced" in text(olga.post(url, {"overlap": "1h"}, follow=True))
 
 
-def test_a_key_is_revoked_for_good(olga):
+def test_a_revoked_key_stays_revoked(olga):
     key = ClientKey(label="ada")
     key.adopt("sk-athena-to-be-revoked")
     key.save()
@@ -405,7 +405,7 @@ def test_a_key_is_revoked_for_good(olga):
     assert olga.post(f"/admin/proxy/clientkey/{key.pk}/delete/").status_code == 403
 
 
-def test_keys_are_listed_by_their_state(olga):
+def test_keys_can_be_filtered_by_state(olga):
     for label, fields in (
         ("fresh", {}),
         ("ended", {"expires_at": timezone.now() - timedelta(days=1)}),
@@ -419,7 +419,7 @@ def test_keys_are_listed_by_their_state(olga):
         assert [name for name in ("fresh", "ended", "refused") if f">{name}<" in page] == [label]
 
 
-def test_an_upstream_saved_again_keeps_its_key_and_no_page_has_it(olga, row):
+def test_saving_an_upstream_keeps_its_key_and_never_shows_it(olga, row):
     url = f"/admin/proxy/upstream/{row.pk}/change/"
     page = text(olga.get(url))
     assert f"…{CANARY[-4:]}" in page
@@ -441,7 +441,7 @@ def test_an_upstream_saved_again_keeps_its_key_and_no_page_has_it(olga, row):
     assert row.read_key() == CANARY
 
 
-def test_a_header_with_a_secret_is_not_shown_again(olga, row):
+def test_a_secret_header_is_not_shown_after_saving(olga, row):
     url = f"/admin/proxy/upstream/{row.pk}/change/"
     form = {**UPSTREAM, "name": "tried", "service": "other", "base_url": row.base_url}
     olga.post(url, {**form, "headers": '{"X-House-Token": "canary-of-a-header", "X-Team": "blue"}'})
@@ -457,7 +457,7 @@ def test_a_header_with_a_secret_is_not_shown_again(olga, row):
     assert "canary-of-a-header" not in history
 
 
-def test_after_saving_an_upstream_the_next_step_and_its_trouble_are_told(olga):
+def test_saving_an_upstream_shows_the_next_step_and_any_problem(olga):
     form = {**UPSTREAM, "key_variable": "$NO_SUCH_VARIABLE_HERE"}
     page = text(olga.post("/admin/proxy/upstream/add/", form, follow=True))
     assert "NO_SUCH_VARIABLE_HERE is not set" in page
@@ -469,7 +469,7 @@ def test_after_saving_an_upstream_the_next_step_and_its_trouble_are_told(olga):
     )
 
 
-def test_the_changes_of_many_rows_are_read_in_a_few_queries(olga, django_assert_max_num_queries):
+def test_changes_page_needs_few_queries(olga, django_assert_max_num_queries):
     rows = [
         FormatOverride.objects.create(pattern=f"house/{number}", format="kimi")
         for number in range(120)

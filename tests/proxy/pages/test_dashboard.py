@@ -64,7 +64,7 @@ def rows_behind(href):
 
 
 @pytest.mark.django_db
-def test_those_who_see_exchanges_see_the_dashboard_first_and_others_the_plain_index():
+def test_dashboard_is_shown_only_to_users_who_may_view_exchanges():
     configure()
     for role, is_shown, configures in (
         (SUPPORT, True, False),
@@ -82,7 +82,7 @@ def test_those_who_see_exchanges_see_the_dashboard_first_and_others_the_plain_in
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", RANGES)
 @pytest.mark.parametrize("seed", range(2))
-def test_every_number_is_that_of_the_rows_that_it_leads_to(name, seed):
+def test_every_number_matches_the_exchanges_it_links_to(name, seed):
     chance = random.Random(seed)
     spread = RANGES[name].length.total_seconds() * 1.3
     ages = sorted((chance.random() * spread for _ in range(300)), reverse=True)
@@ -116,7 +116,7 @@ def test_every_number_is_that_of_the_rows_that_it_leads_to(name, seed):
 
 
 @pytest.mark.django_db
-def test_ten_values_are_shown_and_the_rest_is_other():
+def test_tables_show_ten_values_and_sum_the_rest_as_other():
     chance = random.Random(1)
     batch = [
         entry(chance, created_at=NOW, model=f"m{number:02}", output_tokens=None)
@@ -134,7 +134,7 @@ def test_ten_values_are_shown_and_the_rest_is_other():
 
 
 @pytest.mark.django_db
-def test_what_nobody_knows_is_a_dash_and_not_zero():
+def test_unknown_numbers_are_shown_as_a_dash_not_zero():
     shown = board_context("24h", NOW)
     assert tile(shown, "Requests").figure.text == "0"
     for label in ("Failure rate", "Leak rate", "Tokens in", "Time to first byte", "Open streams"):
@@ -150,7 +150,7 @@ def test_what_nobody_knows_is_a_dash_and_not_zero():
 
 
 @pytest.mark.django_db
-def test_who_served_it_is_told_with_its_upstream():
+def test_served_by_table_names_the_upstream():
     chance = random.Random(1)
     for upstream, served_by in (("openrouter", "Two Words"), ("openrouter", ""), ("", "")):
         write([entry(chance, created_at=NOW, upstream=upstream, served_by=served_by)])
@@ -165,7 +165,7 @@ def test_who_served_it_is_told_with_its_upstream():
 
 
 @pytest.mark.django_db
-def test_the_present_is_the_sum_of_all_processes():
+def test_process_tiles_sum_over_running_processes():
     ConfigurationVersion.objects.update_or_create(pk=1, defaults={"number": 7})
     for name, version, silence in (("a:1", 7, 0), ("b:1", 6, 3), ("dead:1", 7, 60)):
         GatewayProcess.objects.create(
@@ -187,7 +187,7 @@ def test_the_present_is_the_sum_of_all_processes():
 
 
 @pytest.mark.django_db
-def test_a_range_that_reaches_beyond_what_is_kept_says_so():
+def test_a_range_longer_than_the_retention_shows_a_note():
     configure()
     GatewaySettings.objects.update(exchange_days=10)
     assert board_context("7d", NOW)["oldest"] is None
@@ -198,7 +198,7 @@ def test_a_range_that_reaches_beyond_what_is_kept_says_so():
 
 
 @pytest.mark.django_db
-def test_a_range_of_nonsense_is_a_day():
+def test_an_unknown_range_means_24_hours():
     configure()
     web = login(SUPPORT)
     for name in ("", "1y", HOSTILE):
@@ -223,7 +223,7 @@ def test_hostile_names_are_inert():
 
 
 @pytest.mark.django_db
-def test_the_dashboard_costs_few_queries_however_much_there_is(django_assert_max_num_queries):
+def test_dashboard_needs_few_queries_regardless_of_traffic(django_assert_max_num_queries):
     configure()
     chance = random.Random(1)
     web = login(OPERATORS)
@@ -252,7 +252,7 @@ def test_ranges_are_of_whole_hours_or_days_and_end_now():
 
 
 @pytest.mark.django_db
-def test_an_exchange_is_in_the_step_of_its_hour():
+def test_an_exchange_is_counted_in_the_step_of_its_hour():
     chance = random.Random(1)
     for hours in (0, 6, 30):
         write([entry(chance, created_at=NOW - timedelta(hours=hours))])
@@ -270,11 +270,11 @@ def test_an_exchange_is_in_the_step_of_its_hour():
     ("most", "top"),
     [(0, 2), (1, 2), (3, 4), (9, 10), (10, 10), (11, 20), (410, 600), (8001, 10000)],
 )
-def test_the_top_of_an_axis_is_round(most, top):
+def test_axis_maximum_is_a_round_number(most, top):
     assert round_top(most) == top
 
 
-def test_bars_fit_and_what_is_there_is_seen():
+def test_bars_fit_the_chart_and_small_values_stay_visible():
     points = [Point("", "", values) for values in ((0, 0), (99_999, 1), (0, 100_000))]
     empty, both, failed = bar_chart(points, ("fine", "failed"), format_count).columns
     assert empty.blocks == []
@@ -286,7 +286,7 @@ def test_bars_fit_and_what_is_there_is_seen():
     assert failed.x + failed.width == pytest.approx(1000, abs=0.1)
 
 
-def test_a_line_has_gaps_and_a_lonely_value_is_a_dot():
+def test_a_line_has_gaps_and_an_isolated_value_is_a_dot():
     points = [Point("", "", (value,)) for value in (1000.0, None, 500.0, 2000.0)]
     chart = line_chart(points, ("p50",), format_duration)
     assert chart.lines[0].path == "M125.0 100.0h0M625.0 150.0h0L875.0 0.0"
@@ -313,18 +313,18 @@ def test_a_line_has_gaps_and_a_lonely_value_is_a_dot():
         (format_count(1_234_567_890), "1.23 B"),
     ],
 )
-def test_figures_are_short_and_not_more_exact_than_they_are(shown, text):
+def test_numbers_are_rounded_for_display(shown, text):
     assert shown == text
 
 
-def test_one_is_told_as_one():
+def test_a_count_of_one_uses_the_singular():
     assert count_figure(1, "", "answers", singular="answer").text == "1 answer"
     assert count_figure(0, "", "answers", singular="answer").text == "0 answers"
     assert count_figure(1000, "", "answers", singular="answer").text == "1,000 answers"
 
 
 @pytest.mark.django_db
-def test_whatever_a_client_calls_a_model_its_numbers_lead_to_its_rows():
+def test_links_work_for_any_model_name():
     chance = random.Random(1)
     names = ["", "none", " none", '"', '""', '"none"', "a&model=b", "%00", "é<b>", "\t"]
     counts = {name: number for number, name in enumerate(names, 1)}

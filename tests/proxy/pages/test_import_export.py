@@ -46,7 +46,7 @@ def page_of(response):
     return response.content.decode()
 
 
-def test_the_document_is_downloaded_under_its_version(web):
+def test_the_downloaded_document_is_named_after_its_version(web):
     row = Upstream.objects.get()
     row.store_key(CANARY)
     row.save()
@@ -61,7 +61,7 @@ def test_the_document_is_downloaded_under_its_version(web):
     assert CANARY not in response.content.decode()
 
 
-def test_a_difference_is_shown_and_then_imported_as_it_was_shown(web):
+def test_differences_are_shown_and_then_imported(web):
     number = present_version()
     page = page_of(show(web, edited()))
     assert "1 row would change" in page
@@ -77,7 +77,7 @@ def test_a_difference_is_shown_and_then_imported_as_it_was_shown(web):
     assert (record.history_user.username, record.history_change_reason) == ("olga", "import")
 
 
-def test_an_import_that_was_decided_on_another_version_is_shown_anew(web):
+def test_an_import_based_on_an_older_version_is_shown_again(web):
     text, number = edited(), present_version()
     FormatOverride.objects.create(pattern="x/*", format="kimi")
     page = page_of(confirm(web, text, number))
@@ -89,7 +89,7 @@ def test_an_import_that_was_decided_on_another_version_is_shown_anew(web):
     assert not FormatOverride.objects.exists()
 
 
-def test_a_file_takes_the_place_of_the_text(web):
+def test_a_file_can_be_uploaded_instead_of_text(web):
     page = page_of(show(web, "", file=SimpleUploadedFile("a.yaml", edited().encode())))
     assert "1 row would change" in page
     page = page_of(show(web, "athena: 7", file=SimpleUploadedFile("a.yaml", edited().encode())))
@@ -109,7 +109,7 @@ def test_the_same_document_changes_nothing(web):
 
 
 @pytest.mark.parametrize("way", [show, lambda web, text: confirm(web, text, present_version())])
-def test_problems_are_shown_with_their_places_and_the_text_is_kept(web, way):
+def test_problems_are_shown_with_line_numbers_and_the_text_is_kept(web, way):
     before = export()
     page = page_of(way(web, f"athena: 1\nroutes:\n- patern: '{HOSTILE}'\n"))
     assert "Import rejected. Nothing was changed." in page
@@ -120,7 +120,7 @@ def test_problems_are_shown_with_their_places_and_the_text_is_kept(web, way):
     assert export() == before
 
 
-def test_nothing_at_all_is_asked_for(web):
+def test_an_empty_document_is_rejected(web):
     assert "Paste a document or upload a file" in page_of(show(web, " "))
     assert page_of(confirm(web, "", "x"))
     assert "Null characters" in page_of(show(web, "athena: 1 \0"))
@@ -134,14 +134,14 @@ def test_hostile_values_are_shown_as_text(web):
     assert "⟦U+202E⟧" in page
 
 
-def test_both_ways_in_want_the_page_s_own_token(web):
+def test_preview_and_import_need_a_csrf_token(web):
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(User.objects.get(username="olga"))
     assert show(strict, "athena: 1").status_code == 403
     assert confirm(strict, "athena: 1", 1).status_code == 403
 
 
-def test_operators_find_it_and_others_do_not(web):
+def test_only_operators_see_the_link_to_import_and_export(web):
     assert reverse("configuration:page") in page_of(web.get("/admin/"))
     User.objects.get(username="olga").groups.clear()
     assert reverse("configuration:page") not in page_of(web.get("/admin/"))
