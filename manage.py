@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line for this project."""
+"""Command line of the project: `manage.py serve`, `manage.py doctor` and all other commands."""
 
 import gc
 import os
@@ -9,13 +9,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 from django.db import InterfaceError, OperationalError
 
-# To look for garbage in what is being imported is a quarter of a start, and there is none: not
-# before the application is ready (`proxy/apps.py`). Workers import this file, too.
+# Garbage collection takes a quarter of the start time and finds nothing while modules are imported.
+# `proxy/apps.py` enables it when the application is ready. Workers import this file, too.
 gc.disable()
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "athena_site.settings")
-    # What is written, the database's files among it, is for nobody else on this machine.
+    # Files that are written, including the database, are private to this user.
     os.umask(0o077)
     try:
         execute_from_command_line(sys.argv)
@@ -24,6 +24,6 @@ if __name__ == "__main__":
     except (OperationalError, InterfaceError) as error:
         if "--traceback" in sys.argv:
             raise
-        from proxy.database.outage import told  # it needs the settings
+        from proxy.database.outage import told  # needs configured settings
 
         sys.exit(f"The database cannot be used: {told(error)}")

@@ -1,4 +1,4 @@
-"""The ASGI application that the server runs: the hot path, and stock Django for the rest."""
+"""ASGI application: sends gateway paths to the fast handler and all other paths to Django."""
 
 import os
 from asyncio import CancelledError
@@ -9,9 +9,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "athena_site.settings")
 
 from django.core.asgi import get_asgi_application
 
-_django = get_asgi_application()  # sets Django up: what follows imports its models
+_django = get_asgi_application()  # sets up Django before the imports below load models
 
-# Django would import the URLs with the first request, which would wait a third of a second.
+# Without this import the first request would load the URLs, which takes a third of a second.
 import athena_site.urls  # noqa: E402, F401
 from proxy.http.handler import GatewayHandler  # noqa: E402
 from proxy.http.page_body_limit import Submissions  # noqa: E402
@@ -30,10 +30,19 @@ _gateway = GatewayHandler(
     admit=runtime.admit,
 )
 _pages = Submissions(_django, bounds=runtime.bounds, on_refusal=count_refusal)
-# What Claude Code asks besides must not get Django's pages, nor its sessions: 404 will do.
-_PROBES = ("/api/hello", "/api/event_logging/", "/api/oauth/")
-_BARE = ("/chat/completions", "/models")
-_GATEWAY_PATHS = ("/v1/", "/demo/", "/healthz", "/readyz", "/metrics", *_BARE, *_PROBES)
+# Claude Code also requests these paths; a plain 404 is enough, without Django's pages and sessions.
+_CLAUDE_CODE_PATHS = ("/api/hello", "/api/event_logging/", "/api/oauth/")
+# For clients whose base URL lacks /v1.
+_WITHOUT_V1 = ("/chat/completions", "/models")
+_GATEWAY_PATHS = (
+    "/v1/",
+    "/demo/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    *_WITHOUT_V1,
+    *_CLAUDE_CODE_PATHS,
+)
 
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -49,7 +58,7 @@ async def application(scope: dict[str, Any], receive: _Receive, send: _Send) -> 
         await _answer(scope, receive, send)
     except CancelledError:
         if not runtime.drain.is_cut:
-            raise  # else it was the drain's doing, and no defect
+            raise  # a cancellation by the drain is not an error
     finally:
         runtime.drain.leave(task)
 

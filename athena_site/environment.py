@@ -1,6 +1,6 @@
-"""What settings are read from: a `.env` file, addresses, a file that is made once.
+"""Reads and checks what the settings come from: a `.env` file, a Redis URL, a secret key file.
 
-Messages have a variable's name and never its value, which may be a secret.
+Error messages name the variable but never show its value, which may be a secret.
 """
 
 import os
@@ -12,45 +12,44 @@ from urllib.parse import urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-_LINE = re.compile(r"\s*(?:#.*|(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=.*)?")
-
-_NAME = re.compile(r"\s*(?:export\s+)?([A-Z][A-Z0-9_]{0,99})\s*[=:]")
+_ENV_LINE = re.compile(r"\s*(?:#.*|(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=.*)?")
+_VARIABLE_NAME = re.compile(r"\s*(?:export\s+)?([A-Z][A-Z0-9_]{0,99})\s*[=:]")
 
 
 def read_env_file(path: Path) -> None:
-    """Take a `.env` file into the environment; a line that is none of its kind is refused."""
+    """Load a `.env` file into the environment; raises on a line that is not `NAME=value`."""
     if path.exists():
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            if not _LINE.fullmatch(line):
-                name = _NAME.match(line)
-                of = f" ({name[1]})" if name else ""
-                raise ImproperlyConfigured(f"line {number} of .env{of} is not NAME=value")
+            if not _ENV_LINE.fullmatch(line):
+                name = _VARIABLE_NAME.match(line)
+                variable = f" ({name[1]})" if name else ""
+                raise ImproperlyConfigured(f"line {number} of .env{variable} is not NAME=value")
         environ.Env.read_env(path, parse_comments=True)
 
 
 def redis_url(url: str) -> str:
-    """The address of a Redis, as it is; refused if it is none that can be used."""
+    """Return the URL unchanged, or raise if it is not a usable Redis URL."""
     if not url:
         return ""
     if not url.startswith(("redis://", "rediss://")):
-        raise ImproperlyConfigured("REDIS_URL must begin with redis:// or rediss://")
-    if not _is_address(url):
+        raise ImproperlyConfigured("REDIS_URL must start with redis:// or rediss://")
+    if not _is_redis_address(url):
         raise ImproperlyConfigured(
-            "REDIS_URL is not redis://:password@host:port/number"
-            " (in a password, # / ? @ are written %23 %2F %3F %40)"
+            "REDIS_URL must look like redis://:password@host:port/number"
+            " (in a password, write # / ? @ as %23 %2F %3F %40)"
         )
     return url
 
 
-def _is_address(url: str) -> bool:
+def _is_redis_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        is_placed = bool(parts.hostname) and parts.port != 0
+        has_host = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-    # Anything else behind the port is the rest of a password with a `#`, a `/` or a `?` in it.
+    # Anything else after the port is the rest of a password that contains `#`, `/` or `?`.
     return (
-        is_placed
+        has_host
         and not re.search(r"\s", url)
         and not parts.fragment
         and re.fullmatch(r"/?[0-9]{0,4}", parts.path) is not None
@@ -58,15 +57,15 @@ def _is_address(url: str) -> bool:
     )
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Make a private file that has all of a text, or no file."""
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+def write_private_file(path: Path, text: str) -> None:
+    """Write a file that only its owner can read; on failure no partial file is left."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(path)
+        temporary.replace(path)
     except OSError:
-        new.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -1,4 +1,8 @@
-"""Settings: all of them from the environment or a `.env` file, and nonsense is refused at start."""
+"""Django settings, read from the environment or a `.env` file; an invalid value stops the start.
+
+`docs/settings.md` documents the variables. Related groups are in `settings_login`, `settings_api`
+and `settings_logging`.
+"""
 
 import secrets
 import sys
@@ -9,9 +13,9 @@ from typing import Any
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from athena_site.environment import read_env_file, redis_url, write_whole
+from athena_site.environment import read_env_file, redis_url, write_private_file
 from athena_site.settings_api import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
-from athena_site.settings_logging import lines
+from athena_site.settings_logging import logging_settings
 from athena_site.settings_login import *  # noqa: F403
 from proxy.security.egress import Allowance
 
@@ -20,8 +24,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 read_env_file(BASE_DIR / ".env")
 
-
-# Every variable that means something; a name that is not here is a slip of the pen.
+# All ATHENA_ variables. `serve` warns about any other, which is probably a typing mistake.
 VARIABLES = frozenset(
     {
         "ATHENA_ADMIN_PASSWORD",
@@ -52,54 +55,61 @@ VARIABLES = frozenset(
 
 
 def _text(name: str, default: str) -> str:
-    """A variable's value; an empty one is as good as none."""
+    """Return a variable's value; an empty value counts as unset."""
     return env.str(name, default="") or default
 
 
-def _number(name: str, default: int, *, least: int, most: int) -> int:
+def _number(name: str, default: int, *, minimum: int, maximum: int) -> int:
     text = _text(name, str(default))
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-        raise ImproperlyConfigured(f"{name} must be a number from {least} to {most}, not {text!r}")
+    if not (text.isascii() and text.isdigit() and minimum <= int(text) <= maximum):
+        raise ImproperlyConfigured(
+            f"{name} must be a number from {minimum} to {maximum}, not {text!r}"
+        )
     return int(text)
 
 
 def _one_of(name: str, *choices: str) -> str:
-    """One of the choices; the first is the default."""
+    """Return a variable's value, which must be one of the choices; the first is the default."""
     text = _text(name, choices[0])
     if text not in choices:
         raise ImproperlyConfigured(f"{name} must be one of {', '.join(choices)}, not {text!r}")
     return text
 
 
-# For others than its maker: TLS in front, and nothing weak or by default (`proxy.checks`).
+# Production mode: requires TLS in front and rejects weak or default settings (`proxy.checks`).
 PRODUCTION = _one_of("ATHENA_PRODUCTION", "0", "1") == "1"
 
+# Directory for the SQLite database, the secret key, the first client key and the journal.
 DATA_DIR = Path(_text("ATHENA_DATA_DIR", str(BASE_DIR / "var"))).absolute()
 try:
     DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 except OSError as error:
     raise ImproperlyConfigured(f"ATHENA_DATA_DIR cannot be used: {error}") from error
 
+# Address and port that the server listens on.
 HOST = _text("ATHENA_HOST", "127.0.0.1")
-PORT = _number("ATHENA_PORT", 8000, least=1, most=65535)
-# Where a client on this machine reaches the gateway.
+PORT = _number("ATHENA_PORT", 8000, minimum=1, maximum=65535)
+# URL of the gateway for clients on this machine.
 _HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(HOST, HOST)  # noqa: S104
 OWN_URL = f"http://{f'[{_HOST}]' if ':' in _HOST else _HOST}:{PORT}"
-WORKERS = _number("ATHENA_WORKERS", 1, least=1, most=256)
-# What may wait on disk for a database that is away, of all processes with this data directory.
-SPOOL_BYTES = _number("ATHENA_SPOOL_BYTES", 512 * 2**20, least=2**20, most=2**40)
+# Number of server processes.
+WORKERS = _number("ATHENA_WORKERS", 1, minimum=1, maximum=256)
+# Disk space for exchanges waiting for the database, over all processes with this data directory.
+SPOOL_BYTES = _number("ATHENA_SPOOL_BYTES", 512 * 2**20, minimum=2**20, maximum=2**40)
+# Level of the gateway's own log lines.
 LOG_LEVEL = _one_of("ATHENA_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR")
+# Log format: text for a terminal, JSON for log collectors.
 LOG_FORMAT = _one_of("ATHENA_LOG_FORMAT", "auto", "json", "text")
-if LOG_FORMAT == "auto":  # text for a person, JSON for whatever collects lines
+if LOG_FORMAT == "auto":
     LOG_FORMAT = "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
+# Redis server that shares request rates between processes; empty: each process counts alone.
 REDIS_URL = redis_url(_text("REDIS_URL", ""))
 
 
 def _trusted_proxies() -> list[str]:
-    """Who may say on whose behalf a request comes, and whether it came by TLS."""
-    found = [item.strip() for item in _text("ATHENA_TRUSTED_PROXIES", "").split(",")]
+    items = [item.strip() for item in _text("ATHENA_TRUSTED_PROXIES", "").split(",")]
     try:
-        return [str(ip_network(item)) for item in found if item]
+        return [str(ip_network(item)) for item in items if item]
     except ValueError as error:
         raise ImproperlyConfigured(f"ATHENA_TRUSTED_PROXIES: {error}") from error
 
@@ -112,13 +122,15 @@ def _private_upstreams() -> Allowance:
         raise ImproperlyConfigured(f"ATHENA_ALLOW_PRIVATE_UPSTREAMS: {error}") from error
 
 
+# Networks whose forwarding headers (client address, TLS) are believed.
 TRUSTED_PROXIES = _trusted_proxies()
+# Private addresses that upstreams may have.
 PRIVATE_UPSTREAMS = _private_upstreams()
+# HTTP client for upstreams: the gateway's own, or httpx.
 UPSTREAM_TRANSPORT = _one_of("ATHENA_TRANSPORT", "athena", "httpx")
 
 
 def _metrics_token() -> str:
-    """What a scraper from elsewhere must know; without it, none can read the metrics."""
     token = _text("ATHENA_METRICS_TOKEN", "")
     if token and (len(token) < 16 or not token.isascii() or any(c.isspace() for c in token)):
         raise ImproperlyConfigured(
@@ -127,54 +139,60 @@ def _metrics_token() -> str:
     return token
 
 
+# Token with which scrapers on other machines read /metrics; empty: only this machine may.
 METRICS_TOKEN = _metrics_token()
 
 
 def _secret_key() -> str:
-    """The configured secret, or one that is made once and kept in the data directory."""
+    """Return the configured secret, or one generated once and kept in the data directory."""
     if configured := env.str("ATHENA_SECRET_KEY", default=""):
         if len(configured) < 32:
             raise ImproperlyConfigured("ATHENA_SECRET_KEY must have at least 32 characters")
         return str(configured)
     path = DATA_DIR / "secret_key"
     try:
-        if not path.exists() or not path.stat().st_size:  # empty: an older start had no room
-            if PRODUCTION:  # which refuses to start without one: nothing is kept that nobody uses
+        if not path.exists() or not path.stat().st_size:  # empty if the disk was full
+            if PRODUCTION:  # `proxy.checks` stops the start; leave no unused key behind
                 return secrets.token_urlsafe(48)
-            write_whole(path, secrets.token_urlsafe(48))
+            write_private_file(path, secrets.token_urlsafe(48))
         return path.read_text()
     except OSError as error:
         raise ImproperlyConfigured(f"ATHENA_DATA_DIR cannot be used: {error}") from error
 
 
+# Signs sessions and encrypts stored upstream keys.
 SECRET_KEY = _secret_key()
+# Always off: debug pages show settings and source code.
 DEBUG = False
+# Host names that pages are served under.
 LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 ALLOWED_HOSTS = env.list("ATHENA_ALLOWED_HOSTS", default=[]) or LOOPBACK_HOSTS
 
-# A browser's session. Cookies are for pages alone; programs have keys and tokens.
-SESSION_COOKIE_AGE = 8 * 60 * 60  # seconds without a click
-SESSION_SAVE_EVERY_REQUEST = True
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
-CSRF_COOKIE_HTTPONLY = True
-SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"  # a link from a chat leads to its page
-# Whether a request came by TLS is told by trusted proxies, to the server itself (`serve`): no
-# header is believed here. The endpoints of clients are not redirected: a key that was sent in
-# plain text has been sent.
+# Browser sessions. Only pages use cookies; programs use keys and tokens.
+SESSION_COOKIE_AGE = 8 * 60 * 60  # seconds without a request
+SESSION_SAVE_EVERY_REQUEST = True  # each request restarts the time
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION  # cookies over HTTPS only
+CSRF_COOKIE_HTTPONLY = True  # scripts do not read it
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"  # links from chats keep the login
+# Redirects pages to HTTPS. The server itself evaluates the headers of trusted proxies (`serve`), so
+# Django reads none. Client endpoints are not redirected: the key has already been sent unencrypted.
 SECURE_SSL_REDIRECT = PRODUCTION
+# Tells browsers to use HTTPS for a year.
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if PRODUCTION else 0
-SECURE_REFERRER_POLICY = "same-origin"
+SECURE_REFERRER_POLICY = "same-origin"  # page URLs are not sent to other sites
+# Origins whose forms are accepted behind a TLS proxy.
 CSRF_TRUSTED_ORIGINS = [
     f"https://{f'*{host}' if host.startswith('.') else host}"
     for host in ALLOWED_HOSTS
     if PRODUCTION and host != "*"
 ]
-X_FRAME_OPTIONS = "DENY"
+X_FRAME_OPTIONS = "DENY"  # no other site may embed a page
 SILENCED_SYSTEM_CHECKS = [
-    "security.W005",  # HSTS for subdomains: the gateway speaks for its own host alone
-    "security.W021",  # and a list in browsers is for a whole domain
+    "security.W005",  # HSTS for subdomains: the gateway decides for its own host only
+    "security.W021",  # HSTS preloading covers a whole domain
 ]
 
+# Django apps; servestatic comes before staticfiles to serve static files itself.
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -189,6 +207,7 @@ INSTALLED_APPS = [
     "axes",
     "proxy",
 ]
+# Middleware for pages and the management API; gateway paths do not pass through it.
 MIDDLEWARE = [
     "proxy.security.content_security.content_security",
     "proxy.database.outage.AnswerOutage",
@@ -203,6 +222,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
+# Entry points and templates.
 ROOT_URLCONF = "athena_site.urls"
 ASGI_APPLICATION = "athena_site.asgi.application"
 TEMPLATES = [
@@ -228,25 +248,23 @@ def _database() -> dict[str, Any]:
     except ValueError as error:
         raise ImproperlyConfigured("DATABASE_URL is not a URL") from error
     kind = database.get("ENGINE", "").rpartition(".")[2]
-    if kind not in ("sqlite3", "postgresql"):  # the URL is not shown: it may have a password
-        raise ImproperlyConfigured("DATABASE_URL must begin with postgres:// or sqlite://")
+    if kind not in ("sqlite3", "postgresql"):  # the URL may contain a password, so it is not shown
+        raise ImproperlyConfigured("DATABASE_URL must start with postgres:// or sqlite://")
     if kind == "sqlite3":
         database["OPTIONS"] = {
             # Without these, concurrent writers fail with "database is locked".
             "transaction_mode": "IMMEDIATE",
             "timeout": 5,
-            # A transcript is tens of kilobytes: in larger pages (of a new file) it is fewer writes.
-            # And a batch of them, 8 MiB at most, must not be written and read again on its way.
+            # A transcript has tens of kilobytes, so larger pages (of a new file) need fewer
+            # writes. The cache holds a whole batch of transcripts, 8 MiB at most.
             "init_command": "PRAGMA page_size=8192; PRAGMA journal_mode=WAL;"
             " PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384;",
         }
     else:
-        database["ENGINE"] = (
-            "athena_site.postgresql"  # Django's own, that waits for nothing for ever
-        )
+        database["ENGINE"] = "athena_site.postgresql"  # Django's backend plus timeouts
         database["OPTIONS"] = {
             "connect_timeout": 3,
-            # Of a machine that has vanished: after 10 s of silence, three times in 5 s.
+            # Detects a machine that disappeared: after 10 s of silence, three probes 5 s apart.
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
@@ -256,12 +274,16 @@ def _database() -> dict[str, Any]:
     return database
 
 
+# SQLite in the data directory, or PostgreSQL.
 DATABASES = {"default": _database()}
+# Type of primary keys.
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+# Hash for staff passwords; PBKDF2 reads older hashes.
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
+# Rules for staff passwords.
 AUTH_PASSWORD_VALIDATORS = [
     {
         "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
@@ -269,15 +291,19 @@ AUTH_PASSWORD_VALIDATORS = [
     },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+# Page for users who are not logged in.
 LOGIN_URL = "admin:login"
 
+# Language, date formats and time zone of the pages.
 LANGUAGE_CODE = "en"
 FORMAT_MODULE_PATH = "athena_site.locale"
 TIME_ZONE = "UTC"
 USE_TZ = True
+# Static files, served from the apps' own folders.
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
 SERVESTATIC_USE_FINDERS = True  # no collectstatic step
-SERVESTATIC_AUTOREFRESH = False
+SERVESTATIC_AUTOREFRESH = False  # files do not change while the server runs
 
-LOGGING = lines(level=LOG_LEVEL, formatter=LOG_FORMAT)
+# Log lines as JSON or text on stderr.
+LOGGING = logging_settings(level=LOG_LEVEL, formatter=LOG_FORMAT)

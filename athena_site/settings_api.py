@@ -1,4 +1,4 @@
-"""Settings of the management API and of its description."""
+"""Management API settings: Django REST framework and the OpenAPI schema."""
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -12,18 +12,18 @@ REST_FRAMEWORK = {
         "rest_framework.throttling.AnonRateThrottle",
         "rest_framework.throttling.UserRateThrottle",
     ],
-    # Counted by each process for itself.
+    # Counted per process.
     "DEFAULT_THROTTLE_RATES": {"anon": "60/min", "user": "600/min", "replay": "60/min"},
-    "NUM_PROXIES": 0,
-    "URL_FORMAT_OVERRIDE": None,  # `format` is a filter
+    "NUM_PROXIES": 0,  # the server has already resolved the client's address
+    "URL_FORMAT_OVERRIDE": None,  # `?format=` is a filter of the API
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "proxy.api.errors.answer",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {
-    "TITLE": "Athena's management API",
-    "DESCRIPTION": "Exchanges, transcripts, replays and groups of failures; and what steers the "
-    "gateway: upstreams, routes, formats, keys.",
+    "TITLE": "Athena management API",
+    "DESCRIPTION": "Exchanges, transcripts, replays and failure groups; and the gateway's "
+    "configuration: upstreams, routes, formats and client keys.",
     "VERSION": "0.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api",

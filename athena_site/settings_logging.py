@@ -1,11 +1,11 @@
-"""Settings of the log: who is heard, how loud, and in which form."""
+"""Logging settings: which loggers write, from which level, in which format."""
 
 from typing import Any
 
 
-def lines(*, level: str, formatter: str) -> dict[str, Any]:
-    """Django's LOGGING; `level` is that of the gateway's own loggers."""
-    heard, unheard = ["console"], ["nowhere"]
+def logging_settings(*, level: str, formatter: str) -> dict[str, Any]:
+    """Return Django's LOGGING; `level` applies to the gateway's own loggers."""
+    console, discard = ["console"], ["discard"]
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -18,17 +18,17 @@ def lines(*, level: str, formatter: str) -> dict[str, Any]:
                 "class": "proxy.telemetry.log_writer.QueuedLogHandler",
                 "formatter": formatter,
             },
-            # A logger with no handler at all would be heard on the last resort's.
-            "nowhere": {"class": "logging.NullHandler"},
+            # A logger without any handler would write to Python's last-resort handler.
+            "discard": {"class": "logging.NullHandler"},
         },
-        "root": {"handlers": heard, "level": "WARNING"},
+        "root": {"handlers": console, "level": "WARNING"},
         "loggers": {
-            "athena": {"handlers": heard, "level": level, "propagate": False},
-            "django": {"handlers": heard, "level": "WARNING", "propagate": False},
-            "uvicorn": {"handlers": heard, "level": "WARNING", "propagate": False},
-            # It writes what was typed for a name.
-            "axes": {"handlers": unheard, "propagate": False},
-            # Anybody can send a strange host name; it is answered with 400 and no more.
-            "django.security.DisallowedHost": {"handlers": unheard, "propagate": False},
+            "athena": {"handlers": console, "level": level, "propagate": False},
+            "django": {"handlers": console, "level": "WARNING", "propagate": False},
+            "uvicorn": {"handlers": console, "level": "WARNING", "propagate": False},
+            # axes logs the submitted username, which may be a password typed into the wrong field.
+            "axes": {"handlers": discard, "propagate": False},
+            # Any client can send an unknown host name; the 400 response is enough.
+            "django.security.DisallowedHost": {"handlers": discard, "propagate": False},
         },
     }

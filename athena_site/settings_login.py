@@ -1,20 +1,21 @@
-"""Settings of how people log in, and of who is locked out (`proxy.security.login_lockout`)."""
+"""Login settings: authentication backends and the lockout after failed logins (django-axes)."""
 
 from datetime import timedelta
 
 AUTHENTICATION_BACKENDS = [
-    "axes.backends.AxesStandaloneBackend",  # first: who is locked out is not even looked up
+    "axes.backends.AxesStandaloneBackend",  # first: rejects locked-out logins
     "django.contrib.auth.backends.ModelBackend",
 ]
-# Failed logins: a name at an address is locked soon, an address that tries many names later.
+# The gateway's own lockout rules replace those of axes.
 AXES_HANDLER = "proxy.security.login_lockout.Lockout"
-AXES_FAILURE_LIMIT = 5
-AXES_FAILURE_LIMIT_OF_ADDRESS = 50
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_COOLOFF_TIME = timedelta(minutes=15)
-AXES_LOCKOUT_CALLABLE = "proxy.security.login_lockout.locked_out"
+AXES_FAILURE_LIMIT = 5  # failed logins per username and address
+AXES_FAILURE_LIMIT_OF_ADDRESS = 50  # failed logins per address, over all usernames
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]  # count failures per pair
+AXES_COOLOFF_TIME = timedelta(minutes=15)  # how long a lockout lasts
+AXES_LOCKOUT_CALLABLE = "proxy.security.login_lockout.locked_out"  # renders the 429 page
+# Returns the client's address; the server has already applied trusted proxies.
 AXES_CLIENT_IP_CALLABLE = "proxy.security.login_lockout.address_of"
-AXES_RESET_ON_SUCCESS = True
-AXES_DISABLE_ACCESS_LOG = True  # who logged in is in the admin's own table
-AXES_VERBOSE = False
-AXES_ENABLE_ADMIN = False  # `manage.py axes_reset_username NAME` unlocks
+AXES_RESET_ON_SUCCESS = True  # a successful login clears the counter
+AXES_DISABLE_ACCESS_LOG = True  # Django already stores each user's last login
+AXES_VERBOSE = False  # no log lines of its own; the gateway logs lockouts
+AXES_ENABLE_ADMIN = False  # no admin pages; unlock with `manage.py axes_reset_username NAME`

@@ -1,6 +1,7 @@
-"""Every URL on one screen.
+"""All URLs of the gateway.
 
-The slim handler serves those of `proxy.serving.views` and `proxy.serving.metrics_view`.
+`proxy.http.handler` serves those of `proxy.serving`, without Django's middleware; Django serves the
+rest.
 """
 
 from django.contrib import admin
@@ -41,7 +42,7 @@ from proxy.serving.views import (
 _exchange = "audit/exchanges/<slug:request_id>/"
 _group = "audit/groups/<int:pk>/"
 _pages = [
-    path("", dashboard, name="dashboard"),  # around the admin's own index
+    path("", dashboard, name="dashboard"),  # extends the admin's index page
     path("audit/", audit_list, name="list"),
     path(_exchange, exchange_page, name="exchange"),
     path(f"{_exchange}fixture", fixture, name="fixture"),
@@ -78,12 +79,12 @@ urlpatterns = [
     path("v1/chat/completions", only("POST", converse)),
     path("v1/models", only("GET", models)),
     path("v1/models/<path:name>", only("GET", model)),
-    # Clients whose base URL already ends in /v1.
+    # For clients whose base URL already ends in /v1.
     path("v1/v1/messages", only("POST", converse)),
     path("v1/v1/messages/count_tokens", only("POST", count_tokens)),
     path("v1/v1/models", only("GET", models)),
     path("v1/v1/models/<path:name>", only("GET", model)),
-    # And those whose base URL lacks it.
+    # For clients whose base URL lacks /v1.
     path("chat/completions", only("POST", converse)),
     path("models", only("GET", models)),
     path("models/<path:name>", only("GET", model)),

@@ -1,8 +1,9 @@
-"""Django's PostgreSQL, with an end to every wait.
+"""Django's PostgreSQL backend with a timeout on every wait.
 
-A server that is frozen, or a machine that vanished behind a firewall, answers nothing and closes
-nothing: its own time-outs do not run, and TCP sees no fault. So the client's side counts, too, and
-gives the connection up. Whoever needs longer than a page may asks for patience.
+A frozen server, or a machine that disappeared from the network, neither answers nor closes the
+connection: the server's own timeouts do not fire, and TCP reports no error. The client therefore
+measures the time too and drops the connection. Code that needs more time uses
+`DatabaseWrapper.patience`.
 """
 
 from collections.abc import Generator, Iterator
@@ -18,16 +19,16 @@ from psycopg import errors
 STATEMENT_SECONDS = 10
 LOCK_SECONDS = 5
 _GRACE = 2.0
-"""Seconds that the client waits longer than the server: its word is the better one."""
+"""Seconds that the client waits longer than the server, whose error message is more precise."""
 _IDLE_SECONDS = 60
-"""Seconds after which the server gives back the locks of a client that went silent."""
+"""Seconds after which the server releases the locks of a silent client."""
 
 _T = TypeVar("_T")
 
 
 class Connection(psycopg.Connection[Any]):
     patience: float | None = STATEMENT_SECONDS + _GRACE
-    """Seconds for one exchange with the server; None for no limit."""
+    """Seconds for one round trip to the server; None for no limit."""
 
     def wait(
         self, gen: Generator[Any, Any, _T], interval: float = 0.1, timeout: float | None = None
@@ -37,7 +38,7 @@ class Connection(psycopg.Connection[Any]):
         except errors._WaitTimeout as error:
             if timeout is not None:
                 raise
-            self.pgconn.finish()  # whatever it is at, nobody listens any more
+            self.pgconn.finish()  # close without waiting for the server
             raise errors.ConnectionTimeout("the database does not answer") from error
 
 
@@ -46,23 +47,23 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def init_connection_state(self) -> None:
         super().init_connection_state()
-        # Not among the parameters of the connection: poolers refuse those.
-        self._limit(STATEMENT_SECONDS)
+        # Set by statement, because connection poolers reject these as connection parameters.
+        self._set_timeouts(STATEMENT_SECONDS)
 
     @contextmanager
     def patience(self, seconds: int | None) -> Iterator[None]:
-        """Let each statement of this connection take so long."""
+        """Allow each statement in the block this many seconds; None for no limit."""
         self.ensure_connection()
-        self._limit(seconds)
+        self._set_timeouts(seconds)
         try:
             yield
         finally:
-            # In a transaction that has failed nothing can be set; what was is rolled back with it.
+            # A failed transaction accepts no SET; its rollback restores the old values.
             if self.connection is not None and not self.connection.closed:
                 with suppress(InternalError):
-                    self._limit(STATEMENT_SECONDS)
+                    self._set_timeouts(STATEMENT_SECONDS)
 
-    def _limit(self, seconds: int | None) -> None:
+    def _set_timeouts(self, seconds: int | None) -> None:
         idle = 0 if seconds is None else _IDLE_SECONDS
         with self.wrap_database_errors:
             self.connection.execute(

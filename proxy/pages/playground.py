@@ -52,7 +52,9 @@ class PlaygroundForm(forms.Form):
             (RANDOM, "random pieces of about n characters"),
         ],
     )
-    size = forms.IntegerField(required=False, min_value=1, max_value=10_000, label="n (characters)", initial=8)
+    size = forms.IntegerField(
+        required=False, min_value=1, max_value=10_000, label="n (characters)", initial=8
+    )
     seed = forms.IntegerField(required=False, min_value=0, max_value=2**31, initial=1)
 
 

@@ -1,28 +1,28 @@
-"""Filters of our templates. None of them makes HTML: templates escape what they return."""
+"""Template filters. None returns HTML; templates escape their results."""
 
 from django import template
 
 from proxy.models import ConfigurationVersion
-from proxy.security import visible_text as seeing
+from proxy.security import visible_text
 
 register = template.Library()
 
 
 @register.simple_tag
 def configuration_version() -> int | None:
-    """The number of the version that is saved; None before the first start."""
+    """Return the current configuration version; None before the first start."""
     return ConfigurationVersion.objects.values_list("number", flat=True).first()
 
 
 @register.filter
 def visible(value: object) -> str:
-    """A short text of somebody else's, with what cannot be seen named."""
-    return seeing.visible(str(value))
+    """Replace invisible characters in untrusted text with their names."""
+    return visible_text.visible(str(value))
 
 
 @register.filter
 def milliseconds(value: float | None) -> str:
-    """A duration as people read it."""
+    """Format a duration in ms or s; a dash if unknown."""
     if value is None:
         return "–"
     return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"
@@ -30,5 +30,5 @@ def milliseconds(value: float | None) -> str:
 
 @register.filter
 def number(value: object) -> str:
-    """A count with its thousands apart; a dash for one that is not known."""
+    """Format a count with thousands separators; a dash if unknown."""
     return f"{value:,}" if isinstance(value, int) else "–"

@@ -1,4 +1,4 @@
-"""Dates as all pages show them: the day first, 24 hours, in UTC."""
+"""Date formats of all pages: day first, 24-hour clock, UTC."""
 
 DATE_FORMAT = "j M Y"
 DATETIME_FORMAT = "j M Y H:i:s"

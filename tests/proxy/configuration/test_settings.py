@@ -88,7 +88,7 @@ def test_a_start_with_a_bad_address_ends_with_one_line_without_it(tmp_path):
     refused = gateway.manage("check")
     assert refused.returncode != 0
     said = refused.stdout + refused.stderr
-    assert "REDIS_URL is not" in said
+    assert "REDIS_URL must look like" in said
     assert "CAN" not in said
     assert "ARY" not in said
 
