@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
-from tests.support.database import IS_POSTGRES, fill, shared_by_workers
+from tests.support.database import IS_POSTGRES, restore_test_database, shared_by_workers
 
 pytest_plugins = ["tests.support.fixtures"]
 
@@ -91,4 +91,19 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
         with django_db_blocker.unblock():
             connection.ensure_connection()
-            fill(connection.connection)
+            restore_test_database()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Restore the database after a transactional test, unless another one follows."""
+    try:
+        return (yield)
+    finally:
+        if _is_transactional(item) and nextitem and not _is_transactional(nextitem):
+            restore_test_database()
+
+
+def _is_transactional(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("django_db")
+    return marker is not None and bool(marker.kwargs.get("transaction"))

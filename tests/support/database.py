@@ -24,7 +24,7 @@ import pytest
 from lz4.block import decompress
 from psycopg.rows import dict_row
 
-from tests.support.postgres_server import create_database
+from tests.support.postgres_server import create_database, replace_database
 
 _TEMPLATE_URL = os.environ.get("DATABASE_URL", "")
 IS_POSTGRES = _TEMPLATE_URL.startswith("postgres")
@@ -95,13 +95,32 @@ def _migrate(path: Path) -> None:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def fill(database: sqlite3.Connection) -> None:
-    """Replace whatever is in a database by the tables and rows of one that is migrated."""
+def _fill(database: sqlite3.Connection) -> None:
+    """Replace the content of a database by the tables and rows of a migrated one."""
     data = bytearray(_migrated_file())
     data[18:20] = 1, 1  # read and written without a write-ahead log, which is a file
     with closing(sqlite3.connect(":memory:")) as migrated:
         migrated.deserialize(data)
         migrated.backup(database)
+
+
+def restore_test_database() -> None:
+    """Replace the database of the tests by a fresh copy of the migrated one.
+
+    Django deletes all rows after a transactional test, also those that migrations made, such as the
+    groups of the roles. Workers take tests from each other, so others may follow in any order.
+    """
+    from django.db import connection
+
+    if not IS_POSTGRES:
+        _fill(connection.connection)
+        return
+    connection.close()
+    replace_database(
+        _TEMPLATE_URL,
+        str(connection.settings_dict["NAME"]),
+        template=str(connection.settings_dict["TEST"]["TEMPLATE"]),
+    )
 
 
 def dump(url: str) -> str:

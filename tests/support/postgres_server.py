@@ -41,17 +41,33 @@ def programs() -> Path:
 
 
 def create_database(server_url: str, *, template: str = "template0") -> str:
-    """The URL of a new database on a server: empty, or a copy of one that nobody is using.
+    """Make a database, empty or a copy of an unused one, and return its URL.
 
     Its name begins with that of the database of the URL.
     """
     name = f"{server_url.rpartition('/')[2]}_{os.getpid()}_{next(_numbers)}"
-    # Not from within the one that is copied, where two would be in each other's way.
-    elsewhere = urlsplit(server_url)._replace(path="/postgres").geturl()
-    with psycopg.connect(elsewhere, autocommit=True) as connection:
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-        connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+    with _connect_elsewhere(server_url) as connection:
+        connection.execute(_creation(name, template))
     return urlsplit(server_url)._replace(path=f"/{name}").geturl()
+
+
+def replace_database(server_url: str, name: str, *, template: str) -> None:
+    """Drop a database, whoever is connected to it, and make it again as a copy."""
+    with _connect_elsewhere(server_url) as connection:
+        statement = sql.SQL("DROP DATABASE {} WITH (FORCE)")
+        connection.execute(statement.format(sql.Identifier(name)))
+        connection.execute(_creation(name, template))
+
+
+def _connect_elsewhere(server_url: str) -> psycopg.Connection:
+    """A template cannot be copied while anything is connected to it."""
+    elsewhere = urlsplit(server_url)._replace(path="/postgres").geturl()
+    return psycopg.connect(elsewhere, autocommit=True)
+
+
+def _creation(name: str, template: str) -> sql.Composed:
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    return statement.format(sql.Identifier(name), sql.Identifier(template))
 
 
 class PostgresServer:
