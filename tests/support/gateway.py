@@ -25,8 +25,10 @@ from tests.support.waiting import wait_for
 ROOT = Path(__file__).parent.parent.parent
 _PATIENCE = 90  # seconds: a start takes two, but not on a machine that has much else to do
 KEY = "sk-athena-test-key-of-the-suite"
-# For a gateway that keeps the intervals of the product (`tests/support/short_intervals.py`).
+# For a gateway that keeps the intervals of the product (`tests/support/suite_settings.py`).
 PRODUCT_INTERVALS = {"DJANGO_SETTINGS_MODULE": "athena_site.settings"}
+# For a gateway whose database is locked or frozen by the test.
+SHORT_TIMEOUTS = {"DJANGO_SETTINGS_MODULE": "tests.support.short_timeouts"}
 # For clients of gateways, which speak none: to read the authorities of this machine takes httpx 25 ms
 # for every client, and for every request without one.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -90,7 +92,7 @@ class Gateway:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ATHENA_", "OPENROUTER_"))}
         self.environment = {
             **kept,
-            "DJANGO_SETTINGS_MODULE": "tests.support.short_intervals",
+            "DJANGO_SETTINGS_MODULE": "tests.support.suite_settings",
             "ATHENA_DATA_DIR": str(data_dir),
             "ATHENA_PORT": str(self.port),
             "ATHENA_CLIENT_KEY": KEY,
