@@ -11,6 +11,7 @@ from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
 from tests.support.database import IS_POSTGRES, restore_test_database, shared_by_workers
+from tests.support.postgres_selection import allow_gateways, runs_on_postgres
 
 pytest_plugins = ["tests.support.fixtures"]
 
@@ -57,6 +58,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     The workers get equal parts, and later take from the ends of one another's.
     """
+    if IS_POSTGRES:
+        config.hook.pytest_deselected(items=[one for one in items if not runs_on_postgres(one)])
+        items[:] = [one for one in items if runs_on_postgres(one)]
     count = getattr(config, "workerinput", {"workercount": 1})["workercount"]
     modules: dict[Path, list[pytest.Item]] = {path: [] for path in _LONG}
     others: list[pytest.Item] = []
@@ -70,6 +74,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         part = len(items) * (number + 1) // count - len(items) * number // count
         hand.extend(islice(rest, max(0, part - len(hand))))
     items[:] = [*chain(*hands), *rest]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    allow_gateways(item)
 
 
 @pytest.fixture(scope="session")

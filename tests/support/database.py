@@ -32,6 +32,8 @@ IS_POSTGRES = _TEMPLATE_URL.startswith("postgres")
 _JSON = {"notices", "attempts", "headers", "tools", "reading", "arrivals", "events", "left_out"}
 _urls: dict[Path, str] = {}
 _SHARED = "TESTS_SHARED_FOLDER"
+refused_test = ""
+"""The running test, if `postgres_selection` does not know that it uses the database."""
 
 of_sqlite = pytest.mark.skipif(IS_POSTGRES, reason="it is about a file of SQLite's")
 of_postgres = pytest.mark.skipif(not IS_POSTGRES, reason="it needs PostgreSQL: make test-postgres")
@@ -39,6 +41,7 @@ of_postgres = pytest.mark.skipif(not IS_POSTGRES, reason="it needs PostgreSQL: m
 
 def database_url(data_dir: Path) -> str:
     """The URL of a data directory's database; gateways of one directory have one in common."""
+    assert not refused_test, f"{refused_test} starts a gateway: see postgres_selection.py"
     if not IS_POSTGRES:
         path = data_dir / "athena.sqlite3"
         if data_dir.exists() and not path.exists():  # else it is for the gateway to make it
