@@ -8,7 +8,7 @@ TESTERS := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 # Cached bytecode is a third of the time that the tests' imports take.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-postgres redis e2e browser check format bench bench-peers soak fuzz clean
+.PHONY: run test together test-postgres redis e2e browser check format bench bench-peers soak fuzz clean
 
 # Install again only when a list of requirements has changed.
 $(VENV)/running: requirements.txt
@@ -27,31 +27,34 @@ run: $(VENV)/running
 check: $(VENV)/testing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/mypy
 
 # Some tests kill and freeze a Redis of their own; root gets it from apt where it is missing.
 redis:
 	command -v redis-server || test "$$(id -u)" != 0 || \
 		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y redis-server; }
 
-# Faults are made of real time: on a busy machine a test may come too late for its own. What failed
-# beside others has to pass alone; the log has both runs.
-SUITE := --ignore tests/browser --numprocesses
-ALONE := $(SUITE) 0 --last-failed --last-failed-no-failures none
+# Tests of how long something takes run alone, after the others. No test runs a second time.
+TOGETHER := --ignore tests/browser -m 'not e2e and not realtime' --numprocesses $(TESTERS)
+ALONE := --ignore tests/browser -m realtime --numprocesses 0
 
-test: check redis
-	DATABASE_URL= $(BIN)/pytest $(SUITE) $(TESTERS) || \
-		{ test $$? = 1 && DATABASE_URL= $(BIN)/pytest $(ALONE); }
+# Lint and types are checked beside the tests.
+test: $(VENV)/testing redis
+	$(MAKE) --no-print-directory --jobs 2 check together
+	DATABASE_URL= $(BIN)/pytest $(ALONE)
 
-# The same tests on PostgreSQL: on the server of DATABASE_URL, or else on one that is started for the
-# run; root gets it from apt where it is missing.
-test-postgres: $(VENV)/testing
+together:
+	DATABASE_URL= $(BIN)/pytest $(TOGETHER)
+
+# The tests that use the database, on PostgreSQL (`tests/conftest.py` says which these are): on the
+# server of DATABASE_URL, or else on one that is started for the run; root gets it from apt where it
+# is missing.
+test-postgres: $(VENV)/testing redis
 	test -n "$$DATABASE_URL" || command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || \
 		test "$$(id -u)" != 0 || \
 		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y postgresql; }
-	$(BIN)/python -m tests.support.on_postgres $(SUITE) $(TESTERS) || \
-		{ test $$? = 1 && $(BIN)/python -m tests.support.on_postgres $(ALONE); }
+	$(BIN)/python -m tests.support.on_postgres $(TOGETHER)
 
 # The real Claude Code, from npm, through the gateway. Says so and succeeds where it cannot be had.
 e2e: $(VENV)/testing

@@ -15,7 +15,7 @@ import pytest
 
 from tests.soak.measure import family
 from tests.support.chat import ask, chunk, reply
-from tests.support.gateway import KEY, NO_TLS, Gateway
+from tests.support.gateway import KEY, NO_TLS, SHORT_TIMEOUTS, Gateway
 from tests.support.scripted_upstream import Pause
 from tests.support.waiting import wait_for
 
@@ -81,7 +81,7 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
     start, upstream, workers
 ):
     gateway = start(drain_time=6, ATHENA_WORKERS=workers)
-    upstream.script("test/flood", FLOOD)
+    flood = upstream.script("test/flood", FLOOD)
     kinds = [(d, s) for d in PATHS for s in (True, False)]
     opened = {}
     for dialect, streaming in kinds:
@@ -93,9 +93,9 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
     upload = socket.create_connection(("127.0.0.1", gateway.port), timeout=60)
     upload.sendall(head(1000) + b"{")
     deaf = send(gateway, ask("test/flood", stream=True), window=4096)
+    wait_for(lambda: flood.requests)
     idle = httpx.Client(base_url=gateway.url, trust_env=False)
     assert idle.get("/readyz").status_code == 200
-    time.sleep(0.5)
 
     gateway.process.send_signal(signal.SIGTERM)
     signalled = time.monotonic()
@@ -143,16 +143,17 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
 
 def test_a_second_signal_reaches_the_workers_and_ends_it_at_once(start, upstream):
     gateway = start(drain_time=60, ATHENA_WORKERS="2")
-    upstream.script("test/flood", FLOOD)
+    flood = upstream.script("test/flood", FLOOD)
     opened = []
     for number in range(6):
         known = upstream.script(f"test/endless-{number}", ENDLESS)
         opened.append(send(gateway, ask(f"test/endless-{number}", stream=number % 2 == 0)))
         wait_for(lambda known=known: known.requests)
     deaf = send(gateway, ask("test/flood", stream=True), window=4096)
-    time.sleep(0.5)
+    wait_for(lambda: flood.requests)
     gateway.process.send_signal(signal.SIGTERM)
-    time.sleep(1.5)
+    wait_for(lambda: gateway.ready().status_code == 503)
+    time.sleep(1.5)  # signals within a second count as one
     assert gateway.process.poll() is None
     gateway.process.send_signal(signal.SIGTERM)
     signalled = time.monotonic()
@@ -181,7 +182,7 @@ def test_workers_whose_parent_was_killed_let_open_answers_finish_and_end(start, 
 
 
 def test_a_database_that_is_locked_does_not_keep_the_process(start, upstream):
-    gateway = start(drain_time=1)
+    gateway = start(drain_time=1, **SHORT_TIMEOUTS)
     known = upstream.script("test/endless", ENDLESS)
     connection = send(gateway, ask("test/endless", stream=True))
     wait_for(lambda: known.requests)
@@ -235,6 +236,10 @@ class Balancer:
             time.sleep(0.05)
         return "nobody is ready"
 
+    def wait_for_more(self, count):
+        wanted = self.seen.total() + count
+        wait_for(lambda: self.seen.total() >= wanted)
+
     def __enter__(self):
         for thread in self._threads:
             thread.start()
@@ -252,12 +257,12 @@ def test_a_rolling_restart_loses_no_request(start, upstream):
     upstream.script("test/steady", words)
     with Balancer(gateways) as balancer:
         for gateway in gateways:
-            time.sleep(1.5)
+            balancer.wait_for_more(10)
             assert gateway.stop() == 0
             gateway.start()
             # So that both are asked again.
             balancer.gateways = list(reversed(balancer.gateways))
-        time.sleep(1)
+        balancer.wait_for_more(10)
     assert balancer.seen.keys() == {"well"}, balancer.seen
     for gateway in gateways:
         gateway.stop()

@@ -36,6 +36,7 @@ def seconds_until(is_so):
     return time.monotonic() - began
 
 
+@pytest.mark.realtime
 def test_edits_and_revocations_reach_the_other_process_within_two_seconds(both, upstream):
     here, there = both
     upstream.script(BUSY, says("Good morning"))

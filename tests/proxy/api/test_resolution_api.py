@@ -95,6 +95,7 @@ def api_of(gateway: Gateway, name: str) -> httpx.Client:
     )
 
 
+@pytest.mark.realtime
 def test_an_override_made_with_a_token_is_live_within_two_seconds(gateway: Gateway, upstream):
     upstream.script("api-house/model", reply(stream({"content": TEXT})))
     body = ask("api-house/model", tools=TOOLS, stream=True)

@@ -185,6 +185,7 @@ def test_a_whole_answer_is_one_row_with_its_bytes(keeper, client, upstream, mode
     assert row["bytes_out"] == len(response.content)
 
 
+@pytest.mark.realtime
 def test_the_time_to_the_first_byte_and_the_duration_are_the_clients(
     keeper, client, upstream, model
 ):

@@ -100,6 +100,7 @@ def two_workers(upstream, tmp_path):
     gateway.stop()
 
 
+@pytest.mark.realtime
 def test_a_revoked_key_is_refused_by_every_worker_within_two_seconds(two_workers, upstream):
     upstream.script("test/two", says("Hi"))
     url, headers = f"{two_workers.url}/v1/messages", {"x-api-key": KEY}

@@ -418,6 +418,7 @@ MODELS = {
 }
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("path", ["/v1/models?limit=1000", "/v1/v1/models?limit=1000"])
 @pytest.mark.parametrize("headers", MODELS.values(), ids=MODELS)
 def test_models_are_listed_for_an_anthropic_client_at_once_and_without_a_redirect(

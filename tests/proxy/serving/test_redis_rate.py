@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from proxy.serving import redis_rate
 from proxy.serving.rate import OwnRate, rate_at
 from proxy.serving.redis_rate import SharedRate
 from tests.proxy.serving.test_quota import MAKE_KEY
@@ -22,6 +23,12 @@ def redis():
     redis = Redis().start()
     yield redis
     redis.kill()
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """A busy machine must not look like an outage of Redis."""
+    monkeypatch.setattr(redis_rate, "_PATIENCE", 10.0)
 
 
 @pytest.fixture
@@ -49,7 +56,7 @@ def test_without_an_address_each_process_counts_for_itself():
     assert isinstance(rate_at("redis://127.0.0.1:1/0"), SharedRate)
 
 
-def test_processes_share_one_minute_and_keys_do_not(redis):
+def test_processes_share_one_minute_and_keys_do_not(redis, patient):
     async def main():
         one, two = SharedRate(redis.url), SharedRate(redis.url)
         assert await hits(one, 3, limit=5) == 3
@@ -65,7 +72,7 @@ def test_processes_share_one_minute_and_keys_do_not(redis):
     asyncio.run(main())
 
 
-def test_at_once_no_more_are_admitted_than_the_limit(redis):
+def test_at_once_no_more_are_admitted_than_the_limit(redis, patient):
     async def main():
         rates = [SharedRate(redis.url) for _ in range(4)]
         admitted = await asyncio.gather(*(hits(rate, 50, limit=30) for rate in rates))
@@ -76,8 +83,13 @@ def test_at_once_no_more_are_admitted_than_the_limit(redis):
     asyncio.run(main())
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("fault", ["kill", "freeze"])
-def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(redis, log, fault):
+def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(
+    redis, log, fault, monkeypatch
+):
+    monkeypatch.setattr(redis_rate, "_TRY_EVERY", 0.1)
+
     async def main():
         rate = SharedRate(redis.url)
         assert await hits(rate, 1, limit=5) == 1
@@ -88,7 +100,7 @@ def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(redis, 
         began = time.monotonic()
         assert await hits(rate, 100, limit=5) == 4, "it is counted here, and limited"
         assert time.monotonic() - began < 1, "nobody else waits"
-        await asyncio.sleep(2.5)  # it is tried again and again, and the log is told once
+        await asyncio.sleep(0.6)  # it is tried again and again, and the log is told once
         assert [r.levelname for r in log.records].count("WARNING") == 1
         assert str(redis.port) not in log.text
         redis.start() if fault == "kill" else redis.thaw()
@@ -135,12 +147,22 @@ def test_two_workers_share_a_keys_minute_until_redis_is_gone_and_again_after(
         return value(scrape(gateway.url), "athena_redis_fallbacks_total")
 
     try:
-        names = ("sk-athena-first", "sk-athena-second", "sk-athena-third")
-        gateway.edit("\n".join(MAKE_KEY.format(name, "requests_per_minute=6") for name in names))
+        names = ("sk-athena-first", "sk-athena-second", "sk-athena-third", "sk-athena-any")
+        gateway.edit(
+            "\n".join(
+                MAKE_KEY.format(name, f"requests_per_minute={limit}")
+                for name, limit in zip(names, (6, 6, 6, 10_000), strict=True)
+            )
+        )
         with ExitStack() as clients:
-            first, second, third = (
+            first, second, third, unlimited = (
                 clients.enter_context(gateway.client(**{"x-api-key": name})) for name in names
             )
+
+            def both_count_in_redis():
+                before = fallbacks()
+                return set(statuses(unlimited, 12)) == {200} and fallbacks() == before
+
             assert statuses(first, 20).count(200) == 6
             assert fallbacks() == 0
             redis.freeze()
@@ -153,9 +175,7 @@ def test_two_workers_share_a_keys_minute_until_redis_is_gone_and_again_after(
             redis.kill()
             assert set(statuses(second, 3)) <= {200, 429}
             redis.start()
-            before = gateway.log.count("Redis answers again")
-            wait_for(lambda: gateway.log.count("Redis answers again") >= max(before, 2))
-            time.sleep(2.5)  # either worker is back by now
+            wait_for(both_count_in_redis)
             assert statuses(third, 20).count(200) == 6
     finally:
         gateway.stop()

@@ -41,6 +41,7 @@ def connect(gateway, body):
     return connection
 
 
+@pytest.mark.realtime
 def test_bytes_leave_as_they_arrive(client, upstream, model):
     parts = [chunk({"content": "one"}), Pause(0.4), chunk({"content": "two"}), Pause(0.4), END]
     upstream.script(model, reply(*parts))
@@ -50,6 +51,7 @@ def test_bytes_leave_as_they_arrive(client, upstream, model):
     assert 0.35 < deltas[1] < 0.75
 
 
+@pytest.mark.realtime
 def test_one_read_of_the_upstream_is_one_write_to_the_client(gateway, upstream, model):
     burst = b"".join(chunk({"content": f"{n} "}) for n in range(50))
     upstream.script(model, reply(chunk({"content": "first"}), Pause(0.3), burst, Pause(0.3), END))
@@ -77,6 +79,7 @@ def test_the_status_waits_until_the_upstream_has_really_begun(client, upstream, 
     assert error_of(response)[0] == 529
 
 
+@pytest.mark.realtime
 def test_a_silent_upstream_gets_the_stream_opened_and_kept_alive(client, upstream, model):
     upstream.script(model, [Pause(2.6), *reply(stream({"content": "at last"}))])
     response, status_at, seen = events_with_times(client, ask(model, stream=True))
@@ -95,6 +98,7 @@ def test_a_failure_after_the_stream_was_opened_is_an_event(client, upstream, mod
     assert set(seen.names[:-2]) == {"ping"}
 
 
+@pytest.mark.realtime
 def test_silence_in_the_middle_is_filled_with_pings(client, upstream, model):
     comments = [b": still thinking\n\n", Pause(0.3)] * 6
     upstream.script(model, reply(chunk({"content": "one"}), *comments, END))
@@ -128,6 +132,7 @@ def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstrea
     assert response.headers["x-athena-error"] == "first_byte_timeout"
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_the_upstream_is_let_go_within_a_second_when_the_client_leaves(
@@ -154,7 +159,7 @@ def test_the_upstream_is_let_go_when_the_client_leaves_an_opened_silent_stream(
     connection = connect(gateway, ask(model, stream=True))
     assert b"200 OK" in connection.recv(65536)
     connection.close()
-    wait_for(lambda: script.last.closed_at, 1.5)
+    wait_for(lambda: script.last.closed_at)
 
 
 def test_the_connection_to_the_upstream_is_kept_for_the_next_request(client, upstream, model):

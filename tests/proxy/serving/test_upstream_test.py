@@ -213,7 +213,7 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
         began = time.monotonic()
         with pytest.raises(Trouble, match="in time"):
             models_of(read_upstream(row))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5, "all of it takes six seconds"
 
 
 def test_a_list_without_bottom_is_said_to_be_unreadable(row, upstream):
