@@ -1,11 +1,11 @@
-"""One call's arguments: JSON text, read as it arrives, forwarded as it stands.
+"""Incremental scanner of one call's JSON arguments, which are forwarded unchanged.
 
-`Arguments.read` consumes characters up to the end of the value and gives back the part of them that
-a client may see. Nothing is ever repaired and numbers keep their spelling. What is held is a token
-of a few characters, except for arguments that were encoded twice, which are held whole.
+`Arguments.read` consumes characters up to the end of the value and returns the part that may be
+sent. Nothing is repaired, and numbers keep their spelling. Only a token of a few characters is
+held, except for doubly encoded arguments, which are held whole.
 
-The scan is a pushdown automaton over a handful of regular expressions, so that a long string costs
-one match a chunk, and a marker of a native format inside a string is plain data.
+The scanner is a pushdown automaton over a few regular expressions, so a long string costs one match
+per chunk, and a native marker inside a string is plain data.
 """
 
 import json
@@ -25,7 +25,7 @@ class Status(Enum):
 
 
 class _Expect:
-    # No Enum: its members cost ten times as much to name, and these are named for every token.
+    # Not an Enum, whose members are ten times slower to look up: these are used for every token.
     VALUE = "value"
     FIRST_KEY = "key or }"
     KEY = "key"
@@ -39,8 +39,8 @@ class _Expect:
 
 _EMPTY, _OPEN = Status.EMPTY, Status.OPEN
 _SPACE = re.compile(r"[ \t\r\n]*")
-# A whole run of string characters and escapes; it stops at a quote, at a control character and at
-# an escape that the chunk cuts.
+# A run of string characters and escapes, up to a quote, a control character or an escape that the
+# end of the chunk cuts off.
 _STRING = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_BEGUN = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
@@ -51,12 +51,12 @@ _VALUES = frozenset({_Expect.VALUE, _Expect.FIRST_ITEM})
 _KEYS = frozenset({_Expect.KEY, _Expect.FIRST_KEY})
 _STRINGS = _VALUES | _KEYS
 _FIRST = {"}": _Expect.FIRST_KEY, "]": _Expect.FIRST_ITEM}
-# Python's own parser refuses integers of more digits than 4,300; nobody means them.
+# Longer numbers are not intended; Python's parser refuses integers of more than 4,300 digits.
 _SCALAR_CHARS = 1024
 
 
 def _is_number(scalar: str) -> bool:
-    """Whether it is a number of JSON that clients can hold: JavaScript reads 1e400 as infinite."""
+    """Tell whether this is a finite JSON number; JavaScript reads 1e400 as Infinity."""
     if not _NUMBER.fullmatch(scalar):
         return False
     return (len(scalar) < 300 and "e" not in scalar.lower()) or isfinite(float(scalar))
@@ -67,15 +67,15 @@ class Arguments:
         self.status = Status.EMPTY
         self.decoded_twice = False
         self.string_start: int | None = None
-        """Where in the text of the last read a string was opened, if one was."""
+        """Position at which the last read opened a string; None if it did not."""
         self._limits = limits
         self._expect: str = _Expect.VALUE
-        self._stack: list[str] = []  # the closers that are due
+        self._stack: list[str] = []  # the closing brackets still to come
         self._is_key = False
-        self._scalar = ""  # a number or literal that may go on
-        self._escape = ""  # an escape that the last chunk cut; forwarded with its rest
-        self._first = "{"  # the character that opened the value
-        self._held: list[str] = []  # the whole value, where it is a string
+        self._scalar = ""  # an unfinished number or literal
+        self._escape = ""  # an unfinished escape, forwarded once it is complete
+        self._first = "{"  # the first character of the value
+        self._held: list[str] = []  # the value so far, if it is a string
         self._held_chars = 0
 
     @property
@@ -84,16 +84,16 @@ class Arguments:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something was read that has not been forwarded yet."""
+        """True if something was read that is not forwarded yet."""
         return bool(self._escape) or (self._first == '"' and self.status is Status.OPEN)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the object's own text that is read, as every client expects it."""
+        """True if the text is a JSON object, not an object encoded as a string."""
         return self._first == "{"
 
     def continues_string(self, text: str) -> bool:
-        """Whether `text` is read and to be forwarded whole, being the middle of a string."""
+        """Tell whether all of `text` is inside the open string, so that it may be forwarded."""
         return (
             self._expect is _Expect.STRING
             and self._first == "{"
@@ -102,10 +102,10 @@ class Arguments:
         )
 
     def read(self, text: str, pos: int = 0) -> tuple[str, int]:
-        """The text to forward, and the place in `text` where reading stopped.
+        """Return the text to forward, and the position in `text` where reading stopped.
 
-        It stops at the end of `text`, behind a finished value, or at the character that makes the
-        value impossible; `status` tells which.
+        Reading stops at the end of `text`, after a complete value, or at an invalid character;
+        `status` tells which.
         """
         if self.status is _EMPTY:
             pos = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
@@ -124,16 +124,16 @@ class Arguments:
         return "", pos
 
     def finish(self) -> None:
-        """Settle a number or literal that only the end of input could end."""
+        """Complete a number or literal at the end of input."""
         if self.status is Status.OPEN and self._expect is _Expect.SCALAR:
             self._end_scalar()
 
     def _without_cut(self, forward: str) -> str:
-        """`forward` less the escape at its end that may still prove impossible."""
+        """Return `forward` without the unfinished escape at its end."""
         return forward.removesuffix(self._escape) if self._escape else forward
 
     def _hold(self, text: str) -> str:
-        """Keep a part of a string; once it is whole, the object that was encoded in it."""
+        """Hold a part of a string; once it is complete, return the object encoded in it."""
         self._held.append(text)
         self._held_chars += len(text)
         if self._held_chars > self._limits.held_chars:
@@ -234,7 +234,7 @@ class Arguments:
             return
         self._end_value()
         if scalar == "null" and self.status is Status.NON_OBJECT:
-            self.status = Status.COMPLETE  # no arguments, as every client reads it
+            self.status = Status.COMPLETE  # clients read null as no arguments
 
     def _end_value(self) -> None:
         if self._stack:

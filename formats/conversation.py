@@ -84,7 +84,7 @@ class Tool(Struct, frozen=True, gc=False, cache_hash=True):
     """JSON Schema of the arguments, as JSON text."""
     strict: bool | None = None
     is_custom: bool = False
-    """Whether this function, with one string `input`, replaces a tool that takes plain text."""
+    """True if this function, with one string `input`, replaces a tool that takes plain text."""
 
 
 class ToolChoice(Struct, frozen=True):
@@ -103,7 +103,7 @@ class Sampling(Struct, frozen=True):
 
 
 class ReasoningMode(Struct, frozen=True):
-    """How much the model should reason; None where the client does not say."""
+    """Reasoning settings; None for those that the client did not send."""
 
     enabled: bool | None = None
     budget: int | None = None
@@ -130,14 +130,14 @@ class Conversation(Struct, frozen=True):
     """JSON Schema that the answer must follow, as JSON text."""
     stream: bool = False
     include_usage: bool = True
-    """Whether an OpenAI client asked for the usage chunk."""
+    """True if an OpenAI client asked for the usage chunk."""
     dialect: str = ""
     source: dict[str, Raw] = {}
     """The client's top-level fields, under the dialect's names, for an upstream of the dialect."""
     body: bytes = b""
     """The request as the client sent it, for an upstream of the dialect."""
     notices: tuple[Notice, ...] = ()
-    """What an upstream of another dialect cannot be sent."""
+    """Notices of everything that an upstream of another dialect cannot be sent."""
 
     def call_ids(self) -> frozenset[str]:
         """Return the ids of all calls in the history."""
@@ -170,18 +170,18 @@ class Target(Struct, frozen=True):
     model: str | None = None
     """The upstream's name for the model; None keeps the client's."""
     native_ids: bool = False
-    """Whether call ids are `functions.NAME:N`, as Kimi was trained on."""
+    """True if call ids are `functions.NAME:N`, as Kimi was trained on."""
     is_anthropic: bool = True
-    """Whether an upstream of the Anthropic dialect is Anthropic itself, which refuses reasoning
+    """True if an upstream of the Anthropic dialect is Anthropic itself, which refuses reasoning
     that it did not sign, and requires the attribution line of Claude Code."""
     reasoning_field: str | None = None
     """The field for the assistant's earlier reasoning (`reasoning_content`); None omits it."""
     keeps_reasoning: bool = False
-    """Whether reasoning in an OpenAI client's messages stays where the client put it."""
+    """True if reasoning in an OpenAI client's messages stays where the client put it."""
     takes_thinking: bool = True
-    """Whether an upstream of the Anthropic dialect is sent earlier thinking."""
+    """True if an upstream of the Anthropic dialect is sent earlier thinking."""
     reasoning_request: Literal["openrouter", "effort"] | None = None
-    """How the upstream is asked to reason; None sends no such field."""
+    """The field that asks the upstream to reason; None sends no such field."""
     max_tokens: int | None = None
     max_tools: int | None = None
     images: bool = True

@@ -83,7 +83,7 @@ class Delivery:
 
     @property
     def is_inside_content(self) -> bool:
-        """Whether text or reasoning can be delivered without changing any state."""
+        """True if text or reasoning can be delivered without changing any state."""
         return self.state is _OPEN and self._has_content
 
     def feed(self, events: Iterable[Event], out: list[Event]) -> None:

@@ -96,7 +96,7 @@ class ToolCallStart(Struct, frozen=True, gc=False):
     id: str
     name: str
     is_custom: bool = False
-    """Whether the client's tool takes plain text: the argument `input`."""
+    """True if the client's tool takes plain text: the argument `input`."""
 
 
 class ToolCallDelta(Struct, frozen=True, gc=False):

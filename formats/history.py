@@ -1,9 +1,9 @@
-"""The history of a conversation, put into the order that every upstream insists on.
+"""Puts the history of a conversation into the order that all upstreams require.
 
-Results follow the message that made the calls, in the order of the calls, and nothing stands
-between them; other parts of a user's message come after its results. A call that was never answered
-gets a result that says so. Ids and names are rewritten here, from the request alone, so that the
-same conversation always renders to the same bytes.
+Results directly follow the message with the calls, in the order of the calls; other parts of a
+user's message come after its results. A call without a result gets one that says it was
+interrupted. Ids and names are derived from the request alone, so that the same conversation always
+renders to the same bytes.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def order_results(messages: Iterable[Message], notices: list[Notice]) -> list[Message]:
-    """The messages with every result behind its call; raises ClientError for an unknown id."""
+    """Move each result after its call; raises ClientError for a result of an unknown call."""
     turns = [_Turn()]
     turn_of: dict[str, _Turn] = {}
     for message in messages:
@@ -61,7 +61,7 @@ def order_results(messages: Iterable[Message], notices: list[Notice]) -> list[Me
 
 
 class _Turn:
-    """A message with calls, their results, and what came before the next such message."""
+    """A message with calls, their results, and the messages before the next such message."""
 
     def __init__(self, message: Message | None = None, calls: Sequence[ToolCall] = ()) -> None:
         self.after: list[Message] = []
@@ -86,10 +86,10 @@ class _Turn:
 
 
 def make_ids_safe(messages: Iterable[Message]) -> list[Message]:
-    """Ordered messages with ids that Anthropic accepts: of its alphabet, and each used once."""
+    """Replace ids that Anthropic rejects: with other characters, or repeated. Order them first."""
     uses: Counter[str] = Counter()
     out: list[Message] = []
-    renamed: deque[str] = deque()  # of the newest calls, in the order of their results
+    renamed: deque[str] = deque()  # ids of the newest calls, in the order of their results
     for message in messages:
         if message.role is Role.ASSISTANT:
             renamed = deque()
@@ -119,7 +119,7 @@ def _safe_id(call_id: str, uses: Counter[str]) -> str:
 
 @cached_by_tools
 def shortened_names(tools: tuple[Tool, ...]) -> tuple[tuple[str, str], ...]:
-    """What an upstream with a limit of 64 characters is told, and the name that it stands for."""
+    """Return (short name, name) of each tool whose name is longer than 64 characters."""
     return tuple(
         (short_name(tool.name), tool.name) for tool in tools if len(tool.name) > NAME_CHARS
     )

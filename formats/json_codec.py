@@ -1,6 +1,6 @@
-"""JSON text as the wire carries it: strict and fast, with lone surrogates kept.
+"""JSON codec: strict and fast, and keeps lone surrogates.
 
-Some upstreams cut an emoji between two chunks, so that each carries half a surrogate pair as an
+Some upstreams split an emoji between two chunks, so that each has half a surrogate pair as an
 escape. msgspec refuses such text; the standard library reads and writes it unchanged.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 
 _T = TypeVar("_T")
 
-# A half of a surrogate pair whose other half is not beside it.
+# Half a surrogate pair without the other half beside it.
 _LONE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -21,17 +21,17 @@ _LONE = re.compile(
 _encode = msgspec.json.encode
 
 ABSENT = msgspec.Raw(b"")
-"""The default of a field that is kept as JSON text; msgspec has no optional Raw."""
+"""Default of an optional Raw field; msgspec does not support `Raw | None`."""
 
 
 def value_or_none(raw: msgspec.Raw) -> bytes | None:
-    """The JSON text of a field, if it was there and not null."""
+    """Return the JSON text of a field; None if it is absent or null."""
     text = bytes(raw)
     return None if text in (b"", b"null") else text
 
 
 def decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
-    """`data` as the decoder's type; raises msgspec.DecodeError or UnicodeDecodeError."""
+    """Decode `data`; raises msgspec.DecodeError or UnicodeDecodeError."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
@@ -42,12 +42,12 @@ def decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
         try:
             return msgspec.convert(json.loads(data), decoder.type)
         except (ValueError, RecursionError):
-            # Text that only passes through cannot be converted: there, half a pair is replaced.
+            # Raw fields cannot be converted: replace lone surrogates in them.
             return decoder.decode(_LONE.sub(rb"\\ufffd", data))
 
 
 def encode_string(text: str) -> bytes:
-    """`text` as a JSON string, quotes included."""
+    """Encode `text` as a JSON string, with its quotes."""
     try:
         return _encode(text)
     except UnicodeEncodeError:
@@ -55,7 +55,7 @@ def encode_string(text: str) -> bytes:
 
 
 def encode(document: object) -> bytes:
-    """JSON text of plain values, and of JSON text among them."""
+    """Encode plain values, which may contain Raw JSON text."""
     try:
         return _encode(document)
     except UnicodeEncodeError:
@@ -74,10 +74,10 @@ def _with_escapes(value: object) -> object:
 
 
 def to_bytes(json_text: str) -> bytes:
-    """JSON text as bytes; a lone surrogate in one of its strings becomes an escape."""
+    """Encode JSON text as bytes; lone surrogates in its strings become escapes."""
     return json_text.encode("utf-8", "backslashreplace")
 
 
 def escape(text: str) -> str:
-    """`text` as it stands between the quotes of a JSON string."""
+    """Escape `text` for use between the quotes of a JSON string."""
     return encode_string(text)[1:-1].decode()

@@ -1,4 +1,4 @@
-"""Values of a JSON object, replaced in its own text: every other byte stays as it was written."""
+"""Replaces values in the text of a JSON object; every other byte stays as it is."""
 
 import re
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ _name = msgspec.json.Decoder(str)
 def replace_values(
     text: bytes, fields: Mapping[str, Raw], changes: Mapping[str, object]
 ) -> bytes | None:
-    """`text`, whose members are `fields`, with these values; those that it lacks are appended.
+    """Return `text`, an object with the members `fields`, with these changes; append new members.
 
-    None when a value's place cannot be told: a name stands there twice, or is none of the members,
-    or there is no text.
+    Return None if a value cannot be located: a name is repeated or not in `fields`, or `text` is
+    empty.
     """
-    found = value_spans(text, fields)
-    if found is None:
+    spans = value_spans(text, fields)
+    if spans is None:
         return None
-    cuts = [(*found[name], encode(changes[name])) for name in found.keys() & changes.keys()]
-    added = [b",%b:%b" % (encode(n), encode(v)) for n, v in changes.items() if n not in found]
+    cuts = [(*spans[name], encode(changes[name])) for name in spans.keys() & changes.keys()]
+    added = [b",%b:%b" % (encode(n), encode(v)) for n, v in changes.items() if n not in spans]
     end = text.rindex(b"}")
     out, at = [], 0
     for start, stop, value in [*sorted(cuts), (end, end, b"".join(added))]:
@@ -36,8 +36,8 @@ def replace_values(
 
 
 def value_spans(text: bytes, fields: Mapping[str, Raw]) -> dict[str, tuple[int, int]] | None:
-    """Where the value of each member begins and ends; None when that cannot be told."""
-    found: dict[str, tuple[int, int]] = {}
+    """Locate the value of each member, as (start, end); None if that is impossible."""
+    spans: dict[str, tuple[int, int]] = {}
     at = text.find(b"{") + 1
     while key := _KEY.match(text, at):
         name = _name.decode(key[1])
@@ -45,13 +45,13 @@ def value_spans(text: bytes, fields: Mapping[str, Raw]) -> dict[str, tuple[int, 
             return None
         value = bytes(fields[name])
         start, at = key.end(), key.end() + len(value)
-        if name in found or not text.startswith(value, start):
+        if name in spans or not text.startswith(value, start):
             return None
-        found[name] = (start, at)
+        spans[name] = (start, at)
         separator = _NEXT.match(text, at)
         if separator is None:
             return None
         at = separator.end()
         if separator[1] == b"}":
-            return found
+            return spans
     return None

@@ -1,4 +1,4 @@
-"""Images and documents by their source, as Anthropic writes them and clients of others copy it."""
+"""Parses the `source` of images and documents: Anthropic's form, which other clients also send."""
 
 import msgspec
 from msgspec import Raw, Struct
@@ -25,7 +25,7 @@ _texts = msgspec.json.Decoder(list[_Text])
 
 
 def image_from_source(source: Source) -> Image | None:
-    """The image; None if it is a file that only Anthropic has."""
+    """Return the image; None if it is a file stored at Anthropic."""
     if source.url is not None:
         return Image(url=source.url)
     if source.data is not None:
@@ -34,7 +34,7 @@ def image_from_source(source: Source) -> Image | None:
 
 
 def document_from_source(source: Source, title: str | None, path: str) -> Document | None:
-    """The document; None if it is a file that only Anthropic has. Raises ClientError."""
+    """Return the document; None if it is a file stored at Anthropic. Raises ClientError."""
     if source.type == "text":
         return Document(text=source.data or "", title=title)
     if source.type == "content":

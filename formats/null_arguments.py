@@ -1,14 +1,14 @@
-"""A call's arguments without the nulls that its tool's schema does not allow.
+"""Filter that drops nulls from a call's arguments where the tool's schema does not allow them.
 
-Models write `null` for a parameter that they mean to leave out, and Claude Code refuses such calls.
-Only members of the outermost object are left out; everything else is forwarded as it stands. What
-is held is the beginning of one member, up to the first character of its value.
+Models write `null` for a parameter that they mean to omit, and Claude Code refuses such calls. Only
+members of the outermost object are dropped; everything else is forwarded unchanged. Only the
+beginning of one member is held, up to the first character of its value.
 """
 
 import re
 from collections.abc import Set
 
-# Longer than any parameter's name; a longer one is none that may be left out.
+# Longer than any parameter's name; a member with a longer name is never dropped.
 _HEAD_CHARS = 256
 _SPACE = r"[ \t\r\n]*"
 _HEAD = re.compile(rf'{_SPACE}"((?:[^"\\]|\\.)*)"{_SPACE}:{_SPACE}(?=[^ \t\r\n])', re.DOTALL)
@@ -19,29 +19,29 @@ _PLAIN = re.compile(r'[^"{}\[\],]*')
 
 
 class _In:
-    # No Enum, whose members cost ten times as much to name.
+    # Not an Enum, whose members are ten times slower to look up.
     START = "start"
     HEAD = "before a member, or before the end"
     VALUE = "value"
     STRING = "string of a value"
-    NULL = "null of a member that is left out"
+    NULL = "null of a member that is dropped"
     END = "end"
 
 
 class NullFilter:
     def __init__(self, optional: Set[str]) -> None:
-        """`optional`: the parameters that may be absent, but not null."""
+        """`optional` are the parameters that may be absent, but not null."""
         self.dropped: list[str] = []
         self._optional = optional
         self._in: str = _In.START
         self._held = ""
-        self._depth = 0  # of the value
-        self._has_members = False  # of those that were forwarded
+        self._depth = 0  # nesting inside the value
+        self._has_members = False  # whether a member was forwarded
 
     def feed(self, text: str) -> str:
-        """The part of the arguments that can be forwarded now; they must be JSON."""
+        """Add a part of the arguments, which must be JSON; return what can be forwarded now."""
         if self._in is _In.STRING and not self._held and _STRING.fullmatch(text):
-            return text  # as nearly all of a long value is
+            return text  # fast path for long strings
         text, self._held = self._held + text, ""
         out: list[str] = []
         pos = 0
@@ -89,7 +89,7 @@ class NullFilter:
             out.append(",")
         self._has_members = True
         self._in = _In.VALUE
-        if head is None:  # too long a name: its string is passed on like a value's
+        if head is None:  # the name is too long: forward it like a value
             return pos
         out.append(head[0])
         return head.end()
@@ -100,7 +100,7 @@ class NullFilter:
         if end == len(text):
             return end
         char = text[end]
-        if char == "," and not self._depth:  # forwarded with the next member, if there is one
+        if char == "," and not self._depth:  # forwarded before the next member, if there is one
             self._in = _In.HEAD
             return end + 1
         out.append(char)
@@ -119,7 +119,7 @@ class NullFilter:
         out.append(text[pos:end])
         if end == len(text):
             return end
-        if text[end] == "\\":  # an escape that the text cuts
+        if text[end] == "\\":  # an unfinished escape
             self._held = text[end:]
             return len(text)
         self._in = _In.VALUE
@@ -128,5 +128,5 @@ class NullFilter:
 
 
 def _match_end(pattern: "re.Pattern[str]", text: str, pos: int) -> int:
-    found = pattern.match(text, pos)
-    return found.end() if found else pos
+    match = pattern.match(text, pos)
+    return match.end() if match else pos

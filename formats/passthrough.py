@@ -52,11 +52,11 @@ class FramedDecoder(Protocol):
     def feed(self, data: bytes) -> list[Event]: ...
     @property
     def has_pending(self) -> bool:
-        """Whether something was read that is not in an event yet."""
+        """True if something was read that is not in an event yet."""
 
     @property
     def is_irregular(self) -> bool:
-        """Whether strict clients of the dialect would reject the upstream's framing."""
+        """True if strict clients of the dialect would reject the upstream's framing."""
 
 
 class ResumableEncoder(Protocol):
@@ -84,7 +84,7 @@ class Passthrough:
         self._splitter = EventSplitter(limits)
         self._encoder: ResumableEncoder | None = None
         self.is_active = True
-        """Whether the upstream's bytes are still forwarded."""
+        """True if the upstream's bytes are still forwarded."""
         self._trim = trim
         self._redact = redact
         self._unsent = b""

@@ -83,7 +83,7 @@ class Pipeline:
 
     @property
     def is_passthrough(self) -> bool:
-        """Whether the upstream's bytes are forwarded, so far."""
+        """True if the upstream's bytes are forwarded, so far."""
         return self._passthrough is not None and self._passthrough.is_active
 
     def feed(self, data: bytes) -> bytes:

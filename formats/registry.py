@@ -1,7 +1,7 @@
-"""Names → dialects and native formats, and a model's id → its format.
+"""Registry of dialects and native formats; detects a model's format and builds pipelines.
 
-A new dialect or format is one entry in the tables at the bottom. Overrides are data that the caller
-passes in.
+A new dialect or format is one entry in the tables at the bottom. Overrides are passed in by the
+caller.
 """
 
 import re
@@ -46,7 +46,7 @@ class _Render(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A way to frame messages: requests in both directions, and responses in both."""
+    """An API dialect: parsers and renderers of requests, decoders and encoders of responses."""
 
     parse: Parse
     render: _Render
@@ -55,9 +55,9 @@ class Dialect:
     encode_reply: Callable[[Reply, ReplyOptions], bytes]
     encode_error: Callable[..., bytes]
     ping: bytes
-    """What keeps a silent stream alive."""
+    """Keepalive event for a silent stream."""
     without_usage: Callable[[bytes], bytes] | None = None
-    """Takes out of an upstream's own events what only a client that wants usage gets."""
+    """Removes usage from upstream events, for a client that did not ask for it."""
 
 
 Markers: TypeAlias = tuple[tuple[str, str], ...]
@@ -70,14 +70,14 @@ class Detection(NamedTuple):
 
 
 class Override(NamedTuple):
-    """A pattern of model ids (`*` matches anything, case does not count) and their format."""
+    """A pattern of model ids (`*` matches anything, case is ignored) and their format."""
 
     pattern: str
     format: str
 
 
 def detect_format(model: str, overrides: Iterable[Override] = ()) -> Detection:
-    """The native format of a model: by override, else by vendor, else by a word in its name."""
+    """Detect the native format of a model: by override, then by vendor, then by its name."""
     name = model.lower()
     for override in overrides:
         if fnmatchcase(name, override.pattern.lower()):
@@ -93,7 +93,7 @@ def detect_format(model: str, overrides: Iterable[Override] = ()) -> Detection:
 
 @cache
 def format_with_markers(format_name: str, markers: Markers = ()) -> NativeFormat | None:
-    """A format that also reads these spellings; raises ValueError for one that it cannot take."""
+    """Return a format that also reads these spellings; raises ValueError for an invalid one."""
     native = FORMATS[format_name]
     if not markers:
         return native
@@ -116,9 +116,9 @@ def build_pipeline(
     markers: Markers = (),
     redact: Callable[[bytes], bytes] | None = None,
 ) -> Pipeline:
-    """What turns the bytes of one upstream's answer into the bytes of one client's.
+    """Build the pipeline from the bytes of an upstream's answer to the bytes for a client.
 
-    `conceal` takes out of an error in the upstream's own bytes what no client may see.
+    `redact` removes secrets from an error event that is passed through.
     """
     tools = toolbox or Toolbox()
     native = format_with_markers(format_name, markers)
@@ -129,11 +129,11 @@ def build_pipeline(
     if identity.prefers_upstream != is_same:
         identity = replace(identity, prefers_upstream=is_same)
     delivery = Delivery(identity, tools, max_calls=max_calls)
-    asked = options or ReplyOptions()
+    reply_options = options or ReplyOptions()
     if not is_same:
-        return Pipeline(decoder, transform, delivery, DIALECTS[client].encoder(asked))
-    encoder = partial(DIALECTS[client].encoder, asked)
-    trim = None if asked.include_usage else DIALECTS[client].without_usage
+        return Pipeline(decoder, transform, delivery, DIALECTS[client].encoder(reply_options))
+    encoder = partial(DIALECTS[client].encoder, reply_options)
+    trim = None if reply_options.include_usage else DIALECTS[client].without_usage
     probe = partial(DIALECTS[upstream].decoder, limits)
     passthrough = Passthrough(decoder, probe, encoder, limits, trim=trim, redact=redact)
     return Pipeline(decoder, transform, delivery, passthrough)
@@ -175,7 +175,7 @@ _VENDORS = {
     "deepseek": "deepseek",
 }
 
-# In order of precedence. `k2` counts as a word only: `bk200` is no Kimi.
+# In order of precedence. `k2` must be a whole word: `bk200` is not a Kimi model.
 _WORDS = (
     (re.compile(r"kimi|(?<![a-z0-9])k2(?:p\d+)?(?![a-z0-9])"), "kimi"),
     (re.compile("qwen"), "qwen"),

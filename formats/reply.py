@@ -1,4 +1,4 @@
-"""One whole answer: what `collect` makes of a stream for a client that did not ask for one."""
+"""A whole answer, collected from events for a client that did not ask for a stream."""
 
 from collections.abc import Iterable
 
@@ -31,46 +31,46 @@ class Reply(Struct):
     id: str = ""
     model: str = ""
     parts: list[Part] = []
-    """Complete calls only: one that failed is left out."""
+    """Has complete calls only; failed ones are left out."""
     stop_reason: StopReason = StopReason.END_TURN
     stop_sequence: str | None = None
     usage: Usage = UNKNOWN_USAGE
     created: int | None = None
-    """When, where the upstream says so."""
+    """Creation time in seconds since the epoch, if the upstream sent it."""
     failure: MessageFailed | None = None
-    """Set when the answer must not be shown as one."""
+    """Set if the message failed: the client must get an error instead."""
     faults: list[CallFault] = []
     notices: list[Notice] = []
 
 
 class ReplyOptions(Struct, frozen=True):
-    """What a client's answer needs and no upstream tells."""
+    """Data for the client's answer that does not come from the upstream."""
 
     created: int = 0
-    """Seconds since the epoch, for OpenAI's chunks, where the upstream does not say."""
+    """Creation time for OpenAI's chunks, in seconds since the epoch, if the upstream sends none."""
     include_usage: bool = True
-    """Whether an OpenAI client asked for the chunk with the usage."""
+    """True if an OpenAI client asked for the usage chunk."""
     input_estimate: int = 1
-    """Input tokens for `message_start`, until the upstream has counted: Claude Code takes a zero
-    there for an empty context, and never compacts it."""
+    """Input tokens for `message_start`, before the upstream has counted them: Claude Code takes a
+    zero for an empty context, and never compacts it."""
 
 
 def collect(events: Iterable[Event]) -> Reply:
-    """The whole answer that a stream of events amounts to."""
+    """Collect a stream of events into a whole answer."""
     collector = Collector()
     collector.feed(events)
     return collector.reply
 
 
 class Collector:
-    """Builds a reply as its events come."""
+    """Builds a reply from events as they arrive."""
 
     def __init__(self) -> None:
         self.reply = Reply()
         self.size = 0
-        """Characters of text, reasoning and arguments."""
+        """Number of characters of text, reasoning and arguments."""
         self._run: type[Text] | type[Reasoning] = Text
-        self._text: list[str] = []  # of the run of text or reasoning that is open
+        self._text: list[str] = []  # of the current run of text or reasoning
         self._call: ToolCallStart | None = None
         self._json: list[str] = []
 

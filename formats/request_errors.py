@@ -1,4 +1,7 @@
-"""What parsers and renderers of both dialects share: what is refused, in the client's own terms."""
+"""Checks and error messages shared by the request parsers and renderers of both dialects.
+
+Errors name the place in the client's JSON.
+"""
 
 import hashlib
 import re
@@ -14,7 +17,7 @@ from formats.events import Notice, NoticeCode
 _T = TypeVar("_T")
 
 BILLING = "x-anthropic-billing-header"
-"""Claude Code's first system line. It differs between conversations, and spoils other caches."""
+"""Begins Claude Code's first system line. It differs between conversations and defeats caches."""
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -26,36 +29,36 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
 def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """The members of a request's JSON object as they are written; raises ClientError."""
+    """Split a request's JSON object into its members, undecoded; raises ClientError."""
     return parse_json(_fields, body)
 
 
 def parse_json(
     decoder: "msgspec.json.Decoder[_T]", body: bytes | msgspec.Raw, *, path: str = ""
 ) -> _T:
-    """`body` as the decoder's type; raises ClientError, whose message names the JSON path."""
+    """Decode `body`; raises ClientError, whose message names the JSON path."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         message, place = str(error), ""
-        if found := _AT.fullmatch(message):
-            message, place = found[1], _ITEM.sub(r".\1", found[2]).lstrip(".")
+        if placed := _AT.fullmatch(message):
+            message, place = placed[1], _ITEM.sub(r".\1", placed[2]).lstrip(".")
         if missing := _MISSING.fullmatch(message):
             message, place = "is required", f"{place}.{missing[1]}".lstrip(".")
         place = ".".join(part for part in (path, place) if part)
         raise ClientError(message[:1].lower() + message[1:], path=place) from error
     except msgspec.DecodeError as error:
-        raise ClientError(f"the body is not valid JSON: {_placed(str(error), body)}") from error
+        raise ClientError(f"the body is not valid JSON: {_with_line(str(error), body)}") from error
     except UnicodeDecodeError as error:
         raise ClientError(f"the body is not valid UTF-8: {error.reason}") from error
     except RecursionError as error:
         raise ClientError("the body is nested too deeply") from error
 
 
-def _placed(message: str, body: bytes | msgspec.Raw) -> str:
-    """The message with a line and a column instead of an offset; without one, it is the end."""
-    found, text = _OFFSET.search(message), bytes(body)
-    before = text[: int(found[1])] if found else text
+def _with_line(message: str, body: bytes | msgspec.Raw) -> str:
+    """Replace the offset in a message by line and column; without an offset, use the end."""
+    offset, text = _OFFSET.search(message), bytes(body)
+    before = text[: int(offset[1])] if offset else text
     line = before.count(b"\n") + 1
     column = len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
     return f"{_OFFSET.sub('', message)} (line {line}, column {column})"
@@ -68,22 +71,22 @@ def require(value: _T | None, path: str) -> _T:
 
 
 def require_object(raw: bytes | None, *, path: str) -> bytes:
-    """JSON text that must be an object."""
+    """Return JSON text that must be an object; raises ClientError."""
     raw = require(raw, path)
-    if not raw.startswith(b"{"):  # the text of a field begins with its value
+    if not raw.startswith(b"{"):  # the text of a field has no leading white space
         raise ClientError("must be an object", path=path)
     return raw
 
 
 def require_schema(raw: bytes | None, *, path: str) -> bytes:
-    """JSON text of a schema; an empty one is spelled out, as upstreams insist on a type."""
+    """Return the JSON text of a schema; an empty one gets a type, which upstreams require."""
     schema = require_object(raw, path=path)
     is_empty = len(schema) < 64 and not schema.strip(b"{} \t\r\n")
     return b'{"type":"object","properties":{}}' if is_empty else schema
 
 
 def check_tools(conversation: Conversation, target: Target) -> None:
-    """Refuse what the target cannot offer: too many tools, or a choice among those it has not."""
+    """Raise ClientError for too many tools, or for a tool choice that the target cannot serve."""
     choice, count = conversation.tool_choice, len(conversation.tools)
     if choice.mode == "tool" and choice.name not in {tool.name for tool in conversation.tools}:
         raise ClientError(
@@ -101,19 +104,19 @@ def check_tools(conversation: Conversation, target: Target) -> None:
 def clamped_max_tokens(
     conversation: Conversation, target: Target, notices: list[Notice]
 ) -> int | None:
-    """The client's limit, as far as the model allows it."""
-    asked, limit = conversation.sampling.max_tokens, target.max_tokens
-    if asked is None or limit is None or asked <= limit:
-        return asked
-    notices.append(Notice(NoticeCode.LIMIT_CLAMPED, f"max_tokens {asked} → {limit}"))
+    """Return the client's `max_tokens`, reduced to the model's maximum with a notice."""
+    requested, limit = conversation.sampling.max_tokens, target.max_tokens
+    if requested is None or limit is None or requested <= limit:
+        return requested
+    notices.append(Notice(NoticeCode.LIMIT_CLAMPED, f"max_tokens {requested} → {limit}"))
     return limit
 
 
 def short_user_id(user: str | None) -> str | None:
-    """The user's id, or what stands for it where it is too long for `user`.
+    """Return the user id, or its hash if it has more than 64 characters.
 
-    Claude Code's is JSON of 160 characters with its device's id in it; OpenAI refuses more than 64,
-    OpenRouter more than 128.
+    Claude Code's id is JSON of 160 characters with the id of its device. OpenAI refuses more than
+    64 characters, OpenRouter more than 128.
     """
     if user is None or len(user) <= _USER_CHARS:
         return user

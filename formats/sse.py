@@ -1,11 +1,11 @@
-"""Bytes ⇄ server-sent events.
+"""Server-sent events: decoder, splitter and encoder.
 
 The decoder follows the specification (comments, CR, LF and CRLF, several `data` lines, a byte order
-mark) and differs from it once: an event that the end of input leaves without its blank line is
-delivered, because upstreams close the connection right after `data: [DONE]`. Bytes are only joined
-and cut at line ends, so a character may be split anywhere; that an event is UTF-8 is checked once
-it is whole. An error is not raised here: it belongs behind the events that came before it, so that
-no cut decides what is delivered.
+mark) with one exception: a last event without its blank line is delivered, because upstreams close
+the connection right after `data: [DONE]`. Bytes are joined and split only at line ends, so a
+character may be split anywhere; UTF-8 is checked once an event is complete. Errors are not raised
+here but stored, to be reported after the events before them. So the result does not depend on how
+the bytes were split.
 """
 
 import re
@@ -16,33 +16,33 @@ from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits, UpstreamError
 from formats.upstream_errors import check_utf8
 
 _BOM = b"\xef\xbb\xbf"
-_LAST_WORDS = frozenset(
+_TERMINATORS = frozenset(
     (b"", b"data:[DONE]", b"event:message_stop", b'data:{"type":"message_stop"}')
 )
-_CR = ord("\r")  # a number is looked for in bytes several times as fast as bytes are
-# A CR at the very end may be half of a line end.
+_CR = ord("\r")  # searching bytes for a number is several times faster than for bytes
+# A CR at the very end may be the first half of a line end.
 _BLANK_LINE = re.compile(rb"\n\n|[\n\r]\r\n|[\n\r]\r(?=[^\n])")
 
 ServerSentEvent: TypeAlias = tuple[bytes, bytes]
-"""The `event` field, empty when the upstream sent none, and the data. A plain tuple: one is made
-for every chunk, and a named one costs three times as much."""
+"""The `event` field, empty if there is none, and the data. A plain tuple, because one is made for
+every chunk, and a named tuple costs three times as much."""
 
 
 class _SizeGuard:
-    """How long the event is that has not ended, and which limit it exceeds first.
+    """Measures the unfinished event and finds the limit that it exceeds first.
 
-    The first, not the one that is noticed first: that would depend on the cuts.
+    First by position in the data, so that the result does not depend on how the data was split.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.safe_bytes = min(limits.line_bytes, limits.event_bytes)
-        """What is no longer than this exceeds nothing."""
+        """An event up to this size exceeds no limit."""
         self.size = 0
-        self._line = 0  # where the newest line began
+        self._line = 0  # where the newest line begins
 
     def add(self, data: bytes) -> LimitExceeded | None:
-        """Take a part of an event; the limit that it exceeds."""
+        """Add a part of the event; return the error if a limit is exceeded."""
         before, line = self.size, self._line
         self.size += len(data)
         if end := data.rfind(b"\n") + 1:
@@ -50,7 +50,7 @@ class _SizeGuard:
         return self._exceeded(data, before, line) if self.size > self.safe_bytes else None
 
     def begin(self, data: bytes) -> LimitExceeded | None:
-        """Take the first part of another event."""
+        """Start another event with its first part."""
         self.size = self._line = 0
         return self.add(data)
 
@@ -69,29 +69,29 @@ class _SizeGuard:
 class EventDecoder:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.error: UpstreamError | None = None
-        """Why what came behind the last events is none."""
+        """The error after the last events, if there is one."""
         self.is_at_event_start = True
-        """Whether what comes next begins an event."""
-        self._parts: list[bytes] = []  # of the event whose blank line has not arrived
+        """True if the next byte begins an event."""
+        self._parts: list[bytes] = []  # of the unfinished event
         self._guard = _SizeGuard(limits)
         self.safe_bytes = self._guard.safe_bytes
-        """No limit is exceeded by an event that is no longer than this."""
+        """An event up to this size exceeds no limit."""
         self._ends_in_lf = False
         self._ends_in_cr = False
         self._at_start = True
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
-        """The events that `data` completes."""
+        """Return the events that `data` completes."""
         size = len(data) - 2
         if (
-            0 <= size <= self.safe_bytes  # a large one is not copied for this
+            0 <= size <= self.safe_bytes
             and data.find(b"\n") == size
             and data.endswith(b"\n\n")
             and data.startswith(b"data: ")
             and self.is_at_event_start
             and data.isascii()
             and _CR not in data
-        ):  # one whole event, as nearly every read is where they come one by one
+        ):  # fast path: one whole event of one line
             self._at_start = False
             return [(b"", data[6:-2])]
         if _CR in data or self._ends_in_cr:
@@ -112,7 +112,7 @@ class EventDecoder:
         *blocks, rest = text.split(b"\n\n")
         error: UpstreamError | None = None
         events: list[ServerSentEvent] = []
-        if (  # each is one line, as they nearly always are
+        if (  # fast path: every event is one line
             text.count(b"\n") == 2 * len(blocks) + rest.count(b"\n")
             and max(map(len, blocks)) <= self.safe_bytes
         ):
@@ -128,7 +128,7 @@ class EventDecoder:
         return events
 
     def _read(self, blocks: list[bytes]) -> tuple[list[ServerSentEvent], UpstreamError | None]:
-        """The events of blocks of any form and length, before the first that is too long."""
+        """Return the events of these blocks up to the first that is too long, and its error."""
         events: list[ServerSentEvent] = []
         for block in blocks:
             if len(block) > self.safe_bytes and (error := self._guard.begin(block)):
@@ -138,11 +138,11 @@ class EventDecoder:
         return events, None
 
     def close(self) -> list[ServerSentEvent]:
-        """The event that lacks only its line ends, if there is one."""
+        """Return the last event, which may lack its blank line."""
         return self.feed(b"\n\n")
 
     def _line_feeds(self, data: bytes) -> bytes:
-        """`data` with every line end as LF. A CR at the very end waits: an LF may belong to it."""
+        """Convert line ends to LF. A CR at the very end is held: an LF may belong to it."""
         if self._ends_in_cr:
             data = b"\r" + data
         self._ends_in_cr = data.endswith(b"\r")
@@ -164,26 +164,26 @@ def _event(block: bytes) -> ServerSentEvent | None:
 def _before_bad_utf8(
     events: list[ServerSentEvent], error: UpstreamError | None
 ) -> tuple[list[ServerSentEvent], UpstreamError | None]:
-    """The events before the first that is not UTF-8, and why no more; else `error`."""
-    for place, (_, data) in enumerate(events):
+    """Return the events before the first that is not UTF-8, and its error; else all and `error`."""
+    for index, (_, data) in enumerate(events):
         try:
             check_utf8(data)
-        except UpstreamError as unreadable_part:
-            return events[:place], unreadable_part
+        except UpstreamError as bad_utf8:
+            return events[:index], bad_utf8
     return events, error
 
 
 class EventSplitter:
-    """The bytes of a stream, cut only where an event ends."""
+    """Splits the bytes of a stream only at the ends of events."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._parts: list[bytes] = []  # of the event that has not ended
+        self._parts: list[bytes] = []  # of the unfinished event
         self._guard = _SizeGuard(limits)
         self.held = 0
-        """How many bytes these are."""
+        """Number of bytes of the unfinished event."""
 
     def feed(self, data: bytes) -> bytes:
-        """As much as whole events make up; all of it when an event is too long for its reader."""
+        """Return the bytes of whole events; everything if an event is too long for the decoder."""
         if self._parts:
             edge = self._parts[-1][-2:]
             self._parts.append(data)
@@ -198,44 +198,44 @@ class EventSplitter:
         return data[:end]
 
     def close(self) -> bytes:
-        """The rest."""
-        rest, self._parts, self.held = b"".join(self._parts), [], 0
-        return rest
+        """Return the bytes of the unfinished event."""
+        data, self._parts, self.held = b"".join(self._parts), [], 0
+        return data
 
 
 def event_spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where each whole event begins and ends."""
+    """Yield the start and end of each whole event."""
     start = 0
-    for found in _BLANK_LINE.finditer(data):
-        yield start, found.end()
-        start = found.end()
+    for blank_line in _BLANK_LINE.finditer(data):
+        yield start, blank_line.end()
+        start = blank_line.end()
 
 
 def repeated_end(data: bytes) -> bytes:
-    """Of what stands behind the end of a message, all that only says so again; and comments."""
-    spans = event_spans(data + b"\n\n")  # the last may lack its end
+    """Keep only repeated terminators and comments of the data after the end of a message."""
+    spans = event_spans(data + b"\n\n")  # the last event may lack its blank line
     events = [data[start:stop] for start, stop in spans]
-    return b"".join([event for event in events if all(map(_is_mute, event.splitlines()))])
+    return b"".join([event for event in events if all(map(_is_terminator, event.splitlines()))])
 
 
-def _is_mute(line: bytes) -> bool:
-    return line.startswith(b":") or line.replace(b" ", b"") in _LAST_WORDS
+def _is_terminator(line: bytes) -> bool:
+    return line.startswith(b":") or line.replace(b" ", b"") in _TERMINATORS
 
 
 def _with_line_feeds(data: bytes) -> bytes:
-    """Data of the same length in which every line ends in LF."""
+    """Replace every CR by LF, which keeps the length."""
     return data.replace(b"\r", b"\n") if b"\r" in data else data
 
 
 def _last_end(data: bytes) -> int:
-    """Where the last whole event ends; 0 if there is none."""
+    """Return the end of the last whole event; 0 if there is none."""
     if data.endswith(b"\n\n"):
         return len(data)
     if b"\r" not in data:
         return data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
-    return max((found.end() for found in _BLANK_LINE.finditer(data)), default=0)
+    return max((blank_line.end() for blank_line in _BLANK_LINE.finditer(data)), default=0)
 
 
 def encode_event(name: str, payload: bytes) -> bytes:
-    """One named event; `payload` is JSON, so it has no line end."""
+    """Encode a named event; `payload` is JSON without newlines."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), payload)

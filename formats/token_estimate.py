@@ -1,12 +1,12 @@
-"""The input tokens of a request, estimated before any upstream has counted them.
+"""Estimates the input tokens of a request before the upstream has counted them.
 
-No tokenizer is at hand: models differ, and one would cost milliseconds. But all of them cut text in
-much the same places, so that the characters alone tell the number of tokens: a letter is a fifth
-of one, a bracket most of one. `_CLASSES` are weights fitted by least squares to six tokenizers
-over prose, code, tool output, JSON and a dozen scripts; docs/tokens.md has the errors. They lean
-to the high side: a client that is told too little fills a context which it should compact.
+There is no tokenizer: models differ, and one would cost milliseconds. But all tokenizers split text
+in much the same places, so the characters alone give the number of tokens: a letter is a fifth of a
+token, a bracket most of one. The weights in `_CLASSES` were fitted by least squares to six
+tokenizers over prose, code, tool output, JSON and a dozen scripts; docs/tokens.md has the errors.
+They err on the high side, because a client that sees too low a number compacts too late.
 
-Deliberately absent: billing, for which only the upstream's own usage will do.
+Not for billing, which uses the upstream's own counts.
 """
 
 from bisect import bisect
@@ -27,24 +27,24 @@ from formats.conversation import (
     ToolCall,
     ToolResult,
 )
-from formats.image_tokens import decoded, image_tokens
+from formats.image_tokens import decode_slice, image_tokens
 from formats.tool_cache import cached_by_tools
 
 _Text = TypeVar("_Text", str, bytes)
 
-_UNIT = 50  # of weight, to a token
-# Of a character beyond ASCII the first byte of its UTF-8 tells the script, and has all the weight.
+_UNIT = 50  # weight of one token
+# The first UTF-8 byte of a character beyond ASCII identifies the script, and has all its weight.
 _CLASSES = {
     b"abcdefghijklmnopqrstuvwxyz": 11,
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ": 17,
     b"0123456789": 46,  # a token each for Qwen, a third for most others
-    b" ": 6,  # mostly the beginning of a word, or indentation
+    b" ": 6,  # usually the beginning of a word, or indentation
     b"\n\r": 50,
     b"\t": 25,
     b".,": 12,
-    b'"': 12,  # in JSON part of a longer token: `":"`
+    b'"': 12,  # in JSON, part of a longer token: `":"`
     b"_:;": 20,
-    b"=*#~": 30,  # often in rows
+    b"=*#~": 30,  # often repeated
     b"()[]{}<>": 36,
     b"'`!$%&+?@^|": 40,
     b"/-": 42,
@@ -65,63 +65,63 @@ _WEIGHTS = bytes(
     next((weight for members, weight in _CLASSES.items() if byte in members), 0)
     for byte in range(256)
 )
-# Characters of a text that is not sampled, and steps for others: primes, and two at a time, because
-# lines of equal length fall in with few of them.
+# Texts up to this length are not sampled. Longer ones are sampled with two steps at once, both
+# primes, because lines of equal length coincide with few of them.
 _WHOLE = 1024
 _STEPS = (7, 11, 13, 17, 23, 31, 41, 53, 71, 97, 127, 173, 229, 307, 409)
-# Bytes whose weights always add up to less than adler32's modulus, 65521.
+# The weights of so many bytes always add up to less than adler32's modulus, 65521.
 _BLOCK = 1024
 
-# Between what the chat templates of Qwen3, GLM-4.7 and MiniMax M3 add.
+# Tokens added by chat templates: between those of Qwen3, GLM-4.7 and MiniMax M3.
 _MESSAGE = 5
 _CALL = 10
 _RESULT = 8
 _TOOL = 20
-_TOOLS = 150  # the words that explain calling, once; 159 to 530 for Claude 3
-_OPAQUE = 6  # base64 characters of sealed reasoning for a token of it
+_TOOLS = 150  # instructions for calling tools, once; 159 to 530 for Claude 3
+_OPAQUE = 6  # base64 characters per token of encrypted reasoning
 
-# A page of a PDF is its text and its picture, 1,600 to 2,500 tokens for Claude; its size is a guess
-# between typeset text (20 KB) and scans (200 KB).
+# A page of a PDF counts as its text and an image, 1,600 to 2,500 tokens for Claude. Its size is a
+# guess between typeset text (20 KB) and scans (200 KB).
 _PAGE = 2500
 _PAGE_BASE64 = 100_000
-_PAGES = 100  # at most: what Anthropic takes
+_MAX_PAGES = 100  # Anthropic's limit
 _LINKED_PAGES = 4
 
 
 def estimate_tokens(conversation: Conversation) -> int:
-    """About how many input tokens an upstream will count; at least 1."""
-    said = _Said()
-    said.texts = [text.text for text in conversation.system]
+    """Estimate the input tokens that an upstream will count; at least 1."""
+    content = _Content()
+    content.texts = [text.text for text in conversation.system]
     if conversation.tools or conversation.server_tools:
-        said.tokens = _TOOLS + _TOOL * len(conversation.server_tools)
-        said.tokens += _tokens_of_tools(conversation.tools)
+        content.tokens = _TOOLS + _TOOL * len(conversation.server_tools)
+        content.tokens += _tokens_of_tools(conversation.tools)
     if conversation.output_schema:
-        said.json.append(conversation.output_schema)
-    said.tokens += _MESSAGE * (1 + len(conversation.messages))
+        content.json.append(conversation.output_schema)
+    content.tokens += _MESSAGE * (1 + len(conversation.messages))
     for message in conversation.messages:
-        said.hear(message.parts)
-    return said.tokens + said.weigh()
+        content.add(message.parts)
+    return content.tokens + content.text_tokens()
 
 
 @cached_by_tools
 def _tokens_of_tools(tools: tuple[Tool, ...]) -> int:
-    said = _Said()
-    said.texts = [f"{tool.name} {tool.description or ''}" for tool in tools]
-    said.json = [tool.schema for tool in tools]
-    return _TOOL * len(tools) + said.weigh()
+    content = _Content()
+    content.texts = [f"{tool.name} {tool.description or ''}" for tool in tools]
+    content.json = [tool.schema for tool in tools]
+    return _TOOL * len(tools) + content.text_tokens()
 
 
-class _Said:
-    """All that is said in a conversation: texts, which are weighed as one, and tokens besides."""
+class _Content:
+    """The content of a conversation: texts, which are weighed together, and other tokens."""
 
     def __init__(self) -> None:
         self.tokens = 0
         self.texts: list[str] = []
         self.json: list[bytes] = []
 
-    def hear(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Part]) -> None:
         for part in parts:
-            # A pattern of a class takes several times as long, and nearly all parts are of these.
+            # Fast path: a class pattern takes several times as long.
             if type(part) is Text:
                 self.texts.append(part.text)
             elif type(part) is ToolCall:
@@ -130,11 +130,11 @@ class _Said:
                 self.json.append(part.arguments)
             elif type(part) is ToolResult:
                 self.tokens += _RESULT
-                self.hear(part.content)
+                self.add(part.content)
             else:
-                self._hear_other(part)
+                self._add_other(part)
 
-    def _hear_other(self, part: Part) -> None:
+    def _add_other(self, part: Part) -> None:
         match part:
             case Reasoning(text=text, signature=signature):
                 self.texts.append(text)
@@ -144,9 +144,9 @@ class _Said:
             case Image():
                 self.tokens += image_tokens(part)
             case Document():
-                self._document(part)
+                self._add_document(part)
 
-    def _document(self, document: Document) -> None:
+    def _add_document(self, document: Document) -> None:
         self.tokens += _MESSAGE
         self.texts.append(document.title or "")
         if document.text is not None:
@@ -154,14 +154,14 @@ class _Said:
         elif document.data is None:
             self.tokens += _PAGE * _LINKED_PAGES
         elif (document.media_type or "").startswith("text/"):
-            # What is no base64 is the text itself.
-            text = decoded(document.data, 0, len(document.data)).decode(errors="replace")
+            # If it is not base64, it is the text itself.
+            text = decode_slice(document.data, 0, len(document.data)).decode(errors="replace")
             self.texts.append(text or document.data)
         else:
-            self.tokens += _PAGE * min(len(document.data) // _PAGE_BASE64 + 1, _PAGES)
+            self.tokens += _PAGE * min(len(document.data) // _PAGE_BASE64 + 1, _MAX_PAGES)
 
-    def weigh(self) -> int:
-        """The tokens of the texts."""
+    def text_tokens(self) -> int:
+        """Estimate the tokens of the texts."""
         texts, json = "\n".join(filter(None, self.texts)), b"\n".join(self.json)
         size = len(texts) + len(json)
         at = bisect(_STEPS, isqrt(size // 32), hi=len(_STEPS) - 2) if size > _WHOLE else None
@@ -170,21 +170,21 @@ class _Said:
 
 
 def _sample(text: _Text, at: int | None) -> _Text:
-    """All of a short text, and every nth character of a long one.
+    """Return all of a short text, and every nth character of a long one.
 
-    n grows with the root of the length: 400 of 2 KB and 3,500 of 100 KB are looked at, which errs
-    by 3 and 1 %.
+    n grows with the square root of the length: 400 characters of 2 KB and 3,500 of 100 KB are
+    sampled, with errors of 3 % and 1 %.
     """
     return text if at is None else text[:: _STEPS[at]] + text[1 :: _STEPS[at + 1]]
 
 
 def _weight(sample: str | bytes, size: int) -> int:
-    """What a text of so many characters weighs, of which this is a sample."""
+    """Return the weight of a text of `size` characters, from a sample of it."""
     if not sample:
         return 0
     text = sample.encode("utf-8", "replace") if isinstance(sample, str) else sample
     weights = text.translate(_WEIGHTS)
-    # The low half of adler32 is the sum of the bytes, and nothing else adds them as fast.
+    # The low half of adler32 is the sum of the bytes; no other way to add them is as fast.
     starts = range(0, len(weights), _BLOCK)
     total = sum([adler32(weights[at : at + _BLOCK], 0) & 0xFFFF for at in starts])
     return total * size // len(sample)

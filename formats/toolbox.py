@@ -1,6 +1,7 @@
-"""The tools that a request declared, as the readers of its response need them.
+"""Toolbox: the tools that a request declares, for reading its response.
 
-A schema is parsed when its tool is first called.
+Resolves misspelled names, and knows the types of parameters. A schema is parsed when its tool is
+first called.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,26 +28,26 @@ class Toolbox:
     def __init__(
         self, tools: Iterable[Tool] = (), *, aliases: Mapping[str, str] | None = None
     ) -> None:
-        """`aliases`: a name that the upstream was told → the name that the client declared."""
+        """`aliases` maps names sent to the upstream to the names that the client declared."""
         tools = tuple(tools)
         self._schemas = {tool.name: tool.schema for tool in tools}
         self._custom = frozenset([tool.name for tool in tools if tool.is_custom])
         self._aliases = aliases or {}
-        self._folded: dict[str, str | None] | None = None  # until a name is not a tool's
+        self._folded: dict[str, str | None] | None = None  # built on the first unknown name
         self._parsed: dict[str, dict[str, Any]] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._schemas or name in self._aliases
 
     def is_custom(self, name: str) -> bool:
-        """Whether the client's tool of this name takes text."""
+        """Tell whether the client's tool takes plain text."""
         return name in self._custom
 
     def resolve(self, name: str) -> str:
-        """The declared tool that `name` means, or the name itself without known clutter."""
+        """Return the declared tool that `name` means, or the name without known markup."""
         if name in self._schemas:
             return name
-        # Harmony and GLM leave markup behind the name: `f<|channel|>commentary`, `f</arg_value>`.
+        # Harmony and GLM leave markup after the name: `f<|channel|>commentary`, `f</arg_value>`.
         bare = name.partition("<")[0].strip().removeprefix("functions.") or name
         bare = self._aliases.get(bare, bare)
         if bare in self._schemas:
@@ -56,7 +57,7 @@ class Toolbox:
         return self._folded.get(bare.lower()) or bare
 
     def infer(self, keys: Iterable[str]) -> str | None:
-        """The tool whose schema fits these argument names best; None when that is not clear."""
+        """Return the tool whose parameters fit these argument names best; None if ambiguous."""
         if len(self._schemas) == 1:
             return next(iter(self._schemas))
         given = set(keys)
@@ -69,15 +70,15 @@ class Toolbox:
         return winners[0] if best > -1 and len(winners) == 1 else None
 
     def parameters(self, name: str) -> Collection[str]:
-        """The parameters that the tool's schema names; none if nothing is known of it."""
+        """Return the parameters in the tool's schema; empty for an unknown tool."""
         return self._properties_of(name).keys()
 
     def types(self, name: str, key: str) -> frozenset[str]:
-        """The JSON types that the schema allows for a parameter; `string` when it does not say."""
+        """Return the JSON types that the schema allows for a parameter; `string` by default."""
         return _types(self._properties_of(name).get(key)) or _STRING
 
     def non_null_optionals(self, name: str) -> frozenset[str]:
-        """The parameters that may be left out, but of which the schema allows no null."""
+        """Return the optional parameters for which the schema does not allow null."""
         required = _list(self._schema_of(name).get("required"))
         return frozenset(
             key
@@ -98,7 +99,7 @@ class Toolbox:
 
 
 def _folded(names: Iterable[str]) -> dict[str, str | None]:
-    """Names by their lower case; None marks those that differ by case alone."""
+    """Map lower-case names to names; None if several differ only in case."""
     folded: dict[str, str | None] = {}
     for name in names:
         folded[name.lower()] = None if name.lower() in folded else name
@@ -106,7 +107,7 @@ def _folded(names: Iterable[str]) -> dict[str, str | None]:
 
 
 def _types(schema: Any, depth: int = 0) -> frozenset[str]:
-    """The union of `type`, of the types of `enum` values, and of every combined branch."""
+    """Return the union of `type`, the types of `enum` values, and those of combined branches."""
     if not isinstance(schema, dict) or depth > _COMBINER_DEPTH:
         return frozenset()
     declared = schema.get("type")

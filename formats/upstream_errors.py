@@ -1,7 +1,8 @@
-"""What an upstream's refusal says: a status and a body, of any shape → UpstreamError.
+"""Turns an upstream's error answer, a status and a body of any shape, into an UpstreamError.
 
-Messages are kept where they are words for a person; a page of HTML never is. Whatever an upstream
-calls a conversation that does not fit, clients know one wording, and compact when they read it.
+The upstream's message is kept if it is a sentence for people, not a page of HTML. A conversation
+that does not fit the context window gets the one wording that clients recognise: they compact the
+conversation when they see it.
 """
 
 import re
@@ -24,16 +25,16 @@ class _ErrorBody(msgspec.Struct):
 
 _errors = msgspec.json.Decoder(_ErrorBody)
 
-# Statuses whose meaning is the same for the client; all others become the kind's own.
+# Statuses that mean the same for the client; all others are replaced by the status of the kind.
 _KEPT = frozenset({400, 404, 413, 429, 500, 502, 504, 529})
-# The gateway's own credential or account was refused: nothing that the client can mend.
-_OURS = {
+# The upstream refused the gateway's credential or account, which the client cannot fix.
+_GATEWAY_REFUSED = {
     401: "The upstream refuses the gateway's credential",
     402: "The upstream refuses the gateway's account for lack of credit",
     403: "The upstream refuses the gateway's credential",
 }
 
-# An upstream may write anything, of any length: words are bounded, so that the work is linear.
+# Messages may have any length: repetitions are bounded, so that matching takes linear time.
 _OVERFLOW = re.compile(
     r"""
       context[_ ](?:length|window|size|limit)\W{1,40}\b(?:\w{1,100}\b\W{1,40}\b){0,3}?exceed
@@ -52,7 +53,7 @@ _OVERFLOW = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# Anthropic's own sentence about `max_tokens`: Claude Code lowers its limit and tries again.
+# Anthropic's message about `max_tokens`: Claude Code lowers its limit and retries.
 _OUTPUT_TOO_LARGE = "input length and `max_tokens` exceed context limit"
 _TOO_LONG = "prompt is too long"
 _COUNTED = re.compile(rf"{_TOO_LONG}: \d+ tokens > \d+ maximum", re.IGNORECASE)
@@ -64,15 +65,15 @@ _MAXIMUM = re.compile(
     re.IGNORECASE,
 )
 _SEARCHED_CHARS = 16 * 1024
-_LEAST = 256  # smaller numbers in such a message are versions, ranges and line numbers
+_MIN_TOKENS = 256  # smaller numbers in such a message are versions, ranges and line numbers
 
 
 def read_error_answer(
     status: int, body: bytes, *, tokens: int | None = None, window: int | None = None
 ) -> UpstreamError:
-    """The error that an answer with this status is; `tokens` and `window` as `fitted_message`."""
-    if status in _OURS:
-        return UpstreamError(_OURS[status])
+    """Read an error answer; `tokens` and `window` are explained at `overflow_message`."""
+    if status in _GATEWAY_REFUSED:
+        return UpstreamError(_GATEWAY_REFUSED[status])
     message = read_message(body) or _phrase(status)
     kept = status if status in _KEPT else None
     return as_context_overflow(
@@ -85,7 +86,7 @@ def read_error_answer(
 def as_context_overflow(
     error: UpstreamError, *, tokens: int | None = None, window: int | None = None
 ) -> UpstreamError:
-    """The error itself, or the client's wording of it if the conversation did not fit."""
+    """Return the error; if the conversation did not fit, in the wording that clients recognise."""
     message = str(error)
     if error.kind in (FailureKind.RATE_LIMIT, FailureKind.TRANSFORMATION):
         return error
@@ -99,20 +100,20 @@ def as_context_overflow(
 
 
 def overflow_message(message: str, *, tokens: int | None = None, window: int | None = None) -> str:
-    """`prompt is too long: N tokens > M maximum`, with the upstream's own numbers if it has them.
+    """Return `prompt is too long: N tokens > M maximum`, with the upstream's numbers if given.
 
-    `tokens` is an estimate of the input and `window` what the route says of the model, for an
-    upstream that names none. Numbers that contradict one another are left out.
+    For an upstream that gives none, `tokens` is an estimate of the input and `window` the route's
+    context window. Contradictory numbers are left out.
     """
-    said = message[:_SEARCHED_CHARS]
-    if found := _COUNTED.search(said):
-        return found[0].lower()
-    numbers = [number for number in map(_number, _NUMBERS.findall(said)) if number >= _LEAST]
-    maxima = [number for number in map(_number, _MAXIMUM.findall(said)) if number >= _LEAST]
+    text = message[:_SEARCHED_CHARS]
+    if counted := _COUNTED.search(text):
+        return counted[0].lower()
+    numbers = [number for number in map(_number, _NUMBERS.findall(text)) if number >= _MIN_TOKENS]
+    maxima = [number for number in map(_number, _MAXIMUM.findall(text)) if number >= _MIN_TOKENS]
     largest = max(numbers, default=0)
     below = [number for number in numbers if number < largest]
     limit = next((number for number in maxima if number < largest), max(below, default=0))
-    if not limit:  # one number at most: it is the limit
+    if not limit:  # a single number is the limit
         limit, largest = largest or window or 0, tokens or 0
     if limit and largest > limit:
         return f"{_TOO_LONG}: {largest} tokens > {limit} maximum"
@@ -120,14 +121,14 @@ def overflow_message(message: str, *, tokens: int | None = None, window: int | N
 
 
 def truncated_answer(missing: str) -> UpstreamError:
-    """For an answer that ended without what ends one."""
+    """Return the error for an answer that ended without `missing`."""
     return UpstreamError(
         f"The upstream's answer ended without {missing}", fault=AnswerFault.TRUNCATED
     )
 
 
 def unreadable_part(what: str, error: Exception) -> UpstreamError:
-    """For a part of an answer that is not what its dialect has there."""
+    """Return the error for a part of an answer that is not valid in its dialect."""
     fault = AnswerFault.BAD_CHUNK
     if isinstance(error, UnicodeDecodeError):
         fault = AnswerFault.BAD_UTF8
@@ -139,7 +140,7 @@ def unreadable_part(what: str, error: Exception) -> UpstreamError:
 
 
 def check_utf8(data: bytes) -> None:
-    """Raise UpstreamError where text is not UTF-8, also in parts that nobody looks at."""
+    """Raise UpstreamError if the data is not UTF-8, even in fields that are ignored."""
     if not data.isascii():
         try:
             data.decode()
@@ -148,7 +149,7 @@ def check_utf8(data: bytes) -> None:
 
 
 def is_error_body(body: bytes) -> bool:
-    """Whether it is a JSON object with an `error`, as both dialects have it."""
+    """Tell whether a body is a JSON object with an `error`, as in both dialects."""
     try:
         return bool(_errors.decode(body).error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -156,16 +157,19 @@ def is_error_body(body: bytes) -> bool:
 
 
 def read_message(body: bytes) -> str | None:
-    """The sentence for a person in an error's body; None when there is none."""
+    """Return the human-readable message of an error body; None if there is none."""
     try:
-        found = _find(decode(_json, body), _NESTING)
+        message = _find(decode(_json, body), _NESTING)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return found[:_MESSAGE_CHARS] if found else None
+    return message[:_MESSAGE_CHARS] if message else None
 
 
 def _find(value: Any, depth: int) -> str | None:
-    """OpenAI, Anthropic, FastAPI, OpenRouter (whose own upstream's body is in `metadata.raw`)."""
+    """Find the message in bodies of OpenAI, Anthropic, FastAPI and OpenRouter.
+
+    OpenRouter has the body of its own upstream in `metadata.raw`.
+    """
     if isinstance(value, str):
         return value.strip() or None
     if isinstance(value, list) and value and depth:
@@ -178,8 +182,8 @@ def _find(value: Any, depth: int) -> str | None:
         outer = _find(value.get("message"), depth - 1)
         return f"{outer}: {inner}" if outer and inner else outer or inner
     for name in ("error", "message", "detail", "msg", "errors"):
-        if found := _find(value.get(name), depth - 1):
-            return found
+        if message := _find(value.get(name), depth - 1):
+            return message
     return None
 
 

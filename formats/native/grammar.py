@@ -133,7 +133,7 @@ class Grammar(Protocol):
     spellings: Mapping[str, Sequence[Atoms]]
     """Its markers, by role."""
     defers_in_reasoning: bool
-    """Whether calls in the reasoning are delivered only at the end of the response.
+    """True if calls in the reasoning are delivered only at the end of the response.
 
     A special token ends the reasoning, so its call is delivered at once. A tag may be a draft.
     """

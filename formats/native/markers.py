@@ -55,5 +55,5 @@ class MarkerSet:
 
     def may_be(self, text: str) -> bool:
         """Tell whether `text` is a marker of this set, or the beginning of one."""
-        found = self.match(text)
-        return found is not None and found.end() == len(text)
+        match = self.match(text)
+        return match is not None and match.end() == len(text)

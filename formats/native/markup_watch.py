@@ -55,9 +55,9 @@ class MarkupWatch:
         return out if self._seen is None else _with_notice(out, self._seen)
 
     def _look(self, text: str) -> None:
-        for found in _SIGN.finditer(text):
-            if found.lastgroup != self._family:
-                self._seen = found.lastgroup
+        for sign in _SIGN.finditer(text):
+            if sign.lastgroup != self._family:
+                self._seen = sign.lastgroup
                 return
         start = max(text.rfind(initial) for initial in _INITIALS)
         recent = start >= max(len(text) - _LONGEST_SIGN, 0)

@@ -33,13 +33,13 @@ _SPACE = re.compile(r"\s*")
 class Function(NamedTuple):
     name: str
     is_closed: bool = False
-    """Whether the tag closes itself: the call has no arguments."""
+    """True if the tag closes itself: the call has no arguments."""
 
 
 class Parameter(NamedTuple):
     key: str
     is_string: bool | None = None
-    """Whether the tag says that the value is a string; None if the schema decides."""
+    """True if the tag says that the value is a string; None if the schema decides."""
 
 
 class TagGrammar:
@@ -234,7 +234,7 @@ class TagReader:
         if final:
             self.closed = True
             return len(text)
-        ends = [found.start() for found in (marker, closer) if found]
+        ends = [match.start() for match in (marker, closer) if match]
         end = min(ends, default=len(text))
         return end if end > pos else None
 

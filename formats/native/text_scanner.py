@@ -261,7 +261,7 @@ class _TextRun:
 
     @property
     def ends_in_backtick(self) -> bool:
-        """Whether a marker that follows is quoted: the model talks about it."""
+        """True if a marker that follows is quoted: the model talks about it."""
         return self.before.endswith("`")
 
     def add(self, text: str) -> str:
