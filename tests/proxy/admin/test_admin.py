@@ -7,6 +7,7 @@ from django.test import Client
 from proxy.configuration.bootstrap import bootstrap
 from proxy.models import ClientKey, ConfigurationVersion, FormatSettings, ModelRoute, Upstream
 from proxy.models.keys import digest_of
+from tests.support.staff_pages import UPSTREAM_FORM
 
 pytestmark = pytest.mark.django_db
 CANARY = "sk-or-v1-canary-that-nobody-may-see"
@@ -25,23 +26,6 @@ def pages(settings, tmp_path):
     return client
 
 
-UPSTREAM = {
-    "name": "mine",
-    "service": "openrouter",
-    "dialect": "openai",
-    "base_url": "https://openrouter.ai/api/v1",
-    "headers": "{}",
-    "provider_preferences": "{}",
-    "connect_timeout": "5",
-    "first_byte_timeout": "300",
-    "idle_timeout": "120",
-    "progress_timeout": "180",
-    "total_timeout": "3600",
-    "active": "on",
-    "key_variable": "",
-}
-
-
 @pytest.mark.parametrize(
     "name",
     ["upstream", "modelroute", "formatoverride", "formatsettings", "clientkey", "gatewaysettings"],
@@ -53,7 +37,9 @@ def test_every_table_has_its_pages(pages, name):
 
 
 def test_a_key_is_stored_and_never_shown(pages):
-    response = pages.post("/admin/proxy/upstream/add/", UPSTREAM | {"new_key": CANARY}, follow=True)
+    response = pages.post(
+        "/admin/proxy/upstream/add/", UPSTREAM_FORM | {"new_key": CANARY}, follow=True
+    )
     assert response.status_code == 200
     row = Upstream.objects.get(name="mine")
     assert row.read_key() == CANARY
@@ -67,26 +53,28 @@ def test_a_key_is_stored_and_never_shown(pages):
 
 
 def test_an_empty_key_keeps_the_present_one(pages):
-    pages.post("/admin/proxy/upstream/add/", UPSTREAM | {"new_key": CANARY})
+    pages.post("/admin/proxy/upstream/add/", UPSTREAM_FORM | {"new_key": CANARY})
     row = Upstream.objects.get(name="mine")
-    pages.post(f"/admin/proxy/upstream/{row.pk}/change/", UPSTREAM | {"idle_timeout": "60"})
+    pages.post(f"/admin/proxy/upstream/{row.pk}/change/", UPSTREAM_FORM | {"idle_timeout": "60"})
     row.refresh_from_db()
     assert (row.read_key(), row.idle_timeout) == (CANARY, 60)
 
 
 def test_a_variable_takes_the_place_of_a_stored_key(pages):
-    pages.post("/admin/proxy/upstream/add/", UPSTREAM | {"new_key": CANARY})
+    pages.post("/admin/proxy/upstream/add/", UPSTREAM_FORM | {"new_key": CANARY})
     row = Upstream.objects.get(name="mine")
     url = f"/admin/proxy/upstream/{row.pk}/change/"
-    both = pages.post(url, UPSTREAM | {"new_key": "sk-2", "key_variable": "SOME_KEY"})
+    both = pages.post(url, UPSTREAM_FORM | {"new_key": "sk-2", "key_variable": "SOME_KEY"})
     assert "not both" in both.content.decode()
-    pages.post(url, UPSTREAM | {"key_variable": "SOME_KEY"})
+    pages.post(url, UPSTREAM_FORM | {"key_variable": "SOME_KEY"})
     row.refresh_from_db()
     assert (row.sealed_key, row.key_variable) == ("", "SOME_KEY")
 
 
 def test_a_refusal_names_the_value(pages):
-    response = pages.post("/admin/proxy/upstream/add/", UPSTREAM | {"base_url": "ftp://nowhere"})
+    response = pages.post(
+        "/admin/proxy/upstream/add/", UPSTREAM_FORM | {"base_url": "ftp://nowhere"}
+    )
     assert "ftp://nowhere" in response.content.decode()
     assert not Upstream.objects.filter(name="mine").exists()
 

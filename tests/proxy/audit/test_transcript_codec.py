@@ -15,7 +15,7 @@ from proxy.audit.transcripts.codec import TranscriptContent, Unreadable, pack, u
 from proxy.models import Transcript
 from proxy.roles import SUPPORT
 from tests.proxy.api.test_api import client_of, person
-from tests.proxy.pages.test_audit_pages import get, login, text_of
+from tests.support.staff_pages import get, log_in, text_of
 from tests.support.stored_exchanges import configure, exchange_row, stored_exchange
 from tests.support.wire import stream
 
@@ -40,7 +40,7 @@ SAID = TranscriptContent(
 def support(db):
     configure()
     web = Client()
-    login(web, SUPPORT)
+    log_in(web, SUPPORT)
     return web
 
 

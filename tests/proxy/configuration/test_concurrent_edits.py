@@ -21,8 +21,14 @@ from proxy.models import (
     ModelRoute,
     Upstream,
 )
-from tests.proxy.admin.test_admin import UPSTREAM
-from tests.proxy.pages.test_configuration_pages import OVERRIDE, browser, seen, text, version
+from tests.support.staff_pages import (
+    OVERRIDE_FORM,
+    UPSTREAM_FORM,
+    configuration_version,
+    operator_client,
+    seen_version,
+    text_of,
+)
 from tests.support.stored_exchanges import configure
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +42,7 @@ def _configured(settings, tmp_path):
 
 @pytest.fixture
 def olga():
-    return browser("olga")
+    return operator_client("olga")
 
 
 @pytest.fixture
@@ -75,12 +81,12 @@ def test_a_row_that_there_is_has_a_preview_on_every_database():
     client.force_login(User.objects.get(username="root"))
     row = FormatOverride.objects.create(pattern="house/*", format="standard")
     url = f"/admin/proxy/formatoverride/{row.pk}/change/"
-    page, before = text(client.get(url)), version()
-    assert "demo: house/* as kimi" in text(
-        client.post(url, {**OVERRIDE, "seen": seen(page), "_preview": "1"})
+    page, before = text_of(client.get(url)), configuration_version()
+    assert "demo: house/* as kimi" in text_of(
+        client.post(url, {**OVERRIDE_FORM, "seen": seen_version(page), "_preview": "1"})
     )
     row.refresh_from_db()
-    assert (row.format, version()) == ("standard", before)
+    assert (row.format, configuration_version()) == ("standard", before)
 
 
 @pytest.mark.parametrize("table", ["clientkey", "formatsettings"])
@@ -89,7 +95,7 @@ def test_a_form_without_a_preview_has_none(olga, table):
     given = {"label": "ada", "allowed_models": "", "making": "one"}
     assert olga.post(url, {**given, "_preview": "1"}).status_code == 404
     if table == "clientkey":
-        assert "sk-athena-" in text(olga.post(url, given))
+        assert "sk-athena-" in text_of(olga.post(url, given))
         assert ClientKey.objects.filter(label="ada").count() == 1
 
 
@@ -185,7 +191,7 @@ def test_a_record_of_no_row_is_not_found(olga, number):
 
 def test_two_upstreams_of_one_name_at_once_are_no_error(olga, meanwhile):
     meanwhile(lambda: Upstream.objects.create(name="mine", base_url="http://old"))
-    answer = olga.post("/admin/proxy/upstream/add/", UPSTREAM)
+    answer = olga.post("/admin/proxy/upstream/add/", UPSTREAM_FORM)
     assert answer.status_code == 200
     assert "already exists" in answer.content.decode()
 
@@ -193,29 +199,33 @@ def test_two_upstreams_of_one_name_at_once_are_no_error(olga, meanwhile):
 def test_a_form_that_is_out_of_date_comes_back_as_it_was_sent_and_saves_the_second_time(olga):
     row = Upstream.objects.create(name="mine", base_url="http://old")
     url = f"/admin/proxy/upstream/{row.pk}/change/"
-    given = {**UPSTREAM, "seen": seen(text(olga.get(url))), "headers": '{"X-Team": "harbour"}'}
+    given = {
+        **UPSTREAM_FORM,
+        "seen": seen_version(text_of(olga.get(url))),
+        "headers": '{"X-Team": "harbour"}',
+    }
     row.base_url = "http://meanwhile"
     row.save()
-    page = text(olga.post(url, given))
+    page = text_of(olga.post(url, given))
     assert "while you were editing it" in page
     assert 'name="base_url" value="https://openrouter.ai/api/v1"' in page
     assert "{&quot;X-Team&quot;: &quot;harbour&quot;}</textarea>" in page
-    assert olga.post(url, {**given, "seen": seen(page)}).status_code == 302
+    assert olga.post(url, {**given, "seen": seen_version(page)}).status_code == 302
     row.refresh_from_db()
-    assert (row.base_url, row.headers) == (UPSTREAM["base_url"], {"X-Team": "harbour"})
+    assert (row.base_url, row.headers) == (UPSTREAM_FORM["base_url"], {"X-Team": "harbour"})
 
 
 @pytest.mark.parametrize("forged", ["-5", "9" * 40, "abc"])
 def test_a_version_that_never_was_is_out_of_date(olga, forged):
     row = Upstream.objects.create(name="mine", base_url="http://old")
-    answer = olga.post(f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM, "seen": forged})
-    assert "errornote" in text(answer)
+    answer = olga.post(f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM_FORM, "seen": forged})
+    assert "errornote" in text_of(answer)
     row.refresh_from_db()
     assert row.base_url == "http://old"
 
 
 def test_no_row_is_saved_as_another(olga):
     row = Upstream.objects.create(name="mine", base_url="http://old")
-    url, given = f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM, "name": "other"}
+    url, given = f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM_FORM, "name": "other"}
     assert olga.post(url, {**given, "_saveasnew": "1"}).status_code == 404
     assert not Upstream.objects.filter(name="other").exists()

@@ -1,16 +1,15 @@
-"""Operators see what a change would do, are told of each other's, and can take it back."""
+"""Configuration pages: presets, previews, concurrent edits, history, rules, upstreams, keys."""
 
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
 from proxy.models import (
     ClientKey,
-    ConfigurationVersion,
     Facet,
     FormatOverride,
     FormatSettings,
@@ -21,16 +20,21 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import digest_of
-from proxy.roles import OPERATORS
-from tests.proxy.admin.test_admin import UPSTREAM
 from tests.proxy.serving.test_upstream_test import CALLED, CANARY, MODELS
 from tests.support.chat import reply
 from tests.support.scripted_upstream import whole
+from tests.support.staff_pages import (
+    OVERRIDE_FORM,
+    UPSTREAM_FORM,
+    configuration_version,
+    operator_client,
+    seen_version,
+    text_of,
+)
 from tests.support.stored_exchanges import configure
 from tests.support.wire import stream
 
 pytestmark = pytest.mark.django_db
-OVERRIDE = {"pattern": "house/*", "format": "kimi", "priority": "100", "active": "on", "note": ""}
 
 
 @pytest.fixture(autouse=True)
@@ -40,26 +44,13 @@ def _configured(settings, tmp_path):
     cache.clear()
 
 
-def browser(name):
-    user = User.objects.create(username=name, is_staff=True)
-    user.groups.set(Group.objects.filter(name=OPERATORS))
-    client = Client()
-    client.force_login(user)
-    return client
-
-
 @pytest.fixture
 def olga():
-    return browser("olga")
+    return operator_client("olga")
 
 
-def text(response):
-    assert response.status_code == 200
-    return response.content.decode()
-
-
-def asked_for(model):
-    """A model that somebody asked for today."""
+def request_model(model):
+    """Record traffic of a model today, so that previews know it."""
     day = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
     names = (
         "failures",
@@ -80,46 +71,42 @@ def asked_for(model):
     )
 
 
-def seen(page):
-    return page.split('name="seen" value="')[1].split('"')[0]
-
-
-def version():
-    return ConfigurationVersion.objects.get().number
-
-
 def test_a_preset_fills_the_form_except_the_key(olga):
-    page = text(olga.get("/admin/proxy/upstream/add/?preset=openrouter"))
+    page = text_of(olga.get("/admin/proxy/upstream/add/?preset=openrouter"))
     assert 'value="https://openrouter.ai/api/v1"' in page
     assert "openrouter.ai/keys" in page
-    assert 'value="https://api.anthropic.com"' in text(
+    assert 'value="https://api.anthropic.com"' in text_of(
         olga.get("/admin/proxy/upstream/add/?preset=anthropic")
     )
-    assert "http://127.0.0.1:8001/v1" in text(olga.get("/admin/proxy/upstream/add/?preset=vllm"))
+    assert "http://127.0.0.1:8001/v1" in text_of(olga.get("/admin/proxy/upstream/add/?preset=vllm"))
 
 
 def test_a_preview_lists_models_that_change_format_and_saves_nothing(olga):
-    asked_for("house/one")
-    before = version()
-    shown = text(olga.post("/admin/proxy/formatoverride/add/", {**OVERRIDE, "_preview": "1"}))
+    request_model("house/one")
+    before = configuration_version()
+    shown = text_of(
+        olga.post("/admin/proxy/formatoverride/add/", {**OVERRIDE_FORM, "_preview": "1"})
+    )
     assert "house/one" in shown
     assert "changes format" in shown
     assert "moonshotai/kimi-k2.5 as standard" not in shown
-    assert (version(), FormatOverride.objects.count()) == (before, 0)
+    assert (configuration_version(), FormatOverride.objects.count()) == (before, 0)
 
 
 def test_a_route_preview_shows_where_models_would_go(olga):
     demo = Upstream.objects.get(name="demo")
     form = {"pattern": "claude-*", "upstream": demo.pk, "upstream_model": "vendor/other",
             "priority": "1", "reasoning": "auto", "active": "on", "_preview": "1"}  # fmt: skip
-    shown = text(olga.post("/admin/proxy/modelroute/add/", form))
+    shown = text_of(olga.post("/admin/proxy/modelroute/add/", form))
     assert "claude-sonnet" in shown
     assert "demo: vendor/other as standard" in shown
     assert not ModelRoute.objects.filter(pattern="claude-*").exists()
 
 
 def test_a_preview_of_an_invalid_form_lists_the_fields(olga):
-    shown = text(olga.post("/admin/proxy/formatoverride/add/", {"pattern": "(", "_preview": "1"}))
+    shown = text_of(
+        olga.post("/admin/proxy/formatoverride/add/", {"pattern": "(", "_preview": "1"})
+    )
     assert "incomplete or invalid: Format, Priority, Pattern" in shown
 
 
@@ -127,16 +114,16 @@ def test_a_pattern_is_previewed_before_any_model_matches_it(olga):
     demo = Upstream.objects.get(name="demo")
     form = {"pattern": "local-*", "upstream": demo.pk, "priority": "100", "reasoning": "auto",
             "active": "on", "_preview": "1"}  # fmt: skip
-    shown = text(olga.post("/admin/proxy/modelroute/add/", form))
+    shown = text_of(olga.post("/admin/proxy/modelroute/add/", form))
     assert "demo: local-* as standard" in shown
 
 
 def test_a_preview_shows_models_that_would_be_rejected(olga):
     demo = Upstream.objects.get(name="demo")
-    form = {**UPSTREAM, "name": "demo", "service": "other", "base_url": demo.base_url}
+    form = {**UPSTREAM_FORM, "name": "demo", "service": "other", "base_url": demo.base_url}
     del form["active"]
     url = f"/admin/proxy/upstream/{demo.pk}/change/"
-    shown = text(olga.post(url, {**form, "_preview": "1"}))
+    shown = text_of(olga.post(url, {**form, "_preview": "1"}))
     assert "rejected: no route matches" in shown
     assert "changes format" not in shown
 
@@ -145,34 +132,34 @@ def test_the_default_route_cannot_be_switched_off(olga):
     row = ModelRoute.objects.get(pattern="default")
     form = {"pattern": "default", "upstream": row.upstream_id, "upstream_model": row.upstream_model,
             "priority": "100", "reasoning": "auto"}  # fmt: skip
-    page = text(olga.post(f"/admin/proxy/modelroute/{row.pk}/change/", form))
+    page = text_of(olga.post(f"/admin/proxy/modelroute/{row.pk}/change/", form))
     assert "It is the default route" in page
     chosen = {"action": "disable", "_selected_action": [row.pk], "confirmed": "yes"}
-    assert "It is the default route" in text(
+    assert "It is the default route" in text_of(
         olga.post("/admin/proxy/modelroute/", chosen, follow=True)
     )
     assert ModelRoute.objects.get(pattern="default").active
-    page = text(olga.get(f"/admin/proxy/modelroute/{row.pk}/delete/"))
+    page = text_of(olga.get(f"/admin/proxy/modelroute/{row.pk}/delete/"))
     assert "protected related objects" in page
 
 
 def test_a_preview_needs_the_permission_to_save():
-    user = User.objects.create(username="nobody", is_staff=True)
+    user = User.objects.create(username="norole", is_staff=True)
     client = Client()
     client.force_login(user)
-    form = {**OVERRIDE, "_preview": "1"}
+    form = {**OVERRIDE_FORM, "_preview": "1"}
     assert client.post("/admin/proxy/formatoverride/add/", form).status_code == 403
 
 
 def test_deleting_shows_the_effects_and_the_dependent_rows(olga):
-    asked_for("house/one")
+    request_model("house/one")
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
-    page = text(olga.get(f"/admin/proxy/formatoverride/{row.pk}/delete/"))
+    page = text_of(olga.get(f"/admin/proxy/formatoverride/{row.pk}/delete/"))
     assert "What deleting this would change" in page
     assert "house/one" in page
     demo = Upstream.objects.get(name="demo")
-    assert "Used by 4" in text(olga.get(f"/admin/proxy/upstream/{demo.pk}/change/"))
-    page = text(olga.post(f"/admin/proxy/upstream/{demo.pk}/delete/", {"post": "yes"}))
+    assert "Used by 4" in text_of(olga.get(f"/admin/proxy/upstream/{demo.pk}/change/"))
+    page = text_of(olga.post(f"/admin/proxy/upstream/{demo.pk}/delete/", {"post": "yes"}))
     assert "protected related objects" in page
     assert "claude-*sonnet*" in page
     assert Upstream.objects.filter(name="demo").exists()
@@ -181,13 +168,13 @@ def test_deleting_shows_the_effects_and_the_dependent_rows(olga):
 def test_a_concurrent_change_is_not_overwritten_without_warning(olga):
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     url = f"/admin/proxy/formatoverride/{row.pk}/change/"
-    first = seen(text(olga.get(url)))
-    oscar = browser("oscar")
-    theirs = {**OVERRIDE, "format": "qwen", "seen": seen(text(oscar.get(url)))}
+    first = seen_version(text_of(olga.get(url)))
+    oscar = operator_client("oscar")
+    theirs = {**OVERRIDE_FORM, "format": "qwen", "seen": seen_version(text_of(oscar.get(url)))}
     assert oscar.post(url, theirs).status_code == 302
 
-    mine = {**OVERRIDE, "note": "mine", "seen": first}
-    page = text(olga.post(url, mine))
+    mine = {**OVERRIDE_FORM, "note": "mine", "seen": first}
+    page = text_of(olga.post(url, mine))
     assert "oscar changed this" in page
     assert "format from kimi to qwen" in page
     row.refresh_from_db()
@@ -195,34 +182,34 @@ def test_a_concurrent_change_is_not_overwritten_without_warning(olga):
     for field in ('name="pattern" value="house/*"', 'name="note" value="mine"'):
         assert field in page  # what was typed is still there
 
-    assert olga.post(url, {**mine, "seen": seen(page)}).status_code == 302
+    assert olga.post(url, {**mine, "seen": seen_version(page)}).status_code == 302
     row.refresh_from_db()
     assert (row.format, row.note) == ("kimi", "mine")
 
 
 def test_history_shows_author_and_change_and_can_revert(olga):
-    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
+    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE_FORM)
     row = FormatOverride.objects.get()
-    made = version()
-    olga.post(f"/admin/proxy/formatoverride/{row.pk}/change/", {**OVERRIDE, "format": "qwen"})
-    page = text(olga.get(f"/admin/proxy/formatoverride/{row.pk}/history/"))
+    made = configuration_version()
+    olga.post(f"/admin/proxy/formatoverride/{row.pk}/change/", {**OVERRIDE_FORM, "format": "qwen"})
+    page = text_of(olga.get(f"/admin/proxy/formatoverride/{row.pk}/history/"))
     assert "olga" in page
     assert "<del>kimi</del> → <ins>qwen</ins>" in page
     url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
     assert url in page
     assert olga.get(url).status_code == 405
-    page = text(olga.post(url, follow=True))
+    page = text_of(olga.post(url, follow=True))
     assert f"is as it was at version {made}" in page
     row.refresh_from_db()
-    assert (row.format, version()) == ("kimi", made + 2)
+    assert (row.format, configuration_version()) == ("kimi", made + 2)
     assert row.history.first().history_user.username == "olga"
 
 
 def test_a_deleted_row_can_be_restored_from_the_changes_page(olga):
-    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
-    row, made = FormatOverride.objects.get(), version()
+    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE_FORM)
+    row, made = FormatOverride.objects.get(), configuration_version()
     olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
-    page = text(olga.get("/admin/changes/"))
+    page = text_of(olga.get("/admin/changes/"))
     url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
     assert "Restore" in page
     assert url in page
@@ -231,35 +218,35 @@ def test_a_deleted_row_can_be_restored_from_the_changes_page(olga):
 
 
 def test_an_impossible_revert_is_rejected_with_the_reason(olga):
-    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE)
-    row, made = FormatOverride.objects.get(), version()
+    olga.post("/admin/proxy/formatoverride/add/", OVERRIDE_FORM)
+    row, made = FormatOverride.objects.get(), configuration_version()
     olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
     FormatOverride.objects.create(pattern="house/*", format="qwen")
     url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
-    assert "It cannot be as it was" in text(olga.post(url, follow=True))
+    assert "It cannot be as it was" in text_of(olga.post(url, follow=True))
     assert FormatOverride.objects.get().format == "qwen"
     gone = olga.post(f"/admin/proxy/formatoverride/{row.pk}/history/999999/revert/")
     assert gone.status_code == 404
 
 
 def test_the_version_is_on_every_page(olga):
-    expected = f"version {version()}"
+    expected = f"version {configuration_version()}"
     for path in ("/admin/", "/admin/audit/", "/admin/proxy/upstream/", "/admin/rules/"):
-        assert expected in text(olga.get(path)), path
+        assert expected in text_of(olga.get(path)), path
 
 
 def test_disabling_and_enabling_rows_creates_a_version_each(olga):
     rows = [FormatOverride.objects.create(pattern=f"{n}/*", format="kimi") for n in "ab"]
-    before, keys = version(), [row.pk for row in rows]
+    before, keys = configuration_version(), [row.pk for row in rows]
     url = "/admin/proxy/formatoverride/"
-    asked_for("a/one")
-    page = text(olga.post(url, {"action": "disable", "_selected_action": keys}))
+    request_model("a/one")
+    page = text_of(olga.post(url, {"action": "disable", "_selected_action": keys}))
     assert "Disable 2 format overrides?" in page
     assert "a/one" in page
-    assert version() == before
+    assert configuration_version() == before
     olga.post(url, {"action": "disable", "_selected_action": keys, "confirmed": "yes"})
     assert FormatOverride.objects.filter(active=False).count() == 2
-    assert version() == before + 2
+    assert configuration_version() == before + 2
     olga.post(url, {"action": "enable", "_selected_action": keys, "confirmed": "yes"})
     assert FormatOverride.objects.filter(active=True).count() == 2
 
@@ -271,7 +258,7 @@ def test_rules_page_shows_what_applies_and_its_source(olga):
     FormatOverride.objects.create(pattern="moonshotai/*", format="qwen", priority=1)
     FormatOverride.objects.create(pattern="claude-*", format="deepseek", priority=2)
     FormatSettings.objects.filter(format="qwen").update(strict=True, context_warning=5000)
-    page = text(olga.get("/admin/rules/?model=claude-sonnet-4-5[1m]"))
+    page = text_of(olga.get("/admin/rules/?model=claude-sonnet-4-5[1m]"))
     for words in (
         "claude-*sonnet*",
         "the first whose pattern matches, at priority 100",
@@ -286,13 +273,15 @@ def test_rules_page_shows_what_applies_and_its_source(olga):
         "would read it as deepseek",
     ):
         assert words in page, words
-    assert "the default route, as no pattern matches" in text(olga.get("/admin/rules/?model=zzz"))
+    assert "the default route, as no pattern matches" in text_of(
+        olga.get("/admin/rules/?model=zzz")
+    )
     GatewaySettings.objects.update(default_route=None)
-    assert "no route to an active upstream" in text(olga.get("/admin/rules/?model=zzz"))
+    assert "no route to an active upstream" in text_of(olga.get("/admin/rules/?model=zzz"))
 
 
 def test_rules_show_a_hostile_name_as_text(olga):
-    page = text(olga.get("/admin/rules/", {"model": "<script>x</script>\u202e"}))
+    page = text_of(olga.get("/admin/rules/", {"model": "<script>x</script>\u202e"}))
     assert "<script>x" not in page
 
 
@@ -308,23 +297,23 @@ def row(upstream):
 
 def test_an_upstream_connection_is_tested_from_its_page(olga, row):
     url = f"/admin/proxy/upstream/{row.pk}/test/"
-    page = text(olga.post(url, {"model": ""}))
+    page = text_of(olga.post(url, {"model": ""}))
     assert "All steps passed." in page
     assert "moonshotai/kimi-probed called report_health, read as kimi" in page
     assert CANARY not in page
-    assert "Wait 2 seconds" in text(olga.post(url))
+    assert "Wait 2 seconds" in text_of(olga.post(url))
 
 
 def test_a_route_model_is_chosen_from_the_upstream_list(olga, row):
     url = f"/admin/proxy/upstream/{row.pk}/models/"
-    page = text(olga.get(url))
+    page = text_of(olga.get(url))
     assert "house/plain" in page
     query = f"upstream={row.pk}&amp;upstream_model=moonshotai%2Fkimi-probed"
     assert query in page
-    assert "house/plain" not in text(olga.get(f"{url}?q=KIMI"))
+    assert "house/plain" not in text_of(olga.get(f"{url}?q=KIMI"))
     listed = olga.get(url, headers={"accept": "application/json"}).json()
     assert listed == {"models": ["moonshotai/kimi-probed", "house/plain"], "trouble": ""}
-    form = text(
+    form = text_of(
         olga.get(f"/admin/proxy/modelroute/add/?upstream={row.pk}&upstream_model=house/plain")
     )
     assert 'value="house/plain"' in form
@@ -333,7 +322,7 @@ def test_a_route_model_is_chosen_from_the_upstream_list(olga, row):
 
 def test_an_upstream_without_a_model_list_says_so(olga, row, upstream):
     upstream.script("/v1/models", whole({}, status=404))
-    assert "it answers 404" in text(olga.get(f"/admin/proxy/upstream/{row.pk}/models/"))
+    assert "it answers 404" in text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/models/"))
 
 
 def plain_key(page):
@@ -341,10 +330,10 @@ def plain_key(page):
 
 
 def test_a_new_key_is_shown_once_with_setup_lines_for_every_client(olga):
-    form = text(olga.get("/admin/proxy/clientkey/add/"))
+    form = text_of(olga.get("/admin/proxy/clientkey/add/"))
     making = form.split('name="making" value="')[1].split('"')[0]
     given = {"label": "ada", "allowed_models": "kimi-k2", "making": making}
-    page = text(olga.post("/admin/proxy/clientkey/add/", given))
+    page = text_of(olga.post("/admin/proxy/clientkey/add/", given))
     key = plain_key(page)
     assert ClientKey.objects.get(label="ada").digest == digest_of(key)
     for line in (
@@ -357,19 +346,19 @@ def test_a_new_key_is_shown_once_with_setup_lines_for_every_client(olga):
         "model=&quot;kimi-k2&quot;",
     ):
         assert line.replace("&quot;", '"') in page.replace("&quot;", '"'), line
-    again = text(olga.post("/admin/proxy/clientkey/add/", given, follow=True))
+    again = text_of(olga.post("/admin/proxy/clientkey/add/", given, follow=True))
     assert "made already" in again
     assert ClientKey.objects.filter(label="ada").count() == 1
 
 
 def test_an_expiry_in_the_past_is_rejected(olga):
     given = {"label": "ada", "expires_at_0": "2020-01-01", "expires_at_1": "00:00:00"}
-    assert "That moment is over" in text(olga.post("/admin/proxy/clientkey/add/", given))
+    assert "That moment is over" in text_of(olga.post("/admin/proxy/clientkey/add/", given))
     given = {"label": "ada", "allowed_models": "claude-*, kimi-k2"}
-    page = text(olga.post("/admin/proxy/clientkey/add/", given))
+    page = text_of(olga.post("/admin/proxy/clientkey/add/", given))
     assert ClientKey.objects.get(label="ada").allowed_models == ["claude-*", "kimi-k2"]
     assert "claude-sonnet-4-5" in page
-    page = text(
+    page = text_of(
         olga.post("/admin/proxy/clientkey/add/", {"label": "b", "allowed_models": "qwen/*"})
     )
     assert "qwen/qwen3-coder" in page  # a model that it may use
@@ -380,25 +369,25 @@ def test_a_key_is_rotated_with_an_overlap(olga):
     key.adopt("sk-athena-to-be-rotated")
     key.save()
     url = f"/admin/proxy/clientkey/{key.pk}/rotate/"
-    assert "for one more day" in text(olga.get(url))
-    page = text(olga.post(url, {"overlap": "1h"}))
+    assert "for one more day" in text_of(olga.get(url))
+    page = text_of(olga.post(url, {"overlap": "1h"}))
     other = ClientKey.objects.get(replaces=key)
     assert digest_of(plain_key(page)) == other.digest
     assert other.requests_per_minute == 7
     key.refresh_from_db()
     left = key.expires_at - timezone.now()
     assert timedelta(minutes=58) < left <= timedelta(hours=1)
-    assert "already replaced" in text(olga.post(url, {"overlap": "1h"}, follow=True))
+    assert "already replaced" in text_of(olga.post(url, {"overlap": "1h"}, follow=True))
 
 
 def test_a_revoked_key_stays_revoked(olga):
     key = ClientKey(label="ada")
     key.adopt("sk-athena-to-be-revoked")
     key.save()
-    made, url = version(), f"/admin/proxy/clientkey/{key.pk}/revoke/"
-    assert "was never used" in text(olga.get(url))
+    made, url = configuration_version(), f"/admin/proxy/clientkey/{key.pk}/revoke/"
+    assert "was never used" in text_of(olga.get(url))
     assert ClientKey.objects.get(pk=key.pk).revoked_at is None
-    assert "is revoked" in text(olga.post(url, follow=True))
+    assert "is revoked" in text_of(olga.post(url, follow=True))
     revert = f"/admin/proxy/clientkey/{key.pk}/history/{made}/revert/"
     olga.post(revert)
     assert ClientKey.objects.get(pk=key.pk).revoked_at is not None
@@ -415,27 +404,27 @@ def test_keys_can_be_filtered_by_state(olga):
         key.adopt(f"sk-athena-{label}-key")
         key.save()
     for state, label in (("active", "fresh"), ("expired", "ended"), ("revoked", "refused")):
-        page = text(olga.get(f"/admin/proxy/clientkey/?state={state}"))
+        page = text_of(olga.get(f"/admin/proxy/clientkey/?state={state}"))
         assert [name for name in ("fresh", "ended", "refused") if f">{name}<" in page] == [label]
 
 
 def test_saving_an_upstream_keeps_its_key_and_never_shows_it(olga, row):
     url = f"/admin/proxy/upstream/{row.pk}/change/"
-    page = text(olga.get(url))
+    page = text_of(olga.get(url))
     assert f"…{CANARY[-4:]}" in page
     olga.post(
         url,
         {
-            **UPSTREAM,
+            **UPSTREAM_FORM,
             "name": "tried",
             "service": "other",
             "base_url": row.base_url,
             "idle_timeout": "60",
         },
     )
-    history = text(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
+    history = text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
     assert "<ins>60.0</ins>" in history
-    for shown in (page, history, text(olga.get("/admin/changes/"))):
+    for shown in (page, history, text_of(olga.get("/admin/changes/"))):
         assert CANARY not in shown
     row.refresh_from_db()
     assert row.read_key() == CANARY
@@ -443,28 +432,28 @@ def test_saving_an_upstream_keeps_its_key_and_never_shows_it(olga, row):
 
 def test_a_secret_header_is_not_shown_after_saving(olga, row):
     url = f"/admin/proxy/upstream/{row.pk}/change/"
-    form = {**UPSTREAM, "name": "tried", "service": "other", "base_url": row.base_url}
+    form = {**UPSTREAM_FORM, "name": "tried", "service": "other", "base_url": row.base_url}
     olga.post(url, {**form, "headers": '{"X-House-Token": "canary-of-a-header", "X-Team": "blue"}'})
-    page = text(olga.get(url))
+    page = text_of(olga.get(url))
     assert "canary-of-a-header" not in page
     assert "blue" in page
     olga.post(url, {**form, "headers": '{"X-House-Token": "[stored]", "X-Team": "red"}'})
     row.refresh_from_db()
     assert row.headers == {"X-House-Token": "canary-of-a-header", "X-Team": "red"}
-    page = text(olga.post(url, {**form, "headers": '{"X-Other-Token": "[stored]"}'}))
+    page = text_of(olga.post(url, {**form, "headers": '{"X-Other-Token": "[stored]"}'}))
     assert "Nothing is stored for X-Other-Token" in page
-    history = text(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
+    history = text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
     assert "canary-of-a-header" not in history
 
 
 def test_saving_an_upstream_shows_the_next_step_and_any_problem(olga):
-    form = {**UPSTREAM, "key_variable": "$NO_SUCH_VARIABLE_HERE"}
-    page = text(olga.post("/admin/proxy/upstream/add/", form, follow=True))
+    form = {**UPSTREAM_FORM, "key_variable": "$NO_SUCH_VARIABLE_HERE"}
+    page = text_of(olga.post("/admin/proxy/upstream/add/", form, follow=True))
     assert "NO_SUCH_VARIABLE_HERE is not set" in page
     row = Upstream.objects.get(name="mine")
     assert row.key_variable == "NO_SUCH_VARIABLE_HERE"
     assert f'<a href="/admin/proxy/upstream/{row.pk}/test/">Test the connection</a>' in page
-    assert "NO_SUCH_VARIABLE_HERE is not set" in text(
+    assert "NO_SUCH_VARIABLE_HERE is not set" in text_of(
         olga.get(f"/admin/proxy/upstream/{row.pk}/models/")
     )
 
@@ -478,5 +467,5 @@ def test_changes_page_needs_few_queries(olga, django_assert_max_num_queries):
         row.format = "qwen"
         row.save()
     with django_assert_max_num_queries(40):
-        page = text(olga.get("/admin/changes/"))
+        page = text_of(olga.get("/admin/changes/"))
     assert page.count("qwen") >= 100

@@ -1,4 +1,4 @@
-"""The dashboard: every number is that of the exchanges, and leads to them."""
+"""Dashboard: its numbers match the exchanges they link to; charts and number formats."""
 
 import random
 import re
@@ -7,7 +7,6 @@ from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
@@ -28,23 +27,16 @@ from proxy.pages.number_format import count_figure, format_count, format_duratio
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.support.exchange_list import filtered
 from tests.proxy.audit.test_traffic import entry
-from tests.proxy.pages.test_audit_pages import HOSTILE
+from tests.support.staff_pages import HOSTILE, log_in, text_of
 from tests.support.stored_exchanges import configure
 
 NOW = datetime(2026, 6, 1, 12, 34, tzinfo=UTC)
 
 
-def login(role):
-    user = User.objects.create(username=role, is_staff=True)
-    user.groups.set(Group.objects.filter(name=role))
-    web = Client()
-    web.force_login(user)
-    return web
-
-
-def text_of(response):
-    assert response.status_code == 200
-    return response.content.decode()
+def logged_in(role):
+    client = Client()
+    log_in(client, role)
+    return client
 
 
 def tile(shown, label):
@@ -56,8 +48,8 @@ def table(shown, title):
     return {row.name: row for row in rows}
 
 
-def rows_behind(href):
-    """The exchanges that a link of the dashboard lists."""
+def linked_exchanges(href):
+    """Return the exchanges that a dashboard link lists."""
     query = {name: values[0] for name, values in parse_qs(urlsplit(href).query).items()}
     assert urlsplit(href).path == "/admin/audit/"
     return filtered(query, NOW)
@@ -70,9 +62,9 @@ def test_dashboard_is_shown_only_to_users_who_may_view_exchanges():
         (SUPPORT, True, False),
         (OPERATORS, True, True),
         (DEVELOPERS, False, False),
-        ("nobody", False, False),
+        ("no role", False, False),
     ):
-        page = text_of(login(role).get("/admin/"))
+        page = text_of(logged_in(role).get("/admin/"))
         assert ('class="tiles"' in page) == is_shown, role
         assert ("Model routes" in page) == configures, role
         assert ("Recent actions" in page) != is_shown, role
@@ -92,24 +84,24 @@ def test_every_number_matches_the_exchanges_it_links_to(name, seed):
     inside = Exchange.objects.filter(created_at__gte=since)
     requests = tile(shown, "Requests").figure
     assert requests.text == f"{inside.count():,}"
-    assert set(rows_behind(requests.href)) == set(inside)
+    assert set(linked_exchanges(requests.href)) == set(inside)
     for row in [row for _, rows in shown["tables"] for row in rows]:
-        here = rows_behind(row.figures["requests"].href)
+        here = linked_exchanges(row.figures["requests"].href)
         assert row.figures["requests"].text == f"{here.count():,}", row
         failed = here.filter(outcome__in=FAILURES)
         assert row.figures["failed"].text == format_percent(failed.count() / here.count()), row
         if failed:
-            assert set(rows_behind(row.figures["failed"].href)) == set(failed)
+            assert set(linked_exchanges(row.figures["failed"].href)) == set(failed)
         rescued = here.filter(rescued_calls__gt=0)
         calls = sum(rescued.values_list("rescued_calls", flat=True))
         assert row.figures["rescued calls"].text == str(calls), row
         if calls:
-            assert set(rows_behind(row.figures["rescued calls"].href)) == set(rescued)
+            assert set(linked_exchanges(row.figures["rescued calls"].href)) == set(rescued)
         leaked = here.exclude(leaked_format="")
         assert row.figures["leaked"].text == format_percent(leaked.count() / here.count()), row
     for step in shown["steps"]:
         if step.figures["requests"].href:
-            here = rows_behind(step.figures["requests"].href)
+            here = linked_exchanges(step.figures["requests"].href)
             assert step.figures["requests"].text == str(here.count())
     assert sum(int(step.figures["requests"].text) for step in shown["steps"]) == inside.count()
     assert len(shown["steps"]) == len(shown["requests"].columns)
@@ -161,7 +153,7 @@ def test_served_by_table_names_the_upstream():
         "no upstream": "",
     }
     for row in rows.values():
-        assert rows_behind(row.figures["requests"].href).count() == 1
+        assert linked_exchanges(row.figures["requests"].href).count() == 1
 
 
 @pytest.mark.django_db
@@ -192,7 +184,7 @@ def test_a_range_longer_than_the_retention_shows_a_note():
     GatewaySettings.objects.update(exchange_days=10)
     assert board_context("7d", NOW)["oldest"] is None
     assert board_context("30d", NOW)["oldest"] == datetime(2026, 5, 22, tzinfo=UTC)
-    web = login(SUPPORT)
+    web = logged_in(SUPPORT)
     assert "Exchanges are kept for 10 days" in text_of(web.get("/admin/?range=30d"))
     assert "Exchanges are kept for" not in text_of(web.get("/admin/"))
 
@@ -200,7 +192,7 @@ def test_a_range_longer_than_the_retention_shows_a_note():
 @pytest.mark.django_db
 def test_an_unknown_range_means_24_hours():
     configure()
-    web = login(SUPPORT)
+    web = logged_in(SUPPORT)
     for name in ("", "1y", HOSTILE):
         page = text_of(web.get("/admin/", {"range": name}))
         assert re.findall(r'href="\?range=(\w+)" aria-current', page) == ["24h"]
@@ -212,7 +204,7 @@ def test_hostile_names_are_inert():
     stored = HOSTILE.replace("\0", "")
     hostile = {"model": stored, "upstream": "openrouter", "served_by": stored[:100]}
     write([entry(random.Random(1), created_at=timezone.now(), **hostile)])
-    web = login(SUPPORT)
+    web = logged_in(SUPPORT)
     page = text_of(web.get("/admin/"))
     assert "<script>window" not in page
     assert "<img" not in page
@@ -226,7 +218,7 @@ def test_hostile_names_are_inert():
 def test_dashboard_needs_few_queries_regardless_of_traffic(django_assert_max_num_queries):
     configure()
     chance = random.Random(1)
-    web = login(OPERATORS)
+    web = logged_in(OPERATORS)
     for _ in range(2):
         with django_assert_max_num_queries(18):
             web.get("/admin/?range=90d")
@@ -332,6 +324,6 @@ def test_links_work_for_any_model_name():
         [entry(chance, created_at=NOW, model=name) for name in names for _ in range(counts[name])]
     )
     for name, row in table(board_context("24h", NOW), "By model").items():
-        models = rows_behind(row.figures["requests"].href).values_list("model", flat=True)
+        models = linked_exchanges(row.figures["requests"].href).values_list("model", flat=True)
         called = "" if name == "no model" else name
         assert list(models) == [called] * counts[called]
