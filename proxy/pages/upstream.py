@@ -12,7 +12,7 @@ from proxy import models
 from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import Upstream, read_upstream
 from proxy.pages.access import render_page, staff_page, staff_user
-from proxy.serving.upstream_test import Trouble, models_of, probe
+from proxy.serving.upstream_test import Problem, models_of, probe
 
 _MAX_MODEL_CHARS = 200
 _TEST_INTERVAL = 2
@@ -56,7 +56,7 @@ def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
     if upstream is not None:
         try:
             names = _cached_models(row, upstream)
-        except Trouble as error:
+        except Problem as error:
             trouble = str(error)
     if request.headers.get("accept") == "application/json":
         return JsonResponse({"models": names, "trouble": trouble})

@@ -1,7 +1,7 @@
-"""Whether an upstream can be used, found out step by step, in the order in which it can fail.
+"""Tests an upstream step by step, in the order in which it can fail.
 
-The last step is a whole request, asked and read as any client's would be. Nothing of it is stored,
-and no step shows the key: what others say is redacted before it is told.
+The last step is a complete request that takes the same way as a client's. Nothing of it is stored,
+and no step shows the key: messages from outside are redacted first.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ _CONNECT_SECONDS = 5.0
 _LIST_SECONDS = 10.0
 _CALL_SECONDS = 60.0
 _LIST_BYTES = 8 * 1024 * 1024
-_MOST_MODELS = 5000
-_MOST_CHARS = 200
-_ASKED = "probe"  # the name of the model, on this side
+_MAX_MODELS = 5000
+_MAX_CHARS = 200
+_MODEL = "probe"  # the name under which the gateway routes it
 _TOOL = {
     "name": "report_health",
     "description": "Report how the patient is.",
@@ -48,7 +48,7 @@ _TOOL = {
     },
 }
 QUESTION = {
-    "model": _ASKED,
+    "model": _MODEL,
     "max_tokens": 1000,
     "stream": True,
     "tools": [_TOOL],
@@ -56,8 +56,8 @@ QUESTION = {
 }
 
 
-class Trouble(Exception):
-    """What is wrong, and what to do about it."""
+class Problem(Exception):
+    """A failed step: says what is wrong, and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +69,26 @@ class Step:
 
 
 def probe(upstream: Upstream, snapshot: Snapshot, *, model: str = "") -> Iterator[Step]:
-    """Every step as it ends. Those behind one that went wrong are skipped.
+    """Yield every step when it has ended. Steps after a failed one are skipped.
 
-    `model` is the one that is asked to call a tool; without one, the first of the list.
+    `model` is asked to call a tool; by default the first model of the upstream's list.
     """
-    found: list[str] = []
+    listed: list[str] = []
 
-    def ask_for_models() -> str:
-        found.extend(models_of(upstream))
-        if len(found) == 1:
+    def list_models() -> str:
+        listed.extend(models_of(upstream))
+        if len(listed) == 1:
             return "1 model"
-        return f"{len(found)} models" if found else "an empty list"
+        return f"{len(listed)} models" if listed else "an empty list"
 
-    def ask_for_call() -> str:
-        asked = model or next(iter(found), "")
-        if not asked:
-            raise Trouble("there is no model to ask. Name one.")
-        return asyncio.run(_call(upstream, snapshot, asked))
+    def call_tool() -> str:
+        tested = model or next(iter(listed), "")
+        if not tested:
+            raise Problem("there is no model to test. Name one.")
+        return asyncio.run(_call(upstream, snapshot, tested))
 
     steps: dict[str, Callable[[], str]] = {"settings": lambda: _check_settings(upstream)}
-    if settings.UPSTREAM_TRANSPORT != "httpx":  # which may go through a proxy
+    if settings.UPSTREAM_TRANSPORT != "httpx":  # httpx may go through a proxy
         steps |= {
             "name": lambda: _resolve(upstream),
             "connection": lambda: _connect(upstream),
@@ -96,45 +96,49 @@ def probe(upstream: Upstream, snapshot: Snapshot, *, model: str = "") -> Iterato
         }
     steps |= {
         "key": lambda: _check_key(upstream),
-        LIST: ask_for_models,
-        CALL: ask_for_call,
+        LIST: list_models,
+        CALL: call_tool,
     }
-    redactor, is_well = Redactor(upstream.secrets()), True
+    redactor, is_usable = Redactor(upstream.secrets()), True
     for name, check in steps.items():
-        if not is_well:
+        if not is_usable:
             yield Step(name, "skipped", "")
             continue
-        began = perf_counter()
+        started = perf_counter()
         try:
             state, detail = "ok", check()
-        except Trouble as trouble:
-            # Many an upstream has no list of models, and works all the same.
-            is_well = name == LIST and bool(model)
-            state, detail = "wrong", str(trouble)
-        ms = (perf_counter() - began) * 1000
+        except Problem as problem:
+            # Many upstreams work without a list of models.
+            is_usable = name == LIST and bool(model)
+            state, detail = "wrong", str(problem)
+        ms = (perf_counter() - started) * 1000
         yield Step(name, "ok" if state == "ok" else "wrong", redactor.redact_text(detail), ms)
 
 
 def models_of(upstream: Upstream) -> list[str]:
-    """The upstream's own names of its models, in its order; raises Trouble."""
+    """Return the names of the upstream's models, in its order; raises Problem."""
     _check_settings(upstream)
     response = _get(upstream, "/models")
     if response.status_code != 200:
-        hint = " Is the version, such as /v1, missing?" if response.status_code == 404 else ""
-        raise Trouble(f"it answers {response.status_code} to the list of models.{hint}")
+        hint = (
+            " Is the version, such as /v1, missing from the address?"
+            if response.status_code == 404
+            else ""
+        )
+        raise Problem(f"the list of models returned HTTP {response.status_code}.{hint}")
     try:
         listed = msgspec.json.decode(response.content, type=dict[str, Any])["data"]
         names = [entry["id"] for entry in listed if isinstance(entry["id"], str)]
     except (msgspec.DecodeError, KeyError, TypeError, RecursionError) as error:
-        raise Trouble("its list of models cannot be read.") from error
-    # A longer name is none that a route could have.
-    return [name for name in names if 0 < len(name) <= _MOST_CHARS][:_MOST_MODELS]
+        raise Problem("the list of models is not valid JSON of this dialect.") from error
+    # A route cannot have a longer name.
+    return [name for name in names if 0 < len(name) <= _MAX_CHARS][:_MAX_MODELS]
 
 
 def _check_settings(upstream: Upstream) -> str:
     if upstream.trouble:
-        raise Trouble(
-            f"{upstream.trouble}. A variable must be set for every process: put it into .env."
+        raise Problem(
+            f"{upstream.trouble}. If a variable is missing, put it into .env, for every process."
         )
     return f"{upstream.dialect} dialect at {upstream.url}"
 
@@ -148,9 +152,9 @@ def _connect(upstream: Upstream) -> str:
     try:
         _dial(upstream).close()
     except TimeoutError as error:
-        raise Trouble(f"nothing answers at port {port}. Is a firewall in between?") from error
+        raise Problem(f"port {port} does not answer. Is a firewall in between?") from error
     except OSError as error:
-        raise Trouble(f"port {port} cannot be reached: {error.strerror or error}.") from error
+        raise Problem(f"port {port} is unreachable: {error.strerror or error}.") from error
     return f"port {port} is open"
 
 
@@ -165,27 +169,29 @@ def _shake_hands(upstream: Upstream) -> str:
         ):
             version, certificate = secure.version(), secure.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
-        raise Trouble(f"its certificate is not trusted: {error.verify_message}.") from error
+        raise Problem(f"the certificate is not trusted: {error.verify_message}.") from error
     except OSError as error:
-        raise Trouble(f"no TLS is spoken there: {error.strerror or error}.") from error
+        raise Problem(f"the TLS handshake failed: {error.strerror or error}.") from error
     ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
     return f"{version}, certificate valid until {datetime.fromtimestamp(ends, UTC):%Y-%m-%d}"
 
 
 def _addresses(upstream: Upstream) -> list[str]:
-    """Where it is; each is one that the gateway may connect to."""
+    """Resolve the upstream's host; raises Problem for addresses that are not allowed."""
     url = upstream.url
     try:
-        found: list[str] = settings.PRIVATE_UPSTREAMS.resolve(url.host, port_of(url))
+        addresses: list[str] = settings.PRIVATE_UPSTREAMS.resolve(url.host, port_of(url))
     except Forbidden as error:
-        raise Trouble(f"{error}.") from error
+        raise Problem(f"{error}.") from error
     except (OSError, UnicodeError) as error:
-        raise Trouble(f"the name {url.host} cannot be resolved. Is the address right?") from error
-    return found
+        raise Problem(
+            f"the host name {url.host} cannot be resolved. Is the address right?"
+        ) from error
+    return addresses
 
 
 def _dial(upstream: Upstream) -> socket.socket:
-    """A connection to the first of its addresses that takes one; raises OSError."""
+    """Connect to the first address that accepts; raises OSError."""
     *others, last = _addresses(upstream)
     for address in others:
         with suppress(OSError):
@@ -194,36 +200,38 @@ def _dial(upstream: Upstream) -> socket.socket:
 
 
 def _check_key(upstream: Upstream) -> str:
-    # OpenRouter shows its list of models to anybody.
+    # OpenRouter shows its list of models without a key.
     path = "/key" if upstream.service == Service.OPENROUTER else "/models"
     response = _get(upstream, path)
     status = response.status_code
     if status in (401, 402, 403):
-        said = read_error_answer(status, response.content, tokens=0, window=None)
-        raise Trouble(f"it refuses the key ({status}): {said}")
+        reason = read_error_answer(status, response.content, tokens=0, window=None)
+        raise Problem(f"the key was refused with HTTP {status}: {reason}")
     if 300 <= status < 400:
-        place = response.headers.get("location", "elsewhere")[:_MOST_CHARS]
-        raise Trouble(f"it redirects to {place}, which is not followed: enter that address.")
+        place = response.headers.get("location", "another address")[:_MAX_CHARS]
+        raise Problem(
+            f"the upstream redirects to {place}. Redirects are not followed: enter that address."
+        )
     if status >= 500:
-        raise Trouble(f"it is not well itself: {status}.")
+        raise Problem(f"the upstream returned HTTP {status}. Try again later.")
     if status != 200:
-        return f"not known yet: it answers {status}, and the tool call will tell"
-    return "accepted" if upstream.secrets() else "none is sent, and none is asked for"
+        return f"unknown: the upstream returned HTTP {status}; the tool call will show it"
+    return "accepted" if upstream.secrets() else "not sent, and not required"
 
 
 def _get(upstream: Upstream, path: str) -> httpx.Response:
     try:
         return asyncio.run(_fetch(upstream, path))
     except (TimeoutError, httpx.TimeoutException) as error:
-        raise Trouble("it did not answer in time.") from error
+        raise Problem(f"the upstream did not answer within {_LIST_SECONDS:g} s.") from error
     except httpx.TransportError as error:
-        # It may quote what the other side said.
-        said = Redactor(upstream.secrets()).redact_text(str(error))
-        raise Trouble(f"the connection was lost: {said.rstrip('.')}.") from error
+        # The error may quote the upstream.
+        reason = Redactor(upstream.secrets()).redact_text(str(error))
+        raise Problem(f"the connection was lost: {reason.rstrip('.')}.") from error
 
 
 async def _fetch(upstream: Upstream, path: str) -> httpx.Response:
-    """The whole answer, in time: one that comes byte by byte must not hold a thread for long."""
+    """Read a whole response; the time limit also stops one that arrives byte by byte."""
     base = upstream.url.path.removesuffix("/chat/completions").removesuffix("/messages")
     url = upstream.url.copy_with(path=base + path)
     body = bytearray()
@@ -239,16 +247,16 @@ async def _fetch(upstream: Upstream, path: str) -> httpx.Response:
         async for part in response.aiter_raw():
             body += part
             if len(body) > _LIST_BYTES:
-                raise Trouble(f"its answer is larger than {_LIST_BYTES} bytes.")
-    place = {n: v for n, v in response.headers.items() if n == "location"}
-    return httpx.Response(response.status_code, headers=place, content=bytes(body))
+                raise Problem(f"the response is larger than {_LIST_BYTES} bytes.")
+    location = {n: v for n, v in response.headers.items() if n == "location"}
+    return httpx.Response(response.status_code, headers=location, content=bytes(body))
 
 
 async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
-    """One streamed tool call, with no route but the one to this upstream and model."""
+    """Make one streamed tool call, in a snapshot whose only route is to this upstream."""
     row = RouteRow(
         id=0,
-        pattern=_ASKED,
+        pattern=_MODEL,
         upstream=upstream,
         upstream_model=model,
         listed_as="",
@@ -260,7 +268,7 @@ async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
         fallback_id=None,
     )
     exchange = Exchange("anthropic")
-    exchange.request.model = _ASKED
+    exchange.request.model = _MODEL
     conversation = DIALECTS["anthropic"].parse(msgspec.json.encode(QUESTION))
     client = UpstreamClient(transport=settings.UPSTREAM_TRANSPORT)
     relay = Relay(client, replace(snapshot, routes=(row,)), exchange, set(), options=ReplyOptions())
@@ -269,15 +277,15 @@ async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
             await relay.open(conversation)
             await relay.collect()
     except TimeoutError as error:
-        raise Trouble(f"{model} did not finish within {_CALL_SECONDS:g} s.") from error
+        raise Problem(f"{model} did not finish within {_CALL_SECONDS:g} s.") from error
     except (GatewayError, FormatsError) as error:
         code = error.code if isinstance(error, GatewayError) else ErrorCode.TRANSFORMATION_FAILED
-        raise Trouble(f"{model}: {error} ({code}).") from error
+        raise Problem(f"{model}: {error} ({code}).") from error
     finally:
         relay.close()
         await client.aclose()
     if not exchange.answer.tool_calls:
-        raise Trouble(f"{model} answered without calling the tool. Is it able to?")
+        raise Problem(f"{model} answered without calling the tool. Does it support tool calls?")
     assert exchange.answer.route is not None  # noqa: S101
     how = (
         f"read as {exchange.answer.route.format.format}"

@@ -20,7 +20,7 @@ from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
 from proxy.models.keys import digest_of, prefix_of
 from proxy.security.visible_text import visible
-from proxy.serving.upstream_test import CALL, LIST, QUESTION, Trouble, probe
+from proxy.serving.upstream_test import CALL, LIST, QUESTION, Problem, probe
 
 _NO_KEY = (
     "note   client key: no key is stored on this machine, although valid keys exist, so no tool "
@@ -52,9 +52,9 @@ class Command(BaseCommand):
     def _step(self, name: str, check: Callable[[], str]) -> bool:
         try:
             detail = check()
-        except Trouble as trouble:
+        except Problem as problem:
             self._failed = True
-            self.stdout.write(self.style.ERROR(visible(f"ERROR  {name}: {trouble}")))
+            self.stdout.write(self.style.ERROR(visible(f"ERROR  {name}: {problem}")))
             return False
         self.stdout.write(visible(f"ok     {name}: {detail}"))
         return True
@@ -64,11 +64,11 @@ def check_database() -> str:
     try:
         missing, unknown = missing_migrations(), unknown_migrations()
     except DatabaseError as error:
-        raise Trouble(f"not reachable ({error}). Check DATABASE_URL.") from error
+        raise Problem(f"not reachable ({error}). Check DATABASE_URL.") from error
     if missing:
-        raise Trouble(f"{len(missing)} migrations are missing. Run `manage.py migrate`.")
+        raise Problem(f"{len(missing)} migrations are missing. Run `manage.py migrate`.")
     if unknown:
-        raise Trouble(
+        raise Problem(
             f"it has migrations of a newer Athena ({', '.join(unknown)}). Start that version."
         )
     return f"{connection.vendor}, all migrations applied"
@@ -78,11 +78,11 @@ def check_routes() -> str:
     try:
         configuration = snapshot.load()
     except snapshot.NotBootstrapped as error:
-        raise Trouble("empty. Start the gateway once with `make run`.") from error
+        raise Problem("empty. Start the gateway once with `make run`.") from error
     try:
         route = resolve(configuration, "claude-sonnet-4-5")
     except GatewayError as error:
-        raise Trouble(f"{error}. Add a route or choose a default route in the admin.") from error
+        raise Problem(f"{error}. Add a route or choose a default route in the admin.") from error
     return (
         f"version {configuration.version}; claude-sonnet-4-5 → {route.upstream.name}:{route.model}"
     )
@@ -91,7 +91,7 @@ def check_routes() -> str:
 def check_clock() -> str:
     snapshot.read_version()
     if seconds := round(clock.skew.total_seconds()):
-        raise Trouble(
+        raise Problem(
             f"the database's clock is {seconds:+} s off this machine's, and Athena uses the "
             "database's. Correct this machine's clock."
         )
@@ -105,7 +105,7 @@ def check_upstream(upstream: Upstream, configuration: Snapshot) -> str:
         if step.name == CALL:
             break
         if step.state == "wrong" and step.name != LIST:
-            raise Trouble(f"{step.name}: {step.detail}")
+            raise Problem(f"{step.name}: {step.detail}")
         passed.append(f"{step.name}: {step.detail}")
     return "; ".join(passed[-2:])
 
@@ -113,9 +113,9 @@ def check_upstream(upstream: Upstream, configuration: Snapshot) -> str:
 def check_key() -> str:
     key = local_client_key()
     if not key:
-        raise Trouble("not found. Set ATHENA_CLIENT_KEY, or create a key in the admin.")
+        raise Problem("not found. Set ATHENA_CLIENT_KEY, or create a key in the admin.")
     if digest_of(key) not in snapshot.load().keys:
-        raise Trouble(
+        raise Problem(
             "the key stored on this machine was revoked or belongs to another database. Set "
             "ATHENA_CLIENT_KEY to a valid key."
         )
@@ -126,11 +126,11 @@ def check_gateway() -> str:
     try:
         response = httpx.get(f"{settings.OWN_URL}/readyz", timeout=5, trust_env=False)
     except httpx.TransportError as error:
-        raise Trouble(
+        raise Problem(
             f"{settings.OWN_URL} does not answer. Start the gateway with `make run`."
         ) from error
     if response.status_code != 200:
-        raise Trouble(f"not ready: {response.text[:200]}")
+        raise Problem(f"not ready: {response.text[:200]}")
     troubles = response.json().get("degraded") or []
     return "; ".join([f"ready at {settings.OWN_URL}", *troubles])
 
@@ -147,16 +147,16 @@ def check_tool_call() -> str:
             trust_env=False,
         )
     except httpx.TransportError as error:
-        raise Trouble(f"the connection broke ({error}).") from error
+        raise Problem(f"the connection broke ({error}).") from error
     if response.status_code != 200:
-        raise Trouble(f"HTTP {response.status_code}: {response.json()['error']['message']}")
+        raise Problem(f"HTTP {response.status_code}: {response.json()['error']['message']}")
     events = [*_events(response.text)]
     for event in events:
         if event["type"] == "error":
-            raise Trouble(event["error"]["message"])
+            raise Problem(event["error"]["message"])
     blocks = [e["content_block"] for e in events if e["type"] == "content_block_start"]
     if not any(block["type"] == "tool_use" for block in blocks):
-        raise Trouble(
+        raise Problem(
             "the model answered without calling the tool. Check that it supports tool calls."
         )
     return "the model called report_health"

@@ -322,7 +322,7 @@ def test_a_route_model_is_chosen_from_the_upstream_list(olga, row):
 
 def test_an_upstream_without_a_model_list_says_so(olga, row, upstream):
     upstream.script("/v1/models", whole({}, status=404))
-    assert "it answers 404" in text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/models/"))
+    assert "HTTP 404" in text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/models/"))
 
 
 def plain_key(page):

@@ -14,7 +14,7 @@ from proxy.configuration.upstream import head_of, origin_of, read_upstream
 from proxy.errors import UpstreamFailed
 from proxy.models import Upstream
 from proxy.security.egress import Allowance, Forbidden
-from proxy.serving.upstream_test import Trouble, models_of, probe
+from proxy.serving.upstream_test import Problem, models_of, probe
 from proxy.upstreams.client import NOTHING_CARRIED, UpstreamClient
 from proxy.upstreams.httpx_client import CheckedClient
 from proxy.upstreams.pool import ConnectionPool
@@ -298,7 +298,7 @@ def test_the_probe_and_the_list_of_models_follow_the_same_rules(settings, upstre
     assert steps["name"].state == "wrong"
     assert "loopback" in steps["name"].detail
     assert steps["connection"].state == "skipped"
-    with pytest.raises(Trouble, match="loopback"):
+    with pytest.raises(Problem, match="loopback"):
         models_of(row)
     settings.UPSTREAM_TRANSPORT = "httpx"  # whose steps begin with the key
     steps = {step.name: step for step in probe(row, load())}

@@ -12,7 +12,7 @@ import pytest
 from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import read_upstream
 from proxy.models import Upstream
-from proxy.serving.upstream_test import CALL, LIST, Trouble, models_of, probe
+from proxy.serving.upstream_test import CALL, LIST, Problem, models_of, probe
 from tests.support.chat import reply
 from tests.support.scripted_upstream import whole
 from tests.support.stored_exchanges import configure
@@ -76,7 +76,7 @@ def test_a_refused_key_ends_it_and_is_not_shown(row, upstream):
         "skipped",
         "skipped",
     )
-    assert "refuses the key (401)" in found["key"].detail
+    assert "refused with HTTP 401" in found["key"].detail
 
 
 def test_what_an_upstream_says_is_told_without_the_key(row, upstream):
@@ -113,8 +113,8 @@ def test_openrouters_list_says_nothing_about_a_key(row, upstream):
     ("base_url", "step", "words"),
     [
         ("http://no-such-host.invalid/v1", "name", "cannot be resolved"),
-        ("http://127.0.0.1:1/v1", "connection", "port 1 cannot be reached"),
-        ("https://127.0.0.1:{port}/v1", "TLS", "no TLS is spoken there"),
+        ("http://127.0.0.1:1/v1", "connection", "port 1 is unreachable"),
+        ("https://127.0.0.1:{port}/v1", "TLS", "TLS handshake failed"),
     ],
 )
 def test_the_step_that_fails_is_named(row, upstream, base_url, step, words):
@@ -159,14 +159,14 @@ def test_a_variable_that_is_not_set_is_named(row):
 @pytest.mark.parametrize("body", [{"data": 3}, {"data": [{"id": []}, {}]}, [], b"<html>", b""])
 def test_a_list_that_cannot_be_read_is_said_to_be(row, upstream, body):
     upstream.script("/v1/models", whole(body))
-    with pytest.raises(Trouble, match="cannot be read"):
+    with pytest.raises(Problem, match="not valid JSON"):
         models_of(read_upstream(row))
 
 
 @pytest.mark.parametrize(
     ("status", "headers", "state", "words"),
     [
-        (404, (), "ok", "not known yet: it answers 404"),
+        (404, (), "ok", "unknown: the upstream returned HTTP 404"),
         (
             301,
             ("location: https://elsewhere.example/v1/models",),
@@ -211,14 +211,14 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
     with talking(head, *[b"x"] * 60, pause=0.1) as url:
         row.base_url = url
         began = time.monotonic()
-        with pytest.raises(Trouble, match="in time"):
+        with pytest.raises(Problem, match="did not answer within"):
             models_of(read_upstream(row))
     assert time.monotonic() - began < 5, "all of it takes six seconds"
 
 
 def test_a_list_without_bottom_is_said_to_be_unreadable(row, upstream):
     upstream.script("/v1/models", whole(b'{"data": ' + b"[" * 100_000))
-    with pytest.raises(Trouble, match="cannot be read"):
+    with pytest.raises(Problem, match="not valid JSON"):
         models_of(read_upstream(row))
 
 
@@ -231,6 +231,6 @@ def test_a_name_that_no_route_could_have_is_left_out(row, upstream):
 def test_a_key_that_is_no_http_is_not_shown(row):
     with talking(f"HTTP/1.1 two hundred {CANARY}\r\n\r\n".encode()) as url:
         row.base_url = url
-        with pytest.raises(Trouble, match="connection was lost") as told:
+        with pytest.raises(Problem, match="connection was lost") as told:
             models_of(read_upstream(row))
     assert CANARY not in str(told.value)
