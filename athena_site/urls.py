@@ -1,7 +1,7 @@
 """All URLs of the gateway.
 
-`proxy.http.handler` serves those of `proxy.serving`, without Django's middleware; Django serves the
-rest.
+`proxy.serving.handler` serves those of `proxy.serving`, without Django's middleware; Django serves
+the rest.
 """
 
 from django.contrib import admin
@@ -35,7 +35,6 @@ from proxy.serving.views import (
     model,
     models,
     not_found,
-    only,
     readyz,
 )
 
@@ -74,29 +73,29 @@ handler404 = "proxy.pages.error_pages.not_found"
 handler500 = "proxy.pages.error_pages.server_error"
 
 urlpatterns = [
-    path("v1/messages", only("POST", converse)),
-    path("v1/messages/count_tokens", only("POST", count_tokens)),
-    path("v1/chat/completions", only("POST", converse)),
-    path("v1/models", only("GET", models)),
-    path("v1/models/<path:name>", only("GET", model)),
+    path("v1/messages", converse),
+    path("v1/messages/count_tokens", count_tokens),
+    path("v1/chat/completions", converse),
+    path("v1/models", models),
+    path("v1/models/<path:name>", model),
     # For clients whose base URL already ends in /v1.
-    path("v1/v1/messages", only("POST", converse)),
-    path("v1/v1/messages/count_tokens", only("POST", count_tokens)),
-    path("v1/v1/models", only("GET", models)),
-    path("v1/v1/models/<path:name>", only("GET", model)),
+    path("v1/v1/messages", converse),
+    path("v1/v1/messages/count_tokens", count_tokens),
+    path("v1/v1/models", models),
+    path("v1/v1/models/<path:name>", model),
     # For clients whose base URL lacks /v1.
-    path("chat/completions", only("POST", converse)),
-    path("models", only("GET", models)),
-    path("models/<path:name>", only("GET", model)),
+    path("chat/completions", converse),
+    path("models", models),
+    path("models/<path:name>", model),
     path("v1/<path:path>", not_found),
-    path("demo/v1/chat/completions", only("POST", demo.chat_completions)),
-    path("demo/v1/models", only("GET", demo.models)),
-    path("healthz", only("GET", healthz)),
-    path("readyz", only("GET", readyz)),
+    path("demo/v1/chat/completions", demo.chat_completions),
+    path("demo/v1/models", demo.models),
+    path("healthz", healthz),
+    path("readyz", readyz),
     path("metrics", metrics),
-    path("api/hello", only("GET", hello)),
+    path("api/hello", hello),
     path("api/", include(("proxy.api.urls", "api"))),
-    path("", only("GET", home)),
+    path("", home),
     path("admin/", include((_pages, "audit"))),
     path("admin/", include((_configuration, "configuration"))),
     path("admin/", admin.site.urls),

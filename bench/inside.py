@@ -191,7 +191,7 @@ def _scope(size: int, state: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class _Shortcut:
+class _DirectWriter:
     """As the server gives one to every request; its client takes all."""
 
     is_open = True
@@ -219,7 +219,7 @@ async def _ask(application: Application, request: bytes, state: Mapping[str, Any
     async def send(message: Mapping[str, Any]) -> None:
         received.append(message)
 
-    scope = _scope(len(request), {**state, "shortcut": _Shortcut(received)})
+    scope = _scope(len(request), {**state, "direct_writer": _DirectWriter(received)})
     await application(scope, receive, send)
     answer = b"".join(message.get("body", b"") for message in received)
     if received[0]["status"] != 200:

@@ -25,12 +25,13 @@ from bench.servers import Server, gateway
 
 KEYS, ROUTING, AUDIT, WRITING = "keys and limits", "routing", "audit", "audit, writing"
 FUNCTIONS = (
-    (KEYS, "proxy.serving.admission", "admit"),
+    (KEYS, "proxy.serving.admission", "authenticate"),
+    (KEYS, "proxy.serving.views", "check_key_again"),
     (KEYS, "proxy.serving.views", "check_model"),
-    (KEYS, "proxy.serving.quota", "Quota.admit"),
+    (KEYS, "proxy.serving.quota", "Quota.acquire"),
     (KEYS, "proxy.serving.quota", "Quota.release"),
     (ROUTING, "proxy.serving.retry", "resolve"),
-    (AUDIT, "proxy.serving.views", "remember"),
+    (AUDIT, "proxy.serving.views", "start_audit"),
     (AUDIT, "proxy.audit.exchange", "Exchange.received"),
     (AUDIT, "proxy.audit.exchange", "Exchange.sent"),
     (AUDIT, "proxy.audit.exchange", "Exchange.understood"),

@@ -20,7 +20,7 @@ from formats import FORMATS, Limits, Markers, Override
 from proxy import models
 from proxy.configuration.upstream import Upstream, broken, read_upstream
 from proxy.database.clock import clock
-from proxy.http.request_limits import Bounds
+from proxy.http.request_limits import RequestLimits
 from proxy.validators import (
     marker_pairs,
     validate_markers,
@@ -91,7 +91,7 @@ class Snapshot:
     default_route: RouteRow | None
     overrides: tuple[Override, ...]
     formats: dict[str, FormatRow]
-    bounds: Bounds
+    request_limits: RequestLimits
     """Of requests."""
     limits: Limits
     """Of an upstream's answer."""
@@ -161,7 +161,7 @@ def load() -> Snapshot:
         default_route=next((row for row in rows if row.id == gateway.default_route_id), None),
         overrides=tuple(_understood(_by_precedence(overrides), _override)),
         formats=dict(_understood(models.FormatSettings.objects.all(), _format)),
-        bounds=Bounds.of(gateway),
+        request_limits=RequestLimits.from_settings(gateway),
         limits=Limits(
             line_bytes=gateway.max_line_bytes,
             event_bytes=gateway.max_event_bytes,

@@ -1,4 +1,4 @@
-"""HTTP towards clients: connections, request bodies and their limits, responses.
+"""HTTP towards clients: connections, request bodies and their limits.
 
-Knows nothing of models or upstreams. May import `telemetry`, `security` and `database`.
+Knows nothing of models, keys or upstreams. May import `errors` and the packages below it.
 """

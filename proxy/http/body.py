@@ -1,7 +1,7 @@
-"""A request's body, read within its bounds: so large, and no slower than one who is really there.
+"""Reads a request body; enforces a maximum size and a minimum rate.
 
-Whoever reads says how much may come, and has a set of what is being read: a time-out there can be
-brought forward, by a gateway that stops or by one that needs the place.
+A body that is being read has its time-out in a set of the caller's, which can bring it forward:
+when the gateway stops, or to make room for another body.
 """
 
 import asyncio
@@ -12,67 +12,68 @@ from proxy.errors import ErrorCode, GatewayError
 
 Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 
-_SLOWEST_BODY = 500
-"""Bytes a second: who sends fewer, once his time is over, is stuck or an attacker. As Apache's."""
+_MIN_BYTES_PER_SECOND = 500
+"""A slower client is stuck or an attacker. Apache's mod_reqtimeout has the same default."""
 
 
 class Uploads(Protocol):
-    def add(self, patience: asyncio.Timeout, /) -> None: ...
-    def discard(self, patience: asyncio.Timeout, /) -> None: ...
+    """The time-outs of the bodies that are being read."""
+
+    def add(self, timeout: asyncio.Timeout, /) -> None: ...
+    def discard(self, timeout: asyncio.Timeout, /) -> None: ...
 
 
 async def read_body(
     receive: Receive,
     uploads: Uploads,
     *,
-    most: int,
+    max_bytes: int,
     seconds: float,
-    declared: str | None = None,
-    is_whole: bool = False,
+    content_length: str | None = None,
+    is_received: bool = False,
 ) -> bytes | None:
-    """The body; None when the client left before its end. Raises GatewayError.
+    """Return the body; None if the client disconnected before its end. Raises GatewayError.
 
-    `seconds`: for it to begin, between two reads, and in all but for what the slowest may take.
-    `declared`: its length, if the client said it. `is_whole`: whether all of it has come, so that
-    there is nothing to wait for.
+    `seconds`: limit on the wait for each part, and on the whole body beyond the time that the
+    minimum rate allows it. `is_received`: the whole body has arrived, so no time-out is needed.
     """
-    if int(declared or 0) > most:
-        raise _too_large(most)
-    if is_whole:
-        return await _read(receive, None, most=most, seconds=seconds)
-    patience = asyncio.timeout(None)
-    uploads.add(patience)
+    if int(content_length or 0) > max_bytes:
+        raise _too_large(max_bytes)
+    if is_received:
+        return await _read(receive, None, max_bytes=max_bytes, seconds=seconds)
+    timeout = asyncio.timeout(None)
+    uploads.add(timeout)
     try:
-        async with patience:
-            return await _read(receive, patience, most=most, seconds=seconds)
+        async with timeout:
+            return await _read(receive, timeout, max_bytes=max_bytes, seconds=seconds)
     except TimeoutError as error:
-        raise GatewayError(
-            ErrorCode.REQUEST_TIMEOUT, "the request's body did not come in time"
-        ) from error
+        message = "the request's body did not arrive in time"
+        raise GatewayError(ErrorCode.REQUEST_TIMEOUT, message) from error
     finally:
-        uploads.discard(patience)
+        uploads.discard(timeout)
 
 
 async def _read(
-    receive: Receive, patience: asyncio.Timeout | None, *, most: int, seconds: float
+    receive: Receive, timeout: asyncio.Timeout | None, *, max_bytes: int, seconds: float
 ) -> bytes | None:
     parts: list[bytes] = []
     size, loop = 0, asyncio.get_running_loop()
-    began = loop.time()
+    started = loop.time()
     while True:
-        if patience is not None:
-            patience.reschedule(min(loop.time(), began + size / _SLOWEST_BODY) + seconds)
+        if timeout is not None:
+            allowed_until = started + size / _MIN_BYTES_PER_SECOND
+            timeout.reschedule(min(loop.time(), allowed_until) + seconds)
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         part = message.get("body", b"")
         size += len(part)
-        if size > most:
-            raise _too_large(most)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
         parts.append(part)
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _too_large(most: int) -> GatewayError:
-    return GatewayError(ErrorCode.BODY_TOO_LARGE, f"the request is larger than {most} bytes")
+def _too_large(max_bytes: int) -> GatewayError:
+    return GatewayError(ErrorCode.BODY_TOO_LARGE, f"the request is larger than {max_bytes} bytes")

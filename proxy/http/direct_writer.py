@@ -1,18 +1,17 @@
-"""A way to the client of a running answer for what can be written without waiting.
+"""Writes to a client from a callback, without waking the request's task.
 
-ASGI's `send` is for tasks, and to wake one costs as much as to translate what a read has brought.
-The server's protocol puts one into the state of every request, for whoever is told of data by
-a callback. It frames as `send` does, and takes nothing while a write would have to wait: then it is
-the task's turn.
+ASGI's `send` needs a task, and waking one costs as much as translating a read. The server's
+protocol puts a writer into the state of every request. It frames like `send`. It is closed while a
+write would have to wait for the client; then the request's task must send.
 """
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-SHORTCUT = "shortcut"
-"""In the state of a request: its shortcut."""
+DIRECT_WRITER = "direct_writer"
+"""Key in a request's state: its DirectWriter."""
 
 
-class Shortcut:
+class DirectWriter:
     __slots__ = ("_cycle",)
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
@@ -20,7 +19,7 @@ class Shortcut:
 
     @property
     def is_open(self) -> bool:
-        """Whether the answer has begun, in chunks, and the client takes more of it."""
+        """True if a chunked response has started and the client is reading it."""
         cycle = self._cycle
         return cycle.chunked_encoding is True and not (
             cycle.flow.write_paused or cycle.disconnected

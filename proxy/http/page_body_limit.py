@@ -1,7 +1,7 @@
-"""What pages and the management API are sent: forms and documents, and nothing that is large.
+"""Limits request bodies for pages and the management API, before stock Django sees them.
 
-Stock Django would write a body of any size to the disk, for as long as it takes to come, before it
-asks who sends it. Here it is read first, within bounds, and never reaches the disk.
+Stock Django writes a body of any size to disk, however slowly it arrives, before it checks who
+sends it. Here the body is read first, with a maximum size and a minimum rate, and stays in memory.
 """
 
 import asyncio
@@ -11,78 +11,80 @@ from typing import Any, TypeAlias
 
 from proxy.errors import GatewayError
 from proxy.http.body import Receive, read_body
-from proxy.http.protocol import IS_WHOLE
-from proxy.http.request_limits import Bounds
+from proxy.http.protocol import IS_RECEIVED
+from proxy.http.request_limits import RequestLimits
 
 _Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 _Application: TypeAlias = Callable[[dict[str, Any], Receive, _Send], Awaitable[None]]
 
-MOST_BYTES = 2_621_440
-"""What Django holds in memory by default: more than twice the largest document."""
-_MOST_AT_ONCE = 64
+MAX_BODY_BYTES = 2_621_440
+"""Django's own default for a body in memory; more than twice the largest document."""
+_MAX_UPLOADS = 64
 _API = "/api/"
 
 
-class Submissions:
+class PageBodyLimit:
+    """ASGI middleware."""
+
     def __init__(
         self,
         application: _Application,
         *,
-        bounds: Callable[[], Bounds],
+        limits: Callable[[], RequestLimits],
         on_refusal: Callable[[int], None],
     ) -> None:
         self._application = application
-        self._bounds = bounds
+        self._limits = limits
         self._on_refusal = on_refusal
         self._uploads = _Uploads()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: _Send) -> None:
-        if scope["state"][IS_WHOLE]():
+        if scope["state"][IS_RECEIVED]():
             await self._application(scope, receive, send)
             return
-        declared = dict(scope["headers"]).get(b"content-length", b"").decode()
+        content_length = dict(scope["headers"]).get(b"content-length", b"").decode()
         try:
             body = await read_body(
                 receive,
                 self._uploads,
-                most=MOST_BYTES,
-                seconds=self._bounds().request_timeout,
-                declared=declared,
+                max_bytes=MAX_BODY_BYTES,
+                seconds=self._limits().request_timeout,
+                content_length=content_length,
             )
         except GatewayError as error:
             self._on_refusal(error.status)
             await _refuse(scope["path"], error, send)
             return
         if body is not None:
-            await self._application(scope, _after(body, receive), send)
+            await self._application(scope, _replay(body, receive), send)
 
 
 class _Uploads:
-    """The bodies that are being read. One too many, and the oldest has no more time: a form comes
-    in a moment, and who holds a place for longer must not keep others out."""
+    """The bodies that are being read. One more than the maximum times out the oldest: a form
+    arrives in a moment, and slow clients must not keep others out."""
 
     def __init__(self) -> None:
-        self._held: dict[asyncio.Timeout, None] = {}
+        self._timeouts: dict[asyncio.Timeout, None] = {}
 
-    def add(self, patience: asyncio.Timeout) -> None:
-        if len(self._held) >= _MOST_AT_ONCE:
-            oldest = next(iter(self._held))
-            del self._held[oldest]
+    def add(self, timeout: asyncio.Timeout) -> None:
+        if len(self._timeouts) >= _MAX_UPLOADS:
+            oldest = next(iter(self._timeouts))
+            del self._timeouts[oldest]
             oldest.reschedule(asyncio.get_running_loop().time())
-        self._held[patience] = None
+        self._timeouts[timeout] = None
 
-    def discard(self, patience: asyncio.Timeout) -> None:
-        self._held.pop(patience, None)
+    def discard(self, timeout: asyncio.Timeout) -> None:
+        self._timeouts.pop(timeout, None)
 
 
-def _after(body: bytes, receive: Receive) -> Receive:
-    """`receive` once more, beginning with a body that was read from it."""
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Wrap `receive` so that it starts with a body that was read from it."""
+    pending = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Mapping[str, Any]:
-        return waiting.pop() if waiting else await receive()
+    async def replayed() -> Mapping[str, Any]:
+        return pending.pop() if pending else await receive()
 
-    return again
+    return replayed
 
 
 async def _refuse(path: str, error: GatewayError, send: _Send) -> None:

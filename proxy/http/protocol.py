@@ -1,19 +1,20 @@
-"""HTTP as the server reads and writes it: uvicorn's protocol, with the bounds that it lacks.
+"""The server's HTTP/1.1 connection: uvicorn's protocol, with the limits that it lacks.
 
-A request's head must come within a time and be of a size; a connection on which nothing is asked is
-closed; and a client that takes nothing of its answer is let go. Trailers are refused: what comes
-behind a body is no header, whatever it is called. What is refused here never reaches
-the application: it is answered in a shape that clients of both dialects understand, and the
-connection is closed, as nobody knows what follows on it. While an answer is under way nothing
-else is written: then the connection ends without a word.
+- The headers of a request must arrive in time and have at most a certain size.
+- Trailers are refused: a field after the body must never be taken for a header.
+- An idle connection is closed, and so is one whose client stops reading its response.
 
-Nothing is done for each chunk of an answer: timers are set where a write would have to wait. What
-an answer begins with is written with what follows at once: most short answers are one write.
-The bounds come through the application's lifespan, because Django is not there yet when the server
-imports this module.
+A request that breaks these rules never reaches the application. It gets a JSON error that clients
+of both dialects understand, and the connection is closed, because the next bytes on it cannot be
+trusted. While a response is being sent, no error can be written: the connection is just closed.
+
+Nothing here runs for each chunk of a response: timers start only when a write has to wait. The
+limits come through the application's lifespan state, because the server imports this module before
+Django is set up.
 """
 
 import fcntl
+import json
 import logging
 import secrets
 import socket
@@ -26,62 +27,96 @@ from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
 )
 
-from proxy.errors import ErrorCode
-from proxy.http.direct_writer import SHORTCUT, Shortcut
-from proxy.http.dismissal import Dismissal
-from proxy.http.outlet import Outlet
-from proxy.http.request_limits import Bounds
+from proxy.errors import ERRORS, ErrorCode
+from proxy.http.direct_writer import DIRECT_WRITER, DirectWriter
+from proxy.http.request_limits import RequestLimits
 
 logger = logging.getLogger("athena.protocol")
 
-BOUNDS = "bounds"
-"""In the lifespan's state: a callable that gives the bounds in force."""
-REFUSED = "refused"
-"""In the lifespan's state: a callable that hears of the status of every refusal."""
-IS_WHOLE = "is_whole"
-"""In the state of a request: a callable that says whether all of it has come."""
-STALLED = "stalled"
-"""In the state of a request whose client was let go because it took nothing."""
+LIMITS = "limits"
+"""Key in the lifespan's state: a callable that returns the current RequestLimits."""
+ON_REFUSAL = "on_refusal"
+"""Key in the lifespan's state: a callable that is told the status of every rejected request."""
+IS_RECEIVED = "is_received"
+"""Key in a request's state: a callable that returns True once the whole request has arrived."""
+CLIENT_STALLED = "client_stalled"
+"""Key in a request's state, set if the client was dropped because it stopped reading."""
 
-_UPGRADE_SPOILS = frozenset((b"content-length", b"transfer-encoding"))
+_BODY_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 _NOT_HTTP = "this is not a valid HTTP/1.1 request"
-_AHEAD = 8
-_AHEAD_BYTES = 64 * 1024
-"""Requests that may wait for the answer to one before them, and their bytes. Fewer bytes than those
-at which the server stops to read: then it would not hear that the client has left."""
-_LINGERING = 5.0
-"""Seconds for which a client is heard that still sends when it has its answer: closing at once
-would have the system throw the answer away. As nginx's."""
-_KERNEL_BYTES = 128 * 1024
-"""What the system may hold of an answer, besides what is on its way: it would be megabytes."""
+_MAX_PIPELINED = 8
+_MAX_PIPELINED_BYTES = 64 * 1024
+"""Requests that may wait while an earlier one is answered, and their bytes. Less than what makes
+uvicorn pause reading: a paused connection would not notice that the client disconnects."""
+_LINGER_SECONDS = 5.0
+"""How long the rest of a request is read and discarded after its response. Closing at once would
+make the system discard the response. The same as nginx's `lingering_timeout`."""
+_UNSENT_BYTES = 128 * 1024
+"""Unsent bytes of a response in the socket's buffer; by default the system keeps megabytes."""
+
+
+class RejectedRequest(Exception):
+    """A request that is answered here, before the application sees it."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = ERRORS[code].status
+
+    def response(self, request_id: str) -> bytes:
+        """The dialect is unknown: the body has the fields that clients of both dialects read."""
+        spec = ERRORS[self.code]
+        error = {"type": spec.kind, "message": str(self), "param": None, "code": spec.kind}
+        body = json.dumps({"type": "error", "error": error, "request_id": request_id}).encode()
+        lines = (
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+            "connection: close",
+            f"request-id: {request_id}",
+            f"x-request-id: {request_id}",
+            f"x-athena-error: {self.code}",
+            f"x-athena-error-source: {spec.source}",
+            *(() if spec.should_retry else ("x-should-retry: false",)),
+        )
+        return STATUS_LINE[self.status] + "\r\n".join((*lines, "", "")).encode() + body
+
+
+class _LingeringTransport:
+    """The connection as a response sees it: `close` lets the client read the response first."""
+
+    def __init__(self, transport: Transport, close: Callable[[], None]) -> None:
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+        self.close = close
 
 
 class GatewayProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._bounds: Callable[[], Bounds] = self.app_state.get(BOUNDS, Bounds)
+        self._limits: Callable[[], RequestLimits] = self.app_state.get(LIMITS, RequestLimits)
         self._current: RequestResponseCycle | None = None
-        """What is being answered; `cycle` is what was read last."""
-        self._ahead_bytes = 0
-        self._is_in_head = False
-        self._is_leaving = False
-        """Whether all is said, and what still comes is thrown away."""
-        self._steps = 0
-        """Heads that began or ended, and pieces of bodies: what reading has led to."""
-        self._bare_bytes = 0
-        """Of whole reads that led to nothing: parts of a head, or of what stands between chunks."""
-        self._head_timer: TimerHandle | None = None
+        """The request that is being answered; `cycle` is the one that was read last."""
+        self._pipelined_bytes = 0
+        self._is_in_headers = False
+        self._is_lingering = False
+        """True once the last response is written and all further input is discarded."""
+        self._progress = 0
+        """Counts headers that started or ended, and parts of bodies."""
+        self._bytes_without_progress = 0
+        """In whole reads: parts of headers, or of the framing between chunks."""
+        self._headers_timer: TimerHandle | None = None
         self._stall_timer: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if (connection := transport.get_extra_info("socket")) is not None:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_BYTES)
-        self._await_head()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+        self._start_headers_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -89,205 +124,204 @@ class GatewayProtocol(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         self._unset_keepalive_if_required()
-        self._forget_head()
-        self._forget_stall()
+        self._cancel_headers_timer()
+        self._cancel_stall_timer()
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        if self._is_leaving:
+        if self.transport.is_closing() or self._is_lingering:
             return
         self._unset_keepalive_if_required()
-        steps = self._steps
+        progress = self._progress
         try:
             self.parser.feed_data(data)
-            if self._steps == steps:
-                self._bare_bytes += len(data)
-                self._check_head(self._bare_bytes, 0)
+            if self._progress == progress:
+                self._bytes_without_progress += len(data)
+                self._check_headers(self._bytes_without_progress, 0)
             else:
-                self._bare_bytes = 0
+                self._bytes_without_progress = 0
         except httptools.HttpParserUpgrade:
-            self.cycle.keep_alive = False  # to nothing that is spoken here
-        except (httptools.HttpParserError, Dismissal) as error:
-            self._refuse(error)
+            self.cycle.keep_alive = False  # no other protocol is supported
+        except (httptools.HttpParserError, RejectedRequest) as error:
+            self._reject(error)
         else:
             cycle = self._current
-            if self._head_timer is None and (cycle is None or cycle.response_complete):
-                self._await_head()  # a blank line, say, has ended the wait for a next request
+            if self._headers_timer is None and (cycle is None or cycle.response_complete):
+                self._start_headers_timer()  # a blank line ended the keep-alive timer
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_in_head = True
-        self._steps += 1
-        self._await_head()
+        self._is_in_headers = True
+        self._progress += 1
+        self._start_headers_timer()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_in_head:
-            raise Dismissal(ErrorCode.MALFORMED_HTTP, "a request has no trailers here")
+        if not self._is_in_headers:
+            message = "trailers are not supported: send the fields as headers"
+            raise RejectedRequest(ErrorCode.MALFORMED_HTTP, message)
         super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
-        self._steps += 1
+        self._progress += 1
         if self.pipeline:
-            self._count_ahead(len(body))
+            self._count_pipelined(len(body))
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
         size = sum(map(len, chain.from_iterable(self.headers)))
         size += len(self.url) + 4 * len(self.headers)
-        self._check_head(size, len(self.headers))
-        names, version = [name for name, _ in self.headers], self.parser.get_http_version()
-        if names.count(b"host") > 1 or (b"host" not in names and version == "1.1"):
-            raise Dismissal(ErrorCode.MALFORMED_HTTP, "a request has one Host header")
-        # An HTTP/1.0 request has no chunks: whoever passed it on may have seen another end of it.
-        if version not in ("1.0", "1.1") or (version == "1.0" and b"transfer-encoding" in names):
-            raise Dismissal(ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
-        if self.parser.should_upgrade() and not _UPGRADE_SPOILS.isdisjoint(names):
-            # The parser would take the body for what is spoken after the upgrade.
-            message = "nothing is spoken here but HTTP/1.1: send the request without Upgrade"
-            raise Dismissal(ErrorCode.MALFORMED_HTTP, message)
-        self._is_in_head = False
-        self._steps += 1
-        self._forget_head()
+        self._check_headers(size, len(self.headers))
+        self._check_framing()
+        self._is_in_headers = False
+        self._progress += 1
+        self._cancel_headers_timer()
         if (current := self._current) is not None and not current.response_complete:
-            self._count_ahead(size)
+            self._count_pipelined(size)
         super().on_headers_complete()
         cycle = self.cycle
         if self.pipeline:
-            self.flow.resume_reading()  # else nobody would hear that the client leaves
+            self.flow.resume_reading()  # else a disconnect would not be noticed
         else:
             self._current = cycle
-        cycle.transport = Outlet(self.transport, self.leave, self.loop)  # type: ignore[assignment]
-        self.scope["state"][IS_WHOLE] = lambda: not cycle.more_body
-        self.scope["state"][SHORTCUT] = Shortcut(cycle)
+        cycle.transport = _LingeringTransport(self.transport, self.linger)  # type: ignore[assignment]
+        self.scope["state"][IS_RECEIVED] = lambda: not cycle.more_body
+        self.scope["state"][DIRECT_WRITER] = DirectWriter(cycle)
 
     def on_response_complete(self) -> None:
-        if (cycle := self._current) is not None and isinstance(cycle.transport, Outlet):
-            cycle.transport.flush()
-        if not self._is_received():  # what follows on this connection is the rest of it
-            self.leave()
-        if self._is_leaving:
+        if not self._is_received():  # what follows on this connection is the rest of the request
+            self.linger()
+        if self._is_lingering:
             self.server_state.total_requests += 1
         else:
             if self.pipeline:
                 self._current = self.pipeline[-1][0]
             if len(self.pipeline) < 2:
-                self._ahead_bytes = 0
+                self._pipelined_bytes = 0
             super().on_response_complete()
-        if self._is_leaving or self.transport.is_closing():  # when the client has taken the rest
-            self._watch_stall()
+        if self._is_lingering or self.transport.is_closing():  # once the client has read the rest
+            self._start_stall_timer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_stall()
+        self._start_stall_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if not self.transport.is_closing():
-            self._forget_stall()
+            self._cancel_stall_timer()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._watch_stall()
+        self._start_stall_timer()
 
-    def leave(self) -> None:
-        """Close the connection, so that the client gets to read what was written."""
-        if self._is_leaving or self.transport.is_closing():
+    def linger(self) -> None:
+        """Close the connection in a way that lets the client read the response first."""
+        if self._is_lingering or self.transport.is_closing():
             return
-        if self._is_received() and not self._is_in_head:
+        if self._is_received() and not self._is_in_headers:
             self.transport.close()
             return
-        self._is_leaving = True
-        self._forget_head()
+        self._is_lingering = True
+        self._cancel_headers_timer()
         self.flow.resume_reading()
         self.transport.write_eof()
-        self._head_timer = self.loop.call_later(_LINGERING, self.transport.close)
+        self._headers_timer = self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
     def _is_received(self) -> bool:
         cycle = self._current
         return cycle is not None and not cycle.more_body
 
-    def _count_ahead(self, size: int) -> None:
-        self._ahead_bytes += size
-        if self._ahead_bytes >= _AHEAD_BYTES or len(self.pipeline) >= _AHEAD:
-            message = "more is asked than waits for an answer here"
-            raise Dismissal(ErrorCode.MALFORMED_HTTP, message)
+    def _count_pipelined(self, size: int) -> None:
+        self._pipelined_bytes += size
+        if self._pipelined_bytes >= _MAX_PIPELINED_BYTES or len(self.pipeline) >= _MAX_PIPELINED:
+            message = "too many requests on this connection are waiting for a response"
+            raise RejectedRequest(ErrorCode.MALFORMED_HTTP, message)
 
-    def _await_head(self) -> None:
-        if self._head_timer is None:
-            seconds = self._bounds().request_timeout
-            self._head_timer = self.loop.call_later(seconds, self._end_wait)
+    def _check_headers(self, size: int, count: int) -> None:
+        limits = self._limits()
+        if size > limits.max_header_bytes:
+            message = f"the request's headers are larger than {limits.max_header_bytes} bytes"
+            raise RejectedRequest(ErrorCode.HEADERS_TOO_LARGE, message)
+        if count > limits.max_headers:
+            message = f"the request has more than {limits.max_headers} headers"
+            raise RejectedRequest(ErrorCode.HEADERS_TOO_LARGE, message)
 
-    def _forget_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _check_framing(self) -> None:
+        """Refuse headers that another server could read differently."""
+        names, version = [name for name, _ in self.headers], self.parser.get_http_version()
+        if names.count(b"host") > 1 or (b"host" not in names and version == "1.1"):
+            message = "a request must have exactly one Host header"
+            raise RejectedRequest(ErrorCode.MALFORMED_HTTP, message)
+        # HTTP/1.0 has no chunks: a proxy in between may have seen another end of the request.
+        if version not in ("1.0", "1.1") or (version == "1.0" and b"transfer-encoding" in names):
+            raise RejectedRequest(ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
+        if self.parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(names):
+            # The parser would take the body for data of the upgraded protocol.
+            message = "only HTTP/1.1 is supported: send the request without Upgrade"
+            raise RejectedRequest(ErrorCode.MALFORMED_HTTP, message)
 
-    def _end_wait(self) -> None:
-        self._head_timer = None
-        if self._is_in_head:
-            message = "the request's head did not come in time"
-            self._refuse(Dismissal(ErrorCode.REQUEST_TIMEOUT, message))
-        else:
-            self.transport.close()
-
-    def _check_head(self, size: int, count: int) -> None:
-        bounds = self._bounds()
-        if size > bounds.max_header_bytes:
-            message = f"the request's head is larger than {bounds.max_header_bytes} bytes"
-            raise Dismissal(ErrorCode.HEADERS_TOO_LARGE, message)
-        if count > bounds.max_headers:
-            message = f"the request has more than {bounds.max_headers} headers"
-            raise Dismissal(ErrorCode.HEADERS_TOO_LARGE, message)
-
-    def _refuse(self, error: Exception) -> None:
-        cause = error if isinstance(error, Dismissal) else error.__context__
-        if not isinstance(cause, Dismissal):
-            cause = Dismissal(ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
+    def _reject(self, error: Exception) -> None:
+        cause = error if isinstance(error, RejectedRequest) else error.__context__
+        if not isinstance(cause, RejectedRequest):
+            cause = RejectedRequest(ErrorCode.MALFORMED_HTTP, _NOT_HTTP)
         cycle = self._current
         is_answering = cycle and cycle.response_started and not cycle.response_complete
         request_id = f"req_{secrets.token_hex(12)}"
         if is_answering or self.pipeline:
             self.transport.close()
         else:
-            self.transport.write(cause.answer(request_id))
+            self.transport.write(cause.response(request_id))
             if cycle and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
-            self.leave()
-        self.app_state.get(REFUSED, _nobody)(cause.status)
+            self.linger()
+        if (on_refusal := self.app_state.get(ON_REFUSAL)) is not None:
+            on_refusal(cause.status)
         fields = {"request_id": request_id, "status": cause.status, "error_code": cause.code.value}
         logger.info("%s", cause, extra={"fields": fields | {"error_source": "client"}})
-        self._watch_stall()
+        self._start_stall_timer()
 
-    def _watch_stall(self) -> None:
-        self._forget_stall()
-        if unsent := _unsent(self.transport):
-            seconds = self._bounds().stall_timeout
-            self._stall_timer = self.loop.call_later(seconds, self._end_stall, unsent)
+    def _start_headers_timer(self) -> None:
+        if self._headers_timer is None:
+            seconds = self._limits().request_timeout
+            self._headers_timer = self.loop.call_later(seconds, self._on_headers_timeout)
 
-    def _forget_stall(self) -> None:
+    def _cancel_headers_timer(self) -> None:
+        if self._headers_timer is not None:
+            self._headers_timer.cancel()
+            self._headers_timer = None
+
+    def _on_headers_timeout(self) -> None:
+        self._headers_timer = None
+        if self._is_in_headers:
+            message = "the request's headers did not arrive in time"
+            self._reject(RejectedRequest(ErrorCode.REQUEST_TIMEOUT, message))
+        else:
+            self.transport.close()
+
+    def _start_stall_timer(self) -> None:
+        self._cancel_stall_timer()
+        if unsent := _unsent_bytes(self.transport):
+            seconds = self._limits().stall_timeout
+            self._stall_timer = self.loop.call_later(seconds, self._on_stall_timeout, unsent)
+
+    def _cancel_stall_timer(self) -> None:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
 
-    def _end_stall(self, before: int) -> None:
-        if _unsent(self.transport) < before:  # slow, but not still
-            self._watch_stall()
+    def _on_stall_timeout(self, unsent_before: int) -> None:
+        if _unsent_bytes(self.transport) < unsent_before:  # slow, but still reading
+            self._start_stall_timer()
             return
         if cycle := self._current:
-            cycle.scope["state"][STALLED] = True
+            cycle.scope["state"][CLIENT_STALLED] = True
         self.transport.abort()
 
 
-def _unsent(transport: Transport) -> int:
-    """What was written and the other side has not taken, here or in the system."""
+def _unsent_bytes(transport: Transport) -> int:
+    """Written bytes that the client has not acknowledged, here or in the socket's buffer."""
     size = transport.get_write_buffer_size()
     if size and (connection := transport.get_extra_info("socket")) is not None:
         (waiting,) = struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))
         size += waiting
     return size
-
-
-def _nobody(status: int) -> None:
-    pass

@@ -1,7 +1,7 @@
 """Error responses for 400, 404 and 500: JSON under `/api/`, an HTML page elsewhere.
 
 The response does not include the cause, which is in the log, except for an unknown host name: the
-operator has to allow it. `/v1` never gets here; `proxy.http.handler` answers its errors.
+operator has to allow it. `/v1` never gets here; `proxy.serving.handler` answers its errors.
 """
 
 from django.core.exceptions import DisallowedHost

@@ -1,4 +1,6 @@
-"""The life of a client request: views, admission, relay, attempts, retries, deadlines.
+"""The hot path: a request from its admission to the last byte of its answer.
 
-May import everything below it; pages and the API do not use it except to test an upstream.
+Handler and views, keys and quotas, the relay with its attempts, retries and deadlines, and the
+runtime that holds what one server process needs. Never touches the database while it serves. May
+import every package below it: `audit`, `upstreams`, `configuration`, `process`, `http`.
 """

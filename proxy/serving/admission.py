@@ -1,7 +1,7 @@
-"""Who may ask, and for whom there is a place: all that is settled before a body is read.
+"""Admits requests before their bodies are read: client keys, quotas and loops.
 
-Nothing of a stranger's body is read, nor of one that no view asks for: a probe needs no place, and
-whoever has no key takes none.
+A request is admitted once. `check_key_again` covers what can change while its body arrives: a key
+that is revoked meanwhile must not be served.
 """
 
 import time
@@ -9,64 +9,60 @@ import time
 from proxy.audit.capture import Capture
 from proxy.audit.transcripts.assembly import KEPT_HEADERS
 from proxy.configuration.loop_guard import VIA, check_sender
-from proxy.configuration.snapshot import Key, Snapshot
 from proxy.errors import GatewayError
-from proxy.http.handler import GatewayRequest
-from proxy.serving import demo
 from proxy.serving.authentication import authenticate
+from proxy.serving.request import Admission, GatewayRequest
 from proxy.serving.runtime import runtime
 
-# Whose bodies are read, for a key.
-_CONVERSATIONS = frozenset(
-    ("/v1/messages", "/v1/chat/completions", "/v1/v1/messages", "/chat/completions")
-)
-_DEMO = "/demo/v1/chat/completions"
-_COUNTS = frozenset(("/v1/messages/count_tokens", "/v1/v1/messages/count_tokens"))
+
+async def admit_key(request: GatewayRequest) -> None:
+    """Admit any valid client key. Raises GatewayError; so do the two below."""
+    runtime.check_accepting()
+    _authenticate(request)
 
 
-async def vouch(request: GatewayRequest) -> bool:
-    """Whether the body is to be read; raises GatewayError if nobody knows the caller, or if there
-    is no place for one more."""
-    began, path = time.perf_counter(), request.path
-    if request.method != "POST":
-        return False
-    if path == _DEMO:
-        demo.check_sender(request)
-        return True
-    if path not in _CONVERSATIONS and path not in _COUNTS:
-        return False
-    snapshot, key = admit(request)
-    exchange, most = request.exchange, snapshot.bounds.max_streams
-    if path in _COUNTS:
-        runtime.counting.hold(exchange, key, most)
-        await runtime.quota.hit(key)
-        return True
+async def admit_conversation(request: GatewayRequest) -> None:
+    """Admit a request that asks a model: it needs a slot and counts against the key's rate."""
+    started = time.perf_counter()
+    await admit_key(request)
+    snapshot, key = request.admission.snapshot, request.admission.key
     try:
         check_sender(request.headers.get(VIA))
-        await runtime.quota.admit(exchange, key, most)
+        await runtime.quota.acquire(request.exchange, key, snapshot.request_limits.max_streams)
     except GatewayError:
-        remember(request, snapshot, key)
+        start_audit(request)
         raise
-    exchange.transfer.own_time = time.perf_counter() - began
-    return True
+    request.exchange.transfer.own_time = time.perf_counter() - started
 
 
-def admit(request: GatewayRequest) -> tuple[Snapshot, Key]:
-    """The configuration for this request, and who is calling."""
-    runtime.admit()
-    snapshot, exchange = runtime.configuration.current, request.exchange
-    if exchange.request.key is None or request.snapshot is not snapshot:
-        exchange.request.key = authenticate(request, runtime.configuration, snapshot)
-        request.snapshot = snapshot
-    return snapshot, exchange.request.key
+async def admit_token_count(request: GatewayRequest) -> None:
+    """Admit a request that only counts tokens: it has slots of its own, but the key's rate."""
+    await admit_key(request)
+    snapshot, key = request.admission.snapshot, request.admission.key
+    runtime.counting_quota.acquire_slot(request.exchange, key, snapshot.request_limits.max_streams)
+    await runtime.quota.count_request(key)
 
 
-def remember(request: GatewayRequest, snapshot: Snapshot, key: Key) -> None:
-    """From here on the exchange is audited; its content, if that is allowed."""
-    exchange, sampling = request.exchange, snapshot.sampling
+def check_key_again(request: GatewayRequest) -> None:
+    """Authenticate again if the configuration has changed since the request was admitted."""
+    if request.admission.snapshot is not runtime.configuration.current:
+        _authenticate(request)
+
+
+def start_audit(request: GatewayRequest) -> None:
+    """Have the exchange audited from here on; its content too, if the settings allow that."""
+    exchange, snapshot = request.exchange, request.admission.snapshot
     exchange.request.snapshot = snapshot
-    exchange.request.size = len(request.content)
+    exchange.request.size = len(request.body)
     exchange.request.headers = {n: request.headers[n] for n in KEPT_HEADERS if n in request.headers}
     is_wanted = request.headers.get("x-athena-capture", "").lower() != "off"
-    if is_wanted and sampling.capture_content and key.capture_content:
-        exchange.capture = Capture(request.content, sampling.transcript_bytes)
+    sampling = snapshot.sampling
+    if is_wanted and sampling.capture_content and request.admission.key.capture_content:
+        exchange.capture = Capture(request.body, sampling.transcript_bytes)
+
+
+def _authenticate(request: GatewayRequest) -> None:
+    snapshot = runtime.configuration.current
+    key = authenticate(request, runtime.configuration, snapshot)
+    request.exchange.request.key = key
+    request.admission = Admission(snapshot, key)

@@ -1,4 +1,4 @@
-"""One attempt at one upstream: the request goes out, and the answer begins or does not."""
+"""One attempt at one upstream: sends the request and waits until its answer starts or fails."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -39,27 +39,28 @@ from proxy.upstreams.client import (
 )
 from proxy.upstreams.error_answers import told_headers
 
-_BLANK_BYTES = 8 * 1024
-"""In front of an answer. Some upstreams keep a connection open with an empty line a second."""
-_BLANK = b" \t\r\n\xef\xbb\xbf"  # white space, and the byte order mark
+_MAX_BLANK_BYTES = 8 * 1024
+"""Before an answer. Some upstreams keep a connection open with an empty line per second."""
+_BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the byte order mark
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """An answer that has begun: what was read of it, and how to read the rest."""
+class StartedAnswer:
+    """An answer whose first content has arrived, and the rest of its body."""
 
     route: Route
     pipeline: Pipeline
-    answer: Answer
+    body: Answer
     events: list[Event]
+    """Decoded so far."""
     document: bytes | None = None
-    """All of it, for a client that wants it as the upstream wrote it."""
+    """The whole answer, if the client gets the document that the upstream wrote."""
     headers: dict[str, str] = field(default_factory=dict)
-    """Of the upstream's, those that the client may see."""
+    """The upstream's headers that are forwarded to the client."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has ended with nothing in it."""
+        """True if the answer has ended without content."""
         return self.pipeline.done and any(
             isinstance(e, Notice) and e.code is NoticeCode.EMPTY_ANSWER for e in self.events
         )
@@ -72,18 +73,18 @@ async def attempt(
     exchange: Exchange,
     *,
     options: ReplyOptions,
-    carried: Carried,
-) -> Begun:
-    """Ask one upstream; raises UpstreamFailed when it does not begin to answer.
+    forwarded: Carried,
+) -> StartedAnswer:
+    """Wait for an answer to start; raises UpstreamFailed if it does not.
 
-    An upstream of the client's own dialect gets what the client's request carried. It is asked for
-    a whole answer if the client wants one and nothing in it can need rescue: then that goes on as
-    it is. Any other is asked for a stream.
+    An upstream of the client's dialect also gets the client's `forwarded` headers. It is asked for
+    a document if the client wants one and no tool call in it can need rescue: the document is then
+    passed through. Any other upstream is asked for a stream.
     """
     exchange.start_attempt(route)
-    upstream, began = route.upstream, perf_counter()
-    is_same = upstream.dialect == exchange.dialect
-    wants_stream = conversation.stream or not (is_same and route.format.format == STANDARD)
+    upstream, started_at = route.upstream, perf_counter()
+    is_same_dialect = upstream.dialect == exchange.dialect
+    wants_stream = conversation.stream or not (is_same_dialect and route.format.format == STANDARD)
     if not route.parallel_calls:
         choice = replace(conversation.tool_choice, parallel=False)
         conversation = replace(conversation, tool_choice=choice)
@@ -92,20 +93,20 @@ async def attempt(
     if route.context_warning is not None and len(rendered.body) > route.context_warning:
         detail = f"{len(rendered.body)} bytes > {route.context_warning}"
         exchange.answer.add_events([Notice(NoticeCode.CONTENT_LARGE, detail)])
-    asked = perf_counter()
-    exchange.transfer.own_time += asked - began
+    asked_at = perf_counter()
+    exchange.transfer.own_time += asked_at - started_at
     try:
-        answer = await client.open(
+        body = await client.open(
             route,
             rendered.body,
-            carried if is_same else NOTHING_CARRIED,
+            forwarded if is_same_dialect else NOTHING_CARRIED,
             tokens=options.input_estimate,
         )
     except UpstreamFailed as refused:
-        if not is_same:
+        if not is_same_dialect:
             refused.refusal = None
         raise
-    told = told_headers(answer.headers, upstream) if is_same else {}
+    headers = told_headers(body.headers, upstream) if is_same_dialect else {}
     max_calls, taken_ids = conversation.max_calls(), conversation.call_ids()
     pipeline = build_pipeline(
         client=exchange.dialect,
@@ -125,117 +126,118 @@ async def attempt(
         markers=route.markers,
         redact=upstream.conceal,
     )
-    source = _Beginning(answer, exchange, upstream.first_byte_timeout)
+    reader = _FirstReads(body, exchange, upstream.first_byte_timeout)
     try:
-        skipped, start = await _read_start(source)
-        # Not by its content type, which many servers get wrong: no event begins like this.
-        is_whole = start.startswith((b"{", b"["))
+        blank, start = await _read_start(reader)
+        # Content types are often wrong; no server-sent event starts like this.
+        is_document = start.startswith((b"{", b"["))
         exchange.answer.reading = Reading(
-            is_whole=is_whole,
+            is_whole=is_document,
             tools=conversation.tools,
             max_calls=max_calls,
             taken_ids=taken_ids,
             aliases=rendered.aliases,
         )
-        if is_whole == conversation.stream:
+        if is_document == conversation.stream:
             pipeline.stop_passthrough()  # the client wants the other form
-        if is_whole:
-            beginning, most = _json_start(skipped, start), route.limits.answer_bytes
-            events = pipeline.decode_whole(await _read_whole(beginning, source, most))
+        if is_document:
+            max_bytes = route.limits.answer_bytes
+            document = await _read_document(_document_start(blank, start), reader, max_bytes)
+            events = pipeline.decode_whole(document)
         else:
-            events = await _read_beginning(pipeline, _stream_start(skipped, start), source)
+            events = await _read_first_events(pipeline, _stream_start(blank, start), reader)
     except (TimeoutError, httpx.TransportError) as error:
-        answer.abort()
+        body.abort()
         raise failure_of(error, upstream) from error
     except BaseException:
-        answer.abort()
+        body.abort()
         raise
     finally:
-        source.release()
-    if pipeline.done:  # only its last event can be a failure
+        reader.close()
+    if pipeline.done:  # only the last event can be a failure
         events = redacted_events(events, upstream)
     exchange.answer.served_by = pipeline.served_by
     if failure := _failure(events):
-        answer.abort()
+        body.abort()
         exchange.add_events(events)
         exchange.update_usage(pipeline.usage)
         raise exchange.error or exchange.error_of(failure)
-    exchange.answer.seconds_to_start = perf_counter() - asked
-    document = pipeline.encode(events) if is_whole and pipeline.is_passthrough else None
-    if not pipeline.is_passthrough:  # what was to be delivered turned out to differ
-        document = None
-    return Begun(route, pipeline, answer, events, document, told)
+    exchange.answer.seconds_to_start = perf_counter() - asked_at
+    passed_through = pipeline.encode(events) if is_document and pipeline.is_passthrough else None
+    if not pipeline.is_passthrough:  # encoding has found a difference
+        passed_through = None
+    return StartedAnswer(route, pipeline, body, events, passed_through, headers)
 
 
-class _Beginning:
-    """What is read of an answer until it has begun, for so many seconds."""
+class _FirstReads:
+    """Reads an answer until it has started; fails after `seconds`."""
 
-    def __init__(self, answer: Answer, exchange: Exchange, seconds: float) -> None:
-        self._answer = answer
+    def __init__(self, body: Answer, exchange: Exchange, seconds: float) -> None:
+        self._body = body
         self._exchange = exchange
         self._is_late = False
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
 
     async def read(self) -> bytes:
-        """The next bytes, empty at the end; raises TimeoutError."""
-        data = await self._answer.read()
+        """Return the next bytes, empty at the end; raises TimeoutError."""
+        data = await self._body.read()
         if data is None or self._is_late:
             raise TimeoutError
         self._exchange.add_received(data)
         return data
 
-    def release(self) -> None:
+    def close(self) -> None:
         self._timer.cancel()
 
-    def _end(self) -> None:
+    def _on_timeout(self) -> None:
         self._is_late = True
-        self._answer.interrupt()
+        self._body.interrupt()
 
 
-async def _read_start(source: _Beginning) -> tuple[bytes, bytes]:
-    """Blank bytes, and the first that say what follows; empty when there are none at all."""
-    skipped, start = b"", b""
-    while not start and (data := await source.read()):
+async def _read_start(reader: _FirstReads) -> tuple[bytes, bytes]:
+    """Return leading blank bytes, and the first others; those are empty if there are none."""
+    blank, start = b"", b""
+    while not start and (data := await reader.read()):
         start = data.lstrip(_BLANK)
-        skipped += data[: len(data) - len(start)]
-        if len(skipped) > _BLANK_BYTES:
+        blank += data[: len(data) - len(start)]
+        if len(blank) > _MAX_BLANK_BYTES:
             raise GatewayError.of(
                 UpstreamError(
-                    f"The upstream sent more than {_BLANK_BYTES} blank bytes and no answer",
+                    f"The upstream sent more than {_MAX_BLANK_BYTES} blank bytes and no answer",
                     kind=FailureKind.TRANSFORMATION,
                     fault=AnswerFault.BAD_CHUNK,
                 )
             )
-    return skipped, start
+    return blank, start
 
 
-def _json_start(skipped: bytes, start: bytes) -> bytes:
-    """All of it, unless there is more in front than JSON allows."""
-    return start if skipped.strip() else skipped + start
+def _document_start(blank: bytes, start: bytes) -> bytes:
+    """Keep the leading blank bytes if JSON allows them."""
+    return start if blank.strip() else blank + start
 
 
-def _stream_start(skipped: bytes, start: bytes) -> bytes:
-    """All of it, unless there is more in front than a stream of events allows."""
-    return start if b" " in skipped or b"\t" in skipped else skipped + start
+def _stream_start(blank: bytes, start: bytes) -> bytes:
+    """Keep the leading blank bytes if a stream of events allows them."""
+    return start if b" " in blank or b"\t" in blank else blank + start
 
 
-async def _read_beginning(pipeline: Pipeline, start: bytes, source: _Beginning) -> list[Event]:
-    """The first events, once there is more than the announcement of a message."""
+async def _read_first_events(pipeline: Pipeline, start: bytes, reader: _FirstReads) -> list[Event]:
+    """Return the first events, once one of them has content."""
     events = pipeline.decode(start) if start else pipeline.decode_end()
     while not pipeline.done and not any(map(_is_content, events)):
-        data = await source.read()
+        data = await reader.read()
         events += pipeline.decode(data) if data else pipeline.decode_end()
     return events
 
 
-async def _read_whole(start: bytes, source: _Beginning, most: int) -> bytes:
-    body = bytearray(start)
-    while len(body) <= most:
-        data = await source.read()
+async def _read_document(start: bytes, reader: _FirstReads, max_bytes: int) -> bytes:
+    document = bytearray(start)
+    while len(document) <= max_bytes:
+        data = await reader.read()
         if not data:
-            return bytes(body)
-        body += data
-    raise GatewayError.of(LimitExceeded("answer_bytes", most))
+            return bytes(document)
+        document += data
+    raise GatewayError.of(LimitExceeded("answer_bytes", max_bytes))
 
 
 def _is_content(event: Event) -> bool:
@@ -243,6 +245,6 @@ def _is_content(event: Event) -> bool:
 
 
 def _failure(events: list[Event]) -> MessageFailed | None:
-    """Why there is no answer, if there is none at all."""
+    """Return the failure of an answer without any content."""
     first = next(filter(_is_content, events), None)
     return first if isinstance(first, MessageFailed) else None

@@ -1,7 +1,7 @@
-"""Who is calling: a client key, in either of the headers that clients use.
+"""Authenticates client keys, sent in either of the two headers that clients use.
 
-A missing, unknown, expired or revoked key gets one and the same answer. A key is found by its hash,
-so the time that takes says nothing about its characters.
+A missing, unknown, expired or revoked key always gets the same error. Keys are looked up by their
+hash, so timing reveals nothing about their characters.
 """
 
 from fnmatch import fnmatchcase
@@ -10,15 +10,15 @@ from proxy.configuration.live import Configuration
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode, GatewayError
-from proxy.http.handler import GatewayRequest
 from proxy.models.keys import digest_of
+from proxy.serving.request import GatewayRequest
 from proxy.telemetry import metrics
 
 _BEARER = "bearer "
 
 
 def authenticate(request: GatewayRequest, configuration: Configuration, snapshot: Snapshot) -> Key:
-    """The key of a request; raises GatewayError."""
+    """Return the client key of a request; raises GatewayError if it has no valid one."""
     credential = _credential(request)
     key = snapshot.keys.get(digest_of(credential))
     if key is not None and (key.expires_at is None or key.expires_at > clock.now()):
@@ -28,7 +28,7 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
     if key is None and not configuration.is_fresh:
         raise GatewayError(
             ErrorCode.KEYS_UNAVAILABLE,
-            "the gateway cannot check this key now: its database is away",
+            "this key cannot be checked while the gateway's database is unreachable: try again",
         )
     reason = "expired" if key is not None else "unknown" if credential else "missing"
     metrics.REFUSED_KEYS.labels(reason).inc()
@@ -36,21 +36,24 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
 
 
 def revoked() -> GatewayError:
-    """For an answer whose key was revoked while it was on its way."""
+    """The error that ends an open answer when its key is revoked."""
     return GatewayError(ErrorCode.KEY_REVOKED, "this client key was revoked")
+
+
+def allows_model(key: Key, model: str) -> bool:
+    allowed = key.allowed_models
+    return not allowed or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in allowed)
 
 
 def check_model(key: Key, model: str) -> None:
     """Raise GatewayError if the key may not use the model."""
-    allowed = key.allowed_models
-    if allowed and not any(fnmatchcase(model.lower(), pattern.lower()) for pattern in allowed):
-        raise GatewayError(
-            ErrorCode.MODEL_NOT_ALLOWED, f"this key may not use the model {model[:200]!r}"
-        )
+    if not allows_model(key, model):
+        message = f"this key is not allowed to use the model {model[:200]!r}"
+        raise GatewayError(ErrorCode.MODEL_NOT_ALLOWED, message)
 
 
 def _credential(request: GatewayRequest) -> str:
-    """Clients send one of the two, or the same in both; two that differ are nobody's."""
+    """Read the key from either header, or from both if they agree."""
     headers = request.headers
     bearer = headers.get("authorization", "")
     token = bearer[len(_BEARER) :].strip() if bearer.lower().startswith(_BEARER) else ""
@@ -58,6 +61,6 @@ def _credential(request: GatewayRequest) -> str:
     if token and api_key and token != api_key:
         raise GatewayError(
             ErrorCode.AMBIGUOUS_CREDENTIALS,
-            "authorization and x-api-key carry different keys: send one of them",
+            "the authorization and x-api-key headers carry different keys: send only one",
         )
     return token or api_key

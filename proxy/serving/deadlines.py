@@ -1,8 +1,8 @@
-"""How long an answer that has begun may take: without a byte, without an event, and in all.
+"""Deadlines of an answer that has started, and the moment at which the client needs a ping.
 
-An upstream that keeps its connection alive with comments or pings is not silent, and yet nothing
-comes of it: each limit has a moment and an error code of its own. Beside them is the moment at
-which the client has waited long enough for a ping.
+There are three: without any bytes, without progress, and in total. An upstream that keeps its
+connection alive with comments or pings is not idle and yet makes no progress; each deadline has an
+error code of its own.
 """
 
 import asyncio
@@ -11,48 +11,49 @@ from collections.abc import Callable
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, UpstreamFailed
 
-_RECHECK = 0.25
+_RECHECK_SECONDS = 0.25
 
 
 class Deadlines:
-    def __init__(self, upstream: Upstream, *, ping_after: float, now: float, since: float) -> None:
-        """`since` is when the upstream was asked."""
+    def __init__(
+        self, upstream: Upstream, *, ping_after: float, now: float, requested_at: float
+    ) -> None:
         self._upstream = upstream
         self._ping_after = ping_after
-        self._end_at = since + upstream.total_timeout
+        self._end_at = requested_at + upstream.total_timeout
         self.received_at = now
-        """When bytes came from the upstream, last."""
+        """When the upstream last sent bytes."""
         self.advanced_at = now
-        """When an event came with them that was more than a sign of life."""
+        """When the upstream last sent an event other than a comment or ping."""
         self.sent_at = now
-        """When bytes went to the client."""
+        """When bytes were last sent to the client."""
         self._no_failure_before = now
-        """Saves comparisons for every read: the moments above only ever get later."""
+        """Saves comparisons for each read: the times above only ever get later."""
 
     @property
     def ping_at(self) -> float:
         return self.sent_at + self._ping_after
 
     @property
-    def due(self) -> float:
-        """When a read has waited long enough: for a ping, or to fail."""
+    def due_at(self) -> float:
+        """When a waiting read must be interrupted: to send a ping, or to fail."""
         return min(self.ping_at, self._failure_at)
 
     def failure(self, now: float) -> UpstreamFailed | None:
-        """Why the answer must end, if it must."""
+        """Return the error of the deadline that has passed, if one has."""
         if now < self._no_failure_before:
             return None
         self._no_failure_before = self._failure_at
         upstream = self._upstream
         if now >= self.received_at + upstream.idle_timeout:
-            said = f"was silent for {upstream.idle_timeout:g} s"
-            return _late(upstream, said, ErrorCode.UPSTREAM_IDLE)
+            reason = f"sent nothing for {upstream.idle_timeout:g} s"
+            return _timeout(upstream, reason, ErrorCode.UPSTREAM_IDLE)
         if now >= self.advanced_at + upstream.progress_timeout:
-            said = f"sent nothing but signs of life for {upstream.progress_timeout:g} s"
-            return _late(upstream, said, ErrorCode.UPSTREAM_NO_PROGRESS)
+            reason = f"sent only comments or pings for {upstream.progress_timeout:g} s"
+            return _timeout(upstream, reason, ErrorCode.UPSTREAM_NO_PROGRESS)
         if now >= self._end_at:
-            said = f"did not come to an end within {upstream.total_timeout:g} s"
-            return _late(upstream, said, ErrorCode.STREAM_TOO_LONG)
+            reason = f"did not finish its answer within {upstream.total_timeout:g} s"
+            return _timeout(upstream, reason, ErrorCode.STREAM_TOO_LONG)
         return None
 
     @property
@@ -66,22 +67,22 @@ class Deadlines:
 
 
 class Alarm:
-    """Calls somebody when a deadline is due. One timer serves all reads of a stream."""
+    """Calls back when a deadline is due. One timer serves all reads of an answer."""
 
-    def __init__(self, deadlines: Deadlines, ring: Callable[[], None]) -> None:
-        self._deadlines, self._ring = deadlines, ring
+    def __init__(self, deadlines: Deadlines, on_due: Callable[[], None]) -> None:
+        self._deadlines, self._on_due = deadlines, on_due
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_at(deadlines.due, self._tick)
+        self._timer = self._loop.call_at(deadlines.due_at, self._tick)
 
     def cancel(self) -> None:
         self._timer.cancel()
 
     def _tick(self) -> None:
-        now, due = self._loop.time(), self._deadlines.due
-        if now >= due:
-            self._ring()
-        self._timer = self._loop.call_at(max(due, now + _RECHECK), self._tick)
+        now, due_at = self._loop.time(), self._deadlines.due_at
+        if now >= due_at:
+            self._on_due()
+        self._timer = self._loop.call_at(max(due_at, now + _RECHECK_SECONDS), self._tick)
 
 
-def _late(upstream: Upstream, said: str, code: ErrorCode) -> UpstreamFailed:
-    return UpstreamFailed(code, f"the upstream {upstream.name} {said}")
+def _timeout(upstream: Upstream, reason: str, code: ErrorCode) -> UpstreamFailed:
+    return UpstreamFailed(code, f"the upstream {upstream.name} {reason}")

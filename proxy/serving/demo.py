@@ -1,7 +1,8 @@
-"""The demo upstream: a scripted model that calls the caller's tools, in its family's own format.
+"""The demo upstream: a scripted model that calls the client's tools, in its family's own format.
 
-It is reached over HTTP like any other upstream, so that everything between is real. It is no model:
-it picks a tool by words of the user's text, fills the arguments from that text, and says so.
+The gateway reaches it over HTTP like any other upstream, so everything in between is real. It is a
+script, not a model: it picks a tool by the words of the user's text, fills the arguments from that
+text, and says so.
 """
 
 import asyncio
@@ -17,59 +18,68 @@ from django.http import HttpResponse
 from formats import detect_format
 from proxy.configuration.upstream import demo_key
 from proxy.errors import ErrorCode, GatewayError
-from proxy.http.handler import GatewayRequest
-from proxy.http.response import EventStream, Response
+from proxy.serving.handler import EventStream, Response, endpoint
+from proxy.serving.request import GatewayRequest
 
 MODELS = ("moonshotai/kimi-k2.5", "qwen/qwen3-coder", "qwen/qwen3-max", "deepseek/deepseek-v3.1")
 _ABOUT = (
-    "I am Athena's demo model: a script, no real model. Mention one of your tools, or put a value "
-    "in `backquotes`, and I will call it. Set OPENROUTER_API_KEY and restart to talk to real ones."
+    "I am Athena's demo model: a script, not a real model. Mention one of your tools, or put a "
+    "value in `backquotes`, and I will call it. To use real models, set OPENROUTER_API_KEY and "
+    "restart Athena."
 )
-_PIECE = 7  # characters a chunk: markers arrive in pieces, as from real models
-_PAUSE = 0.004
+_CHUNK_CHARS = 7  # cuts markers into pieces, as real models do
+_CHUNK_SECONDS = 0.004
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|'([^']{2,})'")
 _PROPER = re.compile(r"(?<=[a-z,] )([A-Z][\w-]+(?: [A-Z][\w-]+)*)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
+async def admit_gateway(request: GatewayRequest) -> None:
+    """Admit only this gateway; raises GatewayError."""
+    sent = request.headers.get("authorization", "").removeprefix("Bearer ")
+    if not hmac.compare_digest(sent.encode(), demo_key().encode()):
+        message = "the demo upstream only answers the gateway that it is part of"
+        raise GatewayError(ErrorCode.INVALID_KEY, message)
+
+
+@endpoint("GET", admit=admit_gateway)
 async def models(request: GatewayRequest) -> HttpResponse:
-    check_sender(request)
     data = [{"id": name, "object": "model", "owned_by": "athena-demo"} for name in MODELS]
     return HttpResponse(
         msgspec.json.encode({"object": "list", "data": data}), content_type="application/json"
     )
 
 
+@endpoint("POST", admit=admit_gateway, reads_body=True)
 async def chat_completions(request: GatewayRequest) -> Response:
-    check_sender(request)
     try:
-        asked = msgspec.json.decode(request.content, type=dict[str, Any])
-        deltas = [*answer(asked)]
+        body = msgspec.json.decode(request.body, type=dict[str, Any])
+        deltas = [*answer(body)]
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise GatewayError(
             ErrorCode.INVALID_REQUEST, f"the demo upstream cannot read this request: {error}"
         ) from error
-    stream = _stream(str(asked["model"]), deltas, prompt_chars=len(request.content))
+    stream = _stream(str(body["model"]), deltas, prompt_chars=len(request.body))
     return EventStream(stream, on_close=lambda: None)
 
 
-def answer(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The deltas that the demo model answers with."""
-    last = asked["messages"][-1]
+def answer(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the deltas of the demo model's answer."""
+    last = body["messages"][-1]
     if last["role"] == "tool":
         yield {"content": f"The tool answered: {_text(last)[:400]}"}
         return
     text = _text(last)
-    function = _choose(asked, text)
+    function = _choose(body, text)
     if function is None:
         yield {"content": _ABOUT}
         return
     arguments = _arguments(function.get("parameters") or {}, text)
-    name, count = function["name"], sum(len(m.get("tool_calls", ())) for m in asked["messages"])
+    name, count = function["name"], sum(len(m.get("tool_calls", ())) for m in body["messages"])
     yield {"reasoning_content": f"The user's words point to the tool {name}."}
     yield {"content": f"I will use {name}."}
-    model = str(asked["model"])
+    model = str(body["model"])
     match detect_format(model).format:
         case "kimi":
             yield {"content": write_kimi(name, arguments, count)}
@@ -118,7 +128,7 @@ async def _stream(
         for piece in _pieces(delta):
             written += 1
             yield _chunk(model, choices=[{"index": 0, "delta": piece, "finish_reason": None}])
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_CHUNK_SECONDS)
     yield _chunk(model, choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
     usage = {"prompt_tokens": prompt_chars // 4, "completion_tokens": written}
     yield _chunk(model, choices=[], usage=usage) + b"data: [DONE]\n\n"
@@ -127,8 +137,8 @@ async def _stream(
 def _pieces(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for field, value in delta.items():
         if isinstance(value, str):
-            for start in range(0, len(value), _PIECE):
-                yield {field: value[start : start + _PIECE]}
+            for start in range(0, len(value), _CHUNK_CHARS):
+                yield {field: value[start : start + _CHUNK_CHARS]}
         else:
             yield {field: value}
 
@@ -138,13 +148,6 @@ def _chunk(model: str, **fields: Any) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(head | fields)
 
 
-def check_sender(request: GatewayRequest) -> None:
-    """Raise GatewayError unless it is the gateway itself that asks."""
-    sent = request.headers.get("authorization", "").removeprefix("Bearer ")
-    if not hmac.compare_digest(sent.encode(), demo_key().encode()):
-        raise GatewayError(ErrorCode.INVALID_KEY, "the demo upstream is for this gateway alone")
-
-
 def _text(message: dict[str, Any]) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
@@ -152,18 +155,18 @@ def _text(message: dict[str, Any]) -> str:
     return "\n".join(part["text"] for part in content if part.get("type") == "text")
 
 
-def _choose(asked: dict[str, Any], text: str) -> dict[str, Any] | None:
-    """The tool that was forced, else named, else the only one, else the one with most words."""
-    functions: list[dict[str, Any]] = [tool["function"] for tool in asked.get("tools", ())]
-    choice = asked.get("tool_choice")
+def _choose(body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    """Choose the tool that is forced, or the one whose name shares most words with the text."""
+    functions: list[dict[str, Any]] = [tool["function"] for tool in body.get("tools", ())]
+    choice = body.get("tool_choice")
     if choice == "none" or not functions:
         return None
     if isinstance(choice, dict):
         name = choice["function"]["name"]
         return next((f for f in functions if f["name"] == name), None)
-    # Claude Code writes reminders around the user's own words, which come last.
-    said = _words(text.rpartition("</system-reminder>")[2])
-    scores = [len(_words(f["name"]) & said) for f in functions]
+    # Claude Code puts reminders before the user's own words.
+    words = _words(text.rpartition("</system-reminder>")[2])
+    scores = [len(_words(f["name"]) & words) for f in functions]
     best = max(scores)
     if best or choice == "required" or len(functions) == 1:
         return functions[scores.index(best)]

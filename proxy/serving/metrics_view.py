@@ -1,8 +1,8 @@
-"""`GET /metrics`: for programs on this machine, and for whoever has the token.
+"""`GET /metrics`: for programs on this machine, and for callers with the token.
 
-For others it does not exist. A request that a proxy has passed on is not from this machine, even
-if the proxy is. Served by the slim handler: a scraper calls by any host name and has no session,
-and the database may be away when it matters most.
+Everyone else gets 404. A request that came through a proxy does not count as local, even if the
+proxy is. It is served by the hot path's handler: a scraper uses any host name and has no session,
+and metrics matter most while the database is away.
 """
 
 import asyncio
@@ -13,28 +13,21 @@ from django.conf import settings
 from django.http import Http404, HttpResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from proxy.http.handler import GatewayRequest
-from proxy.serving.views import only
+from proxy.serving.handler import check_method
+from proxy.serving.request import GatewayRequest
 from proxy.telemetry.metrics import exposition
 
-_FORWARDING = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip")
-"""How the names of headers begin that a proxy adds."""
+_PROXY_HEADERS = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip")
+"""Prefixes of the headers that a proxy adds."""
 
 
 async def metrics(request: GatewayRequest) -> HttpResponse:
     if not (_has_token(request) or _is_local(request)):
         raise Http404
-    answer: HttpResponse = await _answer(request)
-    return answer
-
-
-async def _exposition(request: GatewayRequest) -> HttpResponse:
+    check_method(request, "GET")
     text = await asyncio.to_thread(exposition)
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     return HttpResponse(text, content_type=CONTENT_TYPE_PLAIN_0_0_4, headers=headers)
-
-
-_answer = only("GET", _exposition)
 
 
 def _has_token(request: GatewayRequest) -> bool:
@@ -45,12 +38,12 @@ def _has_token(request: GatewayRequest) -> bool:
 
 
 def _is_local(request: GatewayRequest) -> bool:
-    if any(name.startswith(_FORWARDING) for name in request.headers):
+    if any(name.startswith(_PROXY_HEADERS) for name in request.headers):
         return False
     try:
         address = ip_address(request.client_address)
     except ValueError:
         return False
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped  # what a socket for both families calls it
+        address = address.ipv4_mapped  # as a socket for both families reports IPv4 clients
     return address.is_loopback

@@ -1,9 +1,8 @@
-"""What may be answered at once, by this node and for one key; and what a key may ask in a minute.
+"""Slots for requests at once, per node and per key, and each key's requests per minute.
 
-Places are counted in memory, by each process for itself; a node's are shared out among its
-processes. A request has its place from before its body is read. Limits come with the configuration
-of a request, so that an edit is live with the next version, and what is open or was asked stays
-counted. A request that is refused counts for nothing.
+Slots are counted in memory; each process gets an equal share of its node's. A request holds its
+slot from before its body is read until it ends. Limits come with the snapshot of a request: an edit
+applies to the next request, and open requests stay counted. Refused requests are not counted.
 """
 
 from math import ceil
@@ -11,64 +10,64 @@ from math import ceil
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError
-from proxy.serving.rate import OwnRate, Rate
+from proxy.serving.rate import LocalRate, Rate
 
 
 class Quota:
     def __init__(self, processes: int = 1) -> None:
-        """`processes`: how many share the node's places."""
+        """`processes` share the node's slots."""
         self._processes = processes
-        self.rate: Rate = OwnRate()
-        self.open = 0
-        """How many requests hold a place."""
-        self._open: dict[int, set[Exchange]] = {}
+        self.rate: Rate = LocalRate()
+        self.used_slots = 0
+        self._by_key: dict[int, set[Exchange]] = {}
 
-    async def admit(self, exchange: Exchange, key: Key, most: int) -> None:
-        """Give the request a place until `release`; raises GatewayError if there is none.
+    async def acquire(self, exchange: Exchange, key: Key, max_streams: int) -> None:
+        """Take a slot and count the request; raises GatewayError if either limit is reached.
 
-        `most`: how many requests the node may be answering.
+        `max_streams` is the number of slots of the node.
         """
-        # Before the rate, which may have to be waited for: others would take the place meanwhile.
-        self.hold(exchange, key, most)
+        # The slot first: counting may wait for Redis, and others would take the slot meanwhile.
+        self.acquire_slot(exchange, key, max_streams)
         try:
-            await self.hit(key)
+            await self.count_request(key)
         except GatewayError:
             self.release(exchange)
             raise
 
-    def hold(self, exchange: Exchange, key: Key, most: int) -> None:
-        """A place alone, whatever the key's rate."""
-        if self.open >= ceil(most / self._processes):
+    def acquire_slot(self, exchange: Exchange, key: Key, max_streams: int) -> None:
+        """Take a slot until `release`; raises GatewayError if none is free."""
+        if self.used_slots >= ceil(max_streams / self._processes):
             raise GatewayError(
                 ErrorCode.AT_CAPACITY,
                 "the gateway is serving its maximum number of requests: try again",
             )
-        held = self._open.get(key.id, ())
-        if key.max_streams is not None and len(held) >= key.max_streams:
+        used = self._by_key.get(key.id, ())
+        if key.max_streams is not None and len(used) >= key.max_streams:
             raise GatewayError(
                 ErrorCode.KEY_BUSY,
-                f"this key may have {key.max_streams} open at once, and has {len(held)}",
+                f"this key has {len(used)} open requests and is limited to {key.max_streams}: "
+                "try again when one has ended",
             )
-        self._open.setdefault(key.id, set()).add(exchange)
-        self.open += 1
+        self._by_key.setdefault(key.id, set()).add(exchange)
+        self.used_slots += 1
 
-    async def hit(self, key: Key) -> None:
-        """Count a request of the key's; raises GatewayError if it is one too many."""
+    async def count_request(self, key: Key) -> None:
+        """Count a request against the key's rate; raises GatewayError if the limit is reached."""
         if (limit := key.requests_per_minute) is not None:
-            wait = await self.rate.hit(key.id, limit)
+            wait = await self.rate.count_request(key.id, limit)
             if wait is not None:
                 raise GatewayError(
                     ErrorCode.KEY_RATE_LIMIT,
-                    f"this key has made as many requests in a minute as it may: {limit}",
+                    f"this key has reached its limit of {limit} requests per minute",
                     retry_after=ceil(wait),
                 )
 
     def release(self, exchange: Exchange) -> None:
-        """Give back the place of a request, if it has one."""
+        """Free the slot of a request, if it holds one."""
         key_id = exchange.request.key.id if exchange.request.key else 0
-        held = self._open.get(key_id)
-        if held is not None and exchange in held:
-            held.remove(exchange)
-            self.open -= 1
-            if not held:
-                del self._open[key_id]
+        used = self._by_key.get(key_id)
+        if used is not None and exchange in used:
+            used.remove(exchange)
+            self.used_slots -= 1
+            if not used:
+                del self._by_key[key_id]

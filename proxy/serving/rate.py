@@ -1,8 +1,8 @@
-"""How many requests a key has made in the last minute: in memory, or in a Redis that all share.
+"""Counts the requests of each key in the last minute: in memory, or in a shared Redis.
 
-In memory the window is exact and of one process: a deque of moments for each key. The memory
-storage of the library `limits` starts a thread for every key at every hit (0.3 ms with one key,
-1.2 ms with a hundred; this takes 2 µs), so that only its storage in Redis is used.
+In memory the window is exact, and belongs to one process: a deque of times for each key. The memory
+storage of the library `limits` is not used, because it starts a thread per key for every request
+(0.3 ms with one key, 1.2 ms with a hundred; this takes 2 µs). Its Redis storage is.
 """
 
 from collections import defaultdict, deque
@@ -13,27 +13,27 @@ _MINUTE = 60.0
 
 
 class Rate(Protocol):
-    async def hit(self, key_id: int, limit: int) -> float | None:
-        """Count a request; or the seconds to wait, if the minute has as many as it may."""
+    async def count_request(self, key_id: int, limit: int) -> float | None:
+        """Count a request and return None; or return the seconds to wait if `limit` is reached."""
 
     async def close(self) -> None: ...
 
 
-class OwnRate:
-    """Counted by this process for itself."""
+class LocalRate:
+    """Counts the requests of this process."""
 
     def __init__(self) -> None:
-        self._asked: defaultdict[int, deque[float]] = defaultdict(deque)
-        """When the requests of the last minute came, the oldest first."""
+        self._times: defaultdict[int, deque[float]] = defaultdict(deque)
+        """Of each key's requests in the last minute, oldest first."""
 
-    async def hit(self, key_id: int, limit: int) -> float | None:
-        now, asked = monotonic(), self._asked[key_id]
-        while asked and asked[0] <= now - _MINUTE:
-            asked.popleft()
-        if len(asked) >= limit:
-            # The one whose minute must end: not the oldest, where the limit has been lowered.
-            return (asked[-limit] if asked else now) + _MINUTE - now
-        asked.append(now)
+    async def count_request(self, key_id: int, limit: int) -> float | None:
+        now, times = monotonic(), self._times[key_id]
+        while times and times[0] <= now - _MINUTE:
+            times.popleft()
+        if len(times) >= limit:
+            # Not the oldest: after the limit was lowered, several must expire.
+            return (times[-limit] if times else now) + _MINUTE - now
+        times.append(now)
         return None
 
     async def close(self) -> None:
@@ -41,9 +41,9 @@ class OwnRate:
 
 
 def rate_at(url: str) -> Rate:
-    """In the Redis at the URL; in memory, if there is none."""
+    """Return a counter in the Redis at `url`, or in memory if it is empty."""
     if not url:
-        return OwnRate()
-    from proxy.serving.redis_rate import SharedRate  # its imports take a quarter of a second
+        return LocalRate()
+    from proxy.serving.redis_rate import RedisRate  # its imports take a quarter of a second
 
-    return SharedRate(url)
+    return RedisRate(url)

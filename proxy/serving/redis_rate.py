@@ -1,10 +1,10 @@
-"""How many requests a key has made in the last minute, counted in Redis for all processes.
+"""Counts the requests of each key in the last minute in Redis, for all processes of all nodes.
 
-Of the strategies of `limits` the sliding window counter is used: it goes by Redis's clock, and not
-by those of the nodes, and keeps two numbers for a key.
+Uses the sliding window counter of the library `limits`: it goes by the clock of Redis, not of the
+nodes, and keeps two numbers per key.
 
-No request waits for a Redis that is gone or hangs, but those that find it out, for a moment. Until
-it answers again every process counts for itself, and the log says so once a minute.
+While Redis is away, every process counts for itself, and the log says so once a minute. Only the
+requests that discover the outage wait for it, for a moment.
 """
 
 import asyncio
@@ -21,34 +21,32 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from proxy.serving.rate import OwnRate
+from proxy.serving.rate import LocalRate
 from proxy.telemetry import metrics
 
 _MINUTE = 60.0
-_PATIENCE = 0.15
-"""Seconds to wait for Redis; a healthy one needs less than one of these milliseconds."""
-_TRY_EVERY = 1.0
-_LOG_EVERY = 60.0
+_TIMEOUT_SECONDS = 0.15
+"""A healthy Redis answers in less than a millisecond."""
+_RECONNECT_SECONDS = 1.0
+_LOG_SECONDS = 60.0
 
 logger = logging.getLogger("athena.rate")
 
 
 class _PerMinute(RateLimitItemPerMinute):
     def key_for(self, *identifiers: bytes | str | int | float) -> str:
-        """Without the limit: a limit that is edited counts what was asked before."""
+        """Leave the limit out of the key: after an edit, earlier requests still count."""
         return "/".join(("rate", *map(str, identifiers)))
 
 
-class SharedRate:
-    """Counted in Redis, for all processes of all nodes; in memory while it is away."""
-
+class RedisRate:
     def __init__(self, url: str) -> None:
-        self._own = OwnRate()
+        self._local = LocalRate()
         self._pool = ConnectionPool.from_url(
             url,
-            socket_timeout=_PATIENCE,
-            socket_connect_timeout=_PATIENCE,
-            retry=Retry(NoBackoff(), 1),  # a connection from before Redis was restarted
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 1),  # for connections from before Redis was restarted
         )
         self._storage = RedisStorage(
             url,
@@ -57,25 +55,25 @@ class SharedRate:
             connection_pool=self._pool,  # type: ignore[arg-type]
         )
         self._limiter = SlidingWindowCounterRateLimiter(self._storage)
-        self._return: asyncio.Task[None] | None = None
-        """Waits for Redis to come back, while it is away."""
-        self._logged_at = -_LOG_EVERY
+        self._reconnecting: asyncio.Task[None] | None = None
+        """Runs while Redis is away."""
+        self._logged_at = -_LOG_SECONDS
 
-    async def hit(self, key_id: int, limit: int) -> float | None:
-        if self._return is None:
+    async def count_request(self, key_id: int, limit: int) -> float | None:
+        if self._reconnecting is None:
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
                     return await self._count(_PerMinute(limit), str(key_id))
             except (RedisError, OSError, TimeoutError) as error:
-                self._leave(error)
+                self._on_failure(error)
         metrics.REDIS_FALLBACKS.inc()
-        return await self._own.hit(key_id, limit)
+        return await self._local.count_request(key_id, limit)
 
     async def close(self) -> None:
-        if self._return is not None:
-            self._return.cancel()
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
         with contextlib.suppress(RedisError, OSError, TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 await self._pool.aclose()
 
     async def _count(self, item: _PerMinute, key_id: str) -> float | None:
@@ -84,22 +82,23 @@ class SharedRate:
         window = await self._limiter.get_window_stats(item, key_id)
         return min(max(window.reset_time - time.time(), 1.0), _MINUTE)
 
-    def _leave(self, error: Exception) -> None:
-        if monotonic() - self._logged_at >= _LOG_EVERY:
+    def _on_failure(self, error: Exception) -> None:
+        if monotonic() - self._logged_at >= _LOG_SECONDS:
             self._logged_at = monotonic()
-            # Not the error's text: it may have the address, and that a password.
+            # The error's text may contain the address, and that may contain a password.
             logger.warning(
-                "Redis does not answer (%s): each process counts for itself", type(error).__name__
+                "Redis does not answer (%s): each process counts requests for itself",
+                type(error).__name__,
             )
-        if self._return is None:
-            self._return = asyncio.create_task(self._wait_for_return())
+        if self._reconnecting is None:
+            self._reconnecting = asyncio.create_task(self._reconnect())
 
-    async def _wait_for_return(self) -> None:
+    async def _reconnect(self) -> None:
         while True:
-            await asyncio.sleep(_TRY_EVERY)
+            await asyncio.sleep(_RECONNECT_SECONDS)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
                     if await self._storage.check():
                         break
-        self._return = None
+        self._reconnecting = None
         logger.info("Redis answers again: requests are counted there")

@@ -1,8 +1,11 @@
-"""An upstream's bytes → the pipeline → the client's bytes.
+"""Relays an answer: the upstream's bytes through the pipeline to the client.
 
-`open` waits until an upstream has really begun to answer: only then is the HTTP status decided, so
-that an error keeps its status and another attempt is possible. From then on every read of the
-upstream is one write to the client, and silence is filled with pings.
+`open` waits until an upstream has started to answer: only then is the HTTP status decided, so that
+an error keeps its status and a retry is possible. From then on every read from the upstream is one
+write to the client, and pings are sent while the upstream is silent.
+
+A read is written by one of two: directly, in the callback of the upstream's connection; or by the
+request's task, when the client is slow. Both call `_advance`.
 """
 
 import asyncio
@@ -28,10 +31,10 @@ from formats import (
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.errors import GatewayError
-from proxy.http.direct_writer import Shortcut
-from proxy.serving.attempt import Begun
+from proxy.http.direct_writer import DirectWriter
+from proxy.serving.attempt import StartedAnswer
 from proxy.serving.deadlines import Alarm, Deadlines
-from proxy.serving.retry import begin
+from proxy.serving.retry import start_answer
 from proxy.upstreams.client import (
     NOTHING_CARRIED,
     Carried,
@@ -42,7 +45,7 @@ from proxy.upstreams.client import (
 
 _TRAILER_SECONDS = 0.5
 _TRAILER_BYTES = 64 * 1024
-"""Limits on what is read after the end of a message."""
+"""Limits on what is read after the end of a passed-through message."""
 
 logger = logging.getLogger("athena.relay")
 
@@ -57,48 +60,56 @@ class Relay:
         *,
         options: ReplyOptions,
     ) -> None:
-        """It is in the registry from its opening to its close."""
+        """The relay is in `registry` from `open` until `close`."""
         self._client = client
         self._snapshot = snapshot
         self._exchange = exchange
         self._registry = registry
         self._options = options
         self._opening: asyncio.Task[None]
-        self._begun: Begun | None = None
-        self._cut: GatewayError | None = None
+        self._answer: StartedAnswer | None = None
+        self._abort_error: GatewayError | None = None
         self._deadlines: Deadlines
-        self._time: Callable[[], float]  # the loop's: to ask for the loop is a call of the system's
-        self._heard = 0  # how many events of the upstream's, up to the last read
-        self._shortcut: Shortcut | None = None
+        self._time: Callable[[], float]  # the loop's clock: looking up the loop is a system call
+        self._event_count = 0  # of the pipeline, at the last read
+        self._writer: DirectWriter | None = None
 
     async def open(
         self,
         conversation: Conversation,
-        carried: Carried = NOTHING_CARRIED,
+        forwarded: Carried = NOTHING_CARRIED,
         *,
         within: float | None = None,
     ) -> None:
-        """Ask until an upstream has begun to answer; raises GatewayError when none does.
+        """Wait until an upstream has started to answer; raises GatewayError if none does.
 
-        Returns all the same after `within` seconds: the stream then waits for the rest.
+        Returns after `within` seconds in any case: `stream` then waits for the rest.
         """
         self._registry.add(self)
-        self._opening = asyncio.create_task(self._open(conversation, carried))
+        self._opening = asyncio.create_task(self._open(conversation, forwarded))
         try:
-            await self._await_opening(within)
+            await self._wait_for_opening(within)
             if self._opening.done():
-                self._take_begun()
+                self._opened()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of the upstream, however far the answer has come. May be called twice."""
+        """Release the upstream's connection, however far the answer is. May be called twice."""
         self._registry.discard(self)
         self._opening.cancel()
-        if self._begun is not None:
-            self._begun.answer.abort()
-            self._begun = None
+        if self._answer is not None:
+            self._answer.body.abort()
+            self._answer = None
+
+    def abort_with(self, error: GatewayError) -> None:
+        """End the answer with an error, e.g. because its key was revoked."""
+        self._abort_error = error
+        if self._answer is None:
+            self._opening.cancel()
+        else:
+            self._answer.body.interrupt()
 
     @property
     def held_bytes(self) -> int:
@@ -106,23 +117,21 @@ class Relay:
 
     @property
     def key(self) -> Key | None:
-        """Whose answer it is."""
         return self._exchange.request.key
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of the upstream's, those that the client may see; none before it has begun."""
-        return self._begun.headers if self._begun is not None else {}
+        """The upstream's headers for the client; empty until the answer has started."""
+        return self._answer.headers if self._answer is not None else {}
 
-    async def stream(self, shortcut: Shortcut | None = None) -> AsyncGenerator[bytes, None]:
-        """Yield the client's bytes, except those that the shortcut writes: one part for every read
-        of the upstream, and pings while it is silent."""
+    async def stream(self, writer: DirectWriter | None = None) -> AsyncGenerator[bytes, None]:
+        """Yield one part for every read that `writer` does not write, and pings during silence."""
         dialect = DIALECTS[self._exchange.dialect]
         while not self._opening.done():
             yield dialect.ping
-            await self._await_opening(self._snapshot.ping_after)
+            await self._wait_for_opening(self._snapshot.ping_after)
         try:
-            begun = self._take_begun()
+            answer = self._opened()
         except (GatewayError, FormatsError) as error:
             failed = error if isinstance(error, GatewayError) else GatewayError.of(error)
             self._exchange.error = failed
@@ -130,11 +139,11 @@ class Relay:
             self._exchange.add_sent(data)
             yield data
             return
-        self._shortcut = shortcut
-        async with aclosing(self._reads(begun)) as reads:
+        self._writer = writer
+        async with aclosing(self._reads(answer)) as reads:
             async for events in reads:
-                data, now = begun.pipeline.encode(events), self._time()
-                if not data and now >= self._deadlines.ping_at and not begun.pipeline.done:
+                data, now = answer.pipeline.encode(events), self._time()
+                if not data and now >= self._deadlines.ping_at and not answer.pipeline.done:
                     data = dialect.ping
                 if data:
                     self._exchange.add_sent(data)
@@ -142,37 +151,29 @@ class Relay:
                     yield data
 
     async def collect(self) -> bytes:
-        """The whole answer; raises GatewayError when it failed on the way."""
-        begun, collector = self._take_begun(), Collector()
-        most = begun.route.limits.answer_bytes
-        async for events in self._reads(begun):
+        """Return the whole answer as a document; raises GatewayError if it fails."""
+        answer, collector = self._opened(), Collector()
+        max_bytes = answer.route.limits.answer_bytes
+        async for events in self._reads(answer):
             collector.feed(events)
-            if collector.size > most:
-                self.cut(GatewayError.of(LimitExceeded("answer_bytes", most)))
+            if collector.size > max_bytes:
+                self.abort_with(GatewayError.of(LimitExceeded("answer_bytes", max_bytes)))
         if failure := collector.reply.failure:
-            raise self._cut or self._exchange.error or self._exchange.error_of(failure)
-        if begun.document is not None:
-            return begun.document
+            raise self._abort_error or self._exchange.error or self._exchange.error_of(failure)
+        if answer.document is not None:
+            return answer.document
         return DIALECTS[self._exchange.dialect].encode_reply(collector.reply, self._options)
 
-    def cut(self, error: GatewayError) -> None:
-        """End the answer now, with an error."""
-        self._cut = error
-        if self._begun is None:
-            self._opening.cancel()
-        else:
-            self._begun.answer.interrupt()
-
-    def _take_begun(self) -> Begun:
-        """What the opening came to; raises its error."""
-        if self._opening.cancelled() and self._cut is not None:
-            raise self._cut
+    def _opened(self) -> StartedAnswer:
+        """Return the answer that the opening has started; raises its error."""
+        if self._opening.cancelled() and self._abort_error is not None:
+            raise self._abort_error
         self._opening.result()
-        assert self._begun is not None  # noqa: S101
-        return self._begun
+        assert self._answer is not None  # noqa: S101
+        return self._answer
 
-    async def _await_opening(self, seconds: float | None) -> None:
-        """Until it has come to something, or for so long: it goes on whatever happens here."""
+    async def _wait_for_opening(self, seconds: float | None) -> None:
+        """Wait for the opening, or for `seconds`. It goes on if this wait is cancelled."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
 
@@ -189,104 +190,109 @@ class Relay:
             if timer is not None:
                 timer.cancel()
 
-    async def _open(self, conversation: Conversation, carried: Carried) -> None:
-        # Kept here and not as the task's result, which nobody may be there to take.
-        self._begun = await begin(
+    async def _open(self, conversation: Conversation, forwarded: Carried) -> None:
+        # Kept here, because nothing may be left to take the task's result.
+        self._answer = await start_answer(
             self._client,
             self._snapshot,
             conversation,
             self._exchange,
             options=self._options,
-            carried=carried,
+            forwarded=forwarded,
         )
 
-    async def _reads(self, begun: Begun) -> AsyncGenerator[list[Event], None]:
-        """Yield the events of every read, recorded; none where it was interrupted, for a ping."""
+    async def _reads(self, answer: StartedAnswer) -> AsyncGenerator[list[Event], None]:
+        """Yield the events of every read; an empty list if a read was interrupted for a ping."""
         self._time = asyncio.get_running_loop().time
         now = self._time()
         self._deadlines = Deadlines(
-            begun.route.upstream,
+            answer.route.upstream,
             ping_after=self._snapshot.ping_after,
             now=now,
-            since=now - (self._exchange.answer.seconds_to_start or 0),
+            requested_at=now - (self._exchange.answer.seconds_to_start or 0),
         )
-        alarm = Alarm(self._deadlines, begun.answer.interrupt)
+        alarm = Alarm(self._deadlines, answer.body.interrupt)
         try:
-            yield self._record(begun, begun.events)
-            while not begun.pipeline.done:
-                yield await self._next(begun)
-            if begun.pipeline.is_passthrough and begun.document is None:
-                async with aclosing(self._trailer(begun)) as reads:
+            yield self._record(answer, answer.events)
+            while not answer.pipeline.done:
+                yield await self._next(answer)
+            if answer.pipeline.is_passthrough and answer.document is None:
+                async with aclosing(self._trailer(answer)) as reads:
                     async for events in reads:
                         yield events
-            if self._exchange.error is None:  # else what follows may have no end
-                begun.answer.finish()
-                self._begun = None
+            if self._exchange.error is None:  # after an error the upstream may send forever
+                answer.body.finish()
+                self._answer = None
         finally:
-            self._exchange.update_usage(begun.pipeline.usage)
+            self._exchange.update_usage(answer.pipeline.usage)
             alarm.cancel()
             self.close()
 
-    async def _next(self, begun: Begun) -> list[Event]:
-        """Wait for the next read. Returns its events, or those of the failure that came instead;
-        none if the read was interrupted or its bytes were written directly."""
-        pipeline, upstream = begun.pipeline, begun.route.upstream
+    async def _next(self, answer: StartedAnswer) -> list[Event]:
+        """Wait for the next read; return its events, or those of a failure.
+
+        The list is empty if the read was interrupted, or ended after direct writes.
+        """
+        pipeline, upstream = answer.pipeline, answer.route.upstream
         try:
-            # A cut that came while nothing was being read has interrupted nothing.
-            data = None if self._cut else await begun.answer.read(self._write_directly)
+            # An abort outside a read could not interrupt one.
+            data = None if self._abort_error else await answer.body.read(self._write_directly)
             if data:
-                return self._advance(begun, data)
+                return self._advance(answer, data)
             if data is not None:
-                return self._record(begun, pipeline.decode_end())
+                return self._record(answer, pipeline.decode_end())
         except httpx.TransportError as error:
-            return self._fail(begun, failure_of(error, upstream))
+            return self._fail(answer, failure_of(error, upstream))
         except Exception:
-            logger.exception("a defect of the gateway's own")
-            defect = EventOrderError("the gateway could not translate the answer")
-            return self._record(begun, pipeline.fail(defect))
-        if pipeline.done:  # its end was written directly
+            logger.exception("unexpected error while an answer was relayed")
+            failure = EventOrderError("the gateway could not translate the answer")
+            return self._record(answer, pipeline.fail(failure))
+        if pipeline.done:  # the end was written directly
             return []
-        reason = self._cut or self._deadlines.failure(self._time())
-        return self._fail(begun, reason) if reason else []
+        reason = self._abort_error or self._deadlines.failure(self._time())
+        return self._fail(answer, reason) if reason else []
 
     def _write_directly(self, data: bytes) -> bool:
-        """Write what the upstream's connection has just read, without waking the request's task.
-        Returns False to leave it to the task: when a write must wait, or the answer was cut."""
-        begun, shortcut = self._begun, self._shortcut
-        if begun is None or shortcut is None or not shortcut.is_open or self._cut is not None:
+        """Relay a read in the callback of the upstream's connection.
+
+        Returns False to leave it to the request's task: when a write would have to wait for the
+        client, or the answer was aborted.
+        """
+        answer, writer = self._answer, self._writer
+        if answer is None or writer is None or not writer.is_open or self._abort_error:
             return False
-        part = begun.pipeline.encode(self._advance(begun, data))
+        part = answer.pipeline.encode(self._advance(answer, data))
         if part:
             self._exchange.add_sent(part)
             self._deadlines.sent_at = self._deadlines.received_at
-            shortcut.write(part)
-        if begun.pipeline.done:
-            begun.answer.interrupt()
+            writer.write(part)
+        if answer.pipeline.done:
+            answer.body.interrupt()
         return True
 
-    def _advance(self, begun: Begun, data: bytes) -> list[Event]:
-        """Decode one read, record it, and move the deadlines; past one, the answer fails."""
-        exchange, pipeline, deadlines = self._exchange, begun.pipeline, self._deadlines
+    def _advance(self, answer: StartedAnswer, data: bytes) -> list[Event]:
+        """Decode one read, record it and move the deadlines; fail the answer if one has passed."""
+        exchange, pipeline, deadlines = self._exchange, answer.pipeline, self._deadlines
         now, started = self._time(), perf_counter()
         exchange.add_received(data)
         events = pipeline.decode(data)
         exchange.transfer.own_time += perf_counter() - started
         deadlines.received_at = now
-        if (heard := pipeline.event_count) != self._heard:
-            self._heard = heard
+        if (count := pipeline.event_count) != self._event_count:
+            self._event_count = count
             deadlines.advanced_at = now
-        events = self._record(begun, events)
+        events = self._record(answer, events)
         if not pipeline.done and (late := deadlines.failure(now)) is not None:
-            return [*events, *self._fail(begun, late)]
+            return [*events, *self._fail(answer, late)]
         return events
 
-    async def _trailer(self, begun: Begun) -> AsyncGenerator[list[Event], None]:
-        """Read what follows the end of a message that is passed through: `[DONE]`, a comment."""
+    async def _trailer(self, answer: StartedAnswer) -> AsyncGenerator[list[Event], None]:
+        """Read what follows the end of a passed-through message, such as `[DONE]`."""
         deadline, size = self._time() + _TRAILER_SECONDS, 0
         while size < _TRAILER_BYTES:
             try:
                 async with asyncio.timeout_at(deadline):
-                    data = await begun.answer.read()
+                    data = await answer.body.read()
             except (TimeoutError, httpx.TransportError):
                 break  # the message itself is complete
             if data is None:
@@ -294,19 +300,19 @@ class Relay:
             if not data:
                 break
             size += len(data)
-            yield self._advance(begun, data)
-        yield begun.pipeline.decode_end()
+            yield self._advance(answer, data)
+        yield answer.pipeline.decode_end()
 
-    def _fail(self, begun: Begun, error: GatewayError) -> list[Event]:
-        """End the message for a reason outside it."""
+    def _fail(self, answer: StartedAnswer, error: GatewayError) -> list[Event]:
+        """End the message with an error that is not part of it, such as a timeout."""
         self._exchange.error = error
         failure = UpstreamError(str(error), kind=error.kind)
-        return self._record(begun, begun.pipeline.fail(failure))
+        return self._record(answer, answer.pipeline.fail(failure))
 
-    def _record(self, begun: Begun, events: list[Event]) -> list[Event]:
-        """Note what is delivered; the words of a failure are redacted first."""
+    def _record(self, answer: StartedAnswer, events: list[Event]) -> list[Event]:
+        """Record events for the audit; redact the message of a failure first."""
         if events:
-            if begun.pipeline.done:  # only the last event can be a failure
-                events = redacted_events(events, begun.route.upstream)
+            if answer.pipeline.done:  # only the last event can be a failure
+                events = redacted_events(events, answer.route.upstream)
             self._exchange.add_events(events)
         return events

@@ -1,8 +1,8 @@
-"""Attempts, until one has really begun to answer.
+"""Retries and fallbacks: attempts until an upstream has started to answer.
 
-Nothing has been sent to the client so far, so that a failure may be followed by another attempt:
-the same once more, the same without thinking whose signature was refused, or one at the route that
-this one falls back to. The exchange remembers each that failed.
+Nothing has been sent to the client before that, so a failed attempt can be followed by another: the
+same again, the same without thinking blocks whose signature was refused, or one at the fallback
+route. The exchange records each failed attempt.
 """
 
 import asyncio
@@ -16,33 +16,33 @@ from proxy.configuration.routing import bare_name, fallback, resolve
 from proxy.configuration.snapshot import Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, UpstreamFailed
-from proxy.serving.attempt import Begun, attempt
+from proxy.serving.attempt import StartedAnswer, attempt
 from proxy.upstreams.client import Carried, UpstreamClient
 
-_PAUSE = 0.2
+_RETRY_SECONDS = 0.2
 
 
-async def begin(
+async def start_answer(
     client: UpstreamClient,
     snapshot: Snapshot,
     conversation: Conversation,
     exchange: Exchange,
     *,
     options: ReplyOptions,
-    carried: Carried,
-) -> Begun:
-    """An answer that has begun; raises GatewayError when no upstream gives one."""
+    forwarded: Carried,
+) -> StartedAnswer:
+    """Return the first answer that starts; raises GatewayError if none does."""
     requested = bare_name(exchange.request.model)
     route = resolve(snapshot, requested)
     may_retry, followed = True, set[int | None]()
     while True:
         try:
-            begun = await attempt(
-                client, route, conversation, exchange, options=options, carried=carried
+            answer = await attempt(
+                client, route, conversation, exchange, options=options, forwarded=forwarded
             )
-            if not begun.is_empty or route.fallback_id in (None, *followed):
-                return begun
-            begun.answer.abort()
+            if not answer.is_empty or route.fallback_id in (None, *followed):
+                return answer
+            answer.body.abort()
             raise _empty(route.upstream)
         except UpstreamFailed as failure:
             exchange.failed_attempts.append((route, failure))
@@ -51,20 +51,19 @@ async def begin(
                 continue
             if failure.retry_same_upstream and may_retry:
                 may_retry = False
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
             other = fallback(snapshot, route, requested) if failure.allows_fallback else None
-            if other is None or route.fallback_id in followed:  # edits may have made a circle
+            if other is None or route.fallback_id in followed:  # edits can create a cycle
                 raise
             followed.add(route.fallback_id)
             route, may_retry = other, True
 
 
 def _without_thinking(target: Target) -> Target:
-    """For an upstream that refused the signature of thinking: it gets none back."""
     return msgspec.structs.replace(target, takes_thinking=False)
 
 
 def _empty(upstream: Upstream) -> UpstreamFailed:
-    message = f"the upstream {upstream.name} finished with nothing in its answer"
+    message = f"the upstream {upstream.name} finished with an empty answer"
     return UpstreamFailed(ErrorCode.UPSTREAM_EMPTY, message)

@@ -1,7 +1,7 @@
-"""What one server process has: its configuration, its client, its open answers, and its end.
+"""The parts of one server process: configuration, upstream client, audit, quotas, open answers.
 
-How it stops is told in `drain`; here is what that means for the parts. No wait of `stop` is longer
-than it must be: a part that hangs is left.
+Starts and stops them. `process.drain` decides when open answers are aborted; this module does it.
+`stop` gives up on a part that hangs.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from proxy.audit.retention import Retention
 from proxy.configuration.live import Configuration, configuration
 from proxy.configuration.snapshot import Snapshot
 from proxy.errors import ErrorCode, GatewayError
-from proxy.http.request_limits import Bounds
+from proxy.http.request_limits import RequestLimits
 from proxy.process.drain import Drain
 from proxy.process.heartbeat import Heartbeat, State
 from proxy.process.loop_watchdog import Watchdog
@@ -33,10 +33,10 @@ from proxy.telemetry import metrics
 from proxy.telemetry.log_writer import dropped_lines
 from proxy.upstreams.client import UpstreamClient
 
-_STOPPING = 4.0
-"""Seconds in which the parts of a process say goodbye; each has a shorter patience of its own."""
-_FIRST_BOUNDS = Bounds()
-_MEASURED_EVERY = 1.0
+_STOP_SECONDS = 4.0
+"""For all parts together; each has a shorter timeout of its own."""
+_INITIAL_LIMITS = RequestLimits()
+_MEASURE_SECONDS = 1.0
 
 logger = logging.getLogger("athena.runtime")
 
@@ -44,7 +44,7 @@ logger = logging.getLogger("athena.runtime")
 class Runtime:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        configuration.on_change = self._cut_revoked
+        configuration.on_change = self._abort_revoked
         self.client: UpstreamClient
         self.audit = Audit(
             Journal(Path(settings.DATA_DIR) / "journal", most_bytes=settings.SPOOL_BYTES),
@@ -52,16 +52,16 @@ class Runtime:
         )
         self.retention = Retention()
         self.quota = Quota(settings.WORKERS)
-        self.counting = Quota(settings.WORKERS)
-        """Places of requests whose tokens are counted: an open stream must not be in their way."""
+        self.counting_quota = Quota(settings.WORKERS)
+        """Slots of requests that count tokens: open streams must not block them."""
         self.heartbeat = Heartbeat(self.state)
         self.watchdog = Watchdog()
         self.relays: set[Relay] = set()
         self.uploads: set[asyncio.Timeout] = set()
         self.drain = Drain(
             seconds=lambda: self.configuration.drain_time,
-            refuse=self._refuse_uploads,
-            cut=self._cut_all,
+            refuse=self._abort_uploads,
+            cut=self._abort_all,
             flush=self.audit.flush,
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -87,23 +87,23 @@ class Runtime:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._together(
+        await self._stop_parts(
             self.audit.stop(),
             self.heartbeat.stop(),
             self.client.aclose(),
             self.quota.rate.close(),
         )
 
-    async def _together(self, *parts: Coroutine[Any, Any, None]) -> None:
+    async def _stop_parts(self, *parts: Coroutine[Any, Any, None]) -> None:
         tasks = [asyncio.create_task(part) for part in parts]
-        _, late = await asyncio.wait(tasks, timeout=_STOPPING)
+        _, late = await asyncio.wait(tasks, timeout=_STOP_SECONDS)
         for task in late:
             task.cancel()
         if late:
-            logger.warning("stopped, though something is not written yet")
+            logger.warning("stopped before everything was written; the next start recovers it")
 
     def state(self) -> State:
-        """What this process is at."""
+        """Return this process's numbers for its heartbeat."""
         return State(
             configuration_version=self.configuration.version or None,
             open_streams=len(self.relays),
@@ -112,35 +112,35 @@ class Runtime:
         )
 
     def degraded(self) -> list[str]:
-        """What is wrong while answers are given all the same."""
-        troubles = {
+        """List the problems under which requests are still served."""
+        problems = {
             "database unreachable": not self.configuration.is_fresh,
             "audit waiting for the database": self.audit.is_behind,
             "journal not writable": not self.audit.has_disk,
             "journal full": self.audit.journal.is_full,
         }
-        return [trouble for trouble, is_so in troubles.items() if is_so]
+        return [problem for problem, is_present in problems.items() if is_present]
 
-    def bounds(self) -> Bounds:
-        """Those of the configuration; before there is one, others."""
+    def request_limits(self) -> RequestLimits:
+        """Return the configured limits, or the defaults until a configuration is loaded."""
         try:
-            return self.configuration.current.bounds
+            return self.configuration.current.request_limits
         except GatewayError:
-            return _FIRST_BOUNDS
+            return _INITIAL_LIMITS
 
-    def admit(self) -> None:
-        """Raise GatewayError when no new work is taken."""
+    def check_accepting(self) -> None:
+        """Raise GatewayError while the gateway stops and takes no new requests."""
         if self.drain.is_begun:
             raise _restarting()
 
     def end(self, exchange: Exchange, status: int) -> None:
-        """Take leave of an exchange, however it ended."""
+        """Release the slots of an exchange, and hand it to the metrics and the audit."""
         self.quota.release(exchange)
-        self.counting.release(exchange)
+        self.counting_quota.release(exchange)
         try:
             measures.observe(exchange, status)
         except Exception:
-            logger.exception("an exchange is not in the metrics")
+            logger.exception("an exchange could not be counted in the metrics")
         self.audit.submit(exchange, status)
 
     async def _measure(self) -> None:
@@ -151,37 +151,33 @@ class Runtime:
             state = self.state()
             metrics.measure(
                 open_streams=state.open_streams,
-                places=self.quota.open,
+                places=self.quota.used_slots,
                 held=(relay.held_bytes for relay in self.relays),
                 waiting=state.audit_waiting,
                 journal_bytes=self.audit.journal.size,
                 version=state.configuration_version or 0,
             )
-            await asyncio.sleep(_MEASURED_EVERY)
+            await asyncio.sleep(_MEASURE_SECONDS)
 
-    def _cut_all(self) -> None:
+    def _abort_all(self) -> None:
         for relay in list(self.relays):
-            relay.cut(_restarting())
-        self._refuse_uploads()
+            relay.abort_with(_restarting())
+        self._abort_uploads()
 
-    def _cut_revoked(self, snapshot: Snapshot) -> None:
-        """End the open answers of keys that are no more: who revokes one wants no more of it."""
-        held = {key.id for key in snapshot.keys.values()}
+    def _abort_revoked(self, snapshot: Snapshot) -> None:
+        """End the open answers of keys that were revoked or deleted."""
+        valid = {key.id for key in snapshot.keys.values()}
         for relay in list(self.relays):
-            if relay.key is not None and relay.key.id not in held:
-                relay.cut(revoked())
+            if relay.key is not None and relay.key.id not in valid:
+                relay.abort_with(revoked())
 
-    def _refuse_uploads(self) -> None:
-        """A request that is still being sent would be refused at its end."""
-        for patience in self.uploads:
-            patience.reschedule(asyncio.get_running_loop().time())
+    def _abort_uploads(self) -> None:
+        for timeout in self.uploads:
+            timeout.reschedule(asyncio.get_running_loop().time())
 
 
 def _restarting() -> GatewayError:
-    return GatewayError(
-        ErrorCode.DRAINING,
-        "the gateway is being restarted: try again",
-    )
+    return GatewayError(ErrorCode.DRAINING, "the gateway is restarting: try again")
 
 
 runtime = Runtime(configuration)

@@ -1,12 +1,9 @@
-"""The gateway's own endpoints, and the one place that makes errors HTTP."""
+"""The gateway's own endpoints: conversations, token counts, lists of models, and probes."""
 
-import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
-from django.core.exceptions import SuspiciousOperation
 from django.http import Http404, HttpResponse, HttpResponseRedirect
 
 from formats import (
@@ -14,82 +11,75 @@ from formats import (
     ClientError,
     Complexity,
     Conversation,
-    FormatsError,
     ReplyOptions,
     estimate_tokens,
 )
 from proxy.audit.exchange import Exchange
-from proxy.configuration.snapshot import Key
-from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
-from proxy.http.direct_writer import SHORTCUT
-from proxy.http.handler import GatewayRequest
-from proxy.http.request_limits import Bounds
-from proxy.http.response import Document, EventStream, Response
+from proxy.errors import ErrorCode, GatewayError
+from proxy.http.direct_writer import DIRECT_WRITER
 from proxy.serving import model_list
-from proxy.serving.admission import admit, remember
+from proxy.serving.admission import (
+    admit_conversation,
+    admit_key,
+    admit_token_count,
+    check_key_again,
+    start_audit,
+)
 from proxy.serving.authentication import check_model
+from proxy.serving.handler import Document, EventStream, Response, endpoint
 from proxy.serving.relay import Relay
+from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import runtime
 from proxy.upstreams.client import NOTHING_CARRIED, Carried
 
-logger = logging.getLogger("athena.views")
-
-# How the names of headers begin that an upstream of the same dialect gets. An open list: a beta's
-# header and its field in the body travel together, or are refused.
-_CARRIED = {"anthropic": "anthropic-", "openai": "openai-"}
-# Of a failure, where a dialect knows no such status.
-_STATUS = {("openai", 529): 503}
-_MODEL_CHARS = 500
+# Prefixes of the headers that are forwarded to an upstream of the client's dialect. All of them
+# are: a beta's header and its field in the body must travel together, or the upstream refuses it.
+_FORWARDED = {"anthropic": "anthropic-", "openai": "openai-"}
+_MAX_MODEL_CHARS = 500
 
 
+@endpoint("POST", admit=admit_conversation, reads_body=True)
 async def converse(request: GatewayRequest) -> Response:
-    """The answer to a conversation, in the dialect that the path tells, as a stream or whole."""
-    began = time.perf_counter()  # what the client took to send its request is not our time
-    snapshot, key = admit(request)
+    """Answer a conversation in the dialect of the path, as a stream or as one document."""
+    started = time.perf_counter()  # excludes the time that the client took to send its body
+    check_key_again(request)
+    start_audit(request)
+    conversation = _parse(request)
+    relay, forwarded = _relay(request, conversation), _forwarded(request)
+    request.body = b""  # an open stream must not keep it in memory
     exchange = request.exchange
-    remember(request, snapshot, key)
-    conversation = _parse(request, key, snapshot.bounds)
-    exchange.request.is_streaming = conversation.stream
-    exchange.request.input_estimate = estimate_tokens(conversation)
-    options = ReplyOptions(
-        created=int(time.time()),
-        include_usage=conversation.include_usage,
-        input_estimate=exchange.request.input_estimate,
-    )
-    relay = Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
-    carried = _carried(request)
-    request.content = b""  # an open stream holds none of it
     runtime.audit.begin(exchange)
-    exchange.transfer.own_time += time.perf_counter() - began
+    exchange.transfer.own_time += time.perf_counter() - started
     if conversation.stream:
-        await relay.open(conversation, carried, within=snapshot.open_after)
-        shortcut = request.scope.get("state", {}).get(SHORTCUT)
-        return EventStream(relay.stream(shortcut), relay.close, relay.headers | _warning(exchange))
+        open_after = request.admission.snapshot.open_after
+        await relay.open(conversation, forwarded, within=open_after)
+        writer = request.scope.get("state", {}).get(DIRECT_WRITER)
+        return EventStream(relay.stream(writer), relay.close, relay.headers | _warning(exchange))
     try:
-        await relay.open(conversation, carried)
+        await relay.open(conversation, forwarded)
         headers = relay.headers
         body = await relay.collect()
-        headers = headers | _warning(exchange)
         exchange.add_sent(body)
     finally:
         relay.close()
-    return Document(body, headers)
+    return Document(body, headers | _warning(exchange))
 
 
+@endpoint("POST", admit=admit_token_count, reads_body=True)
 async def count_tokens(request: GatewayRequest) -> HttpResponse:
-    """How many tokens a request has: an estimate, and marked as one."""
-    snapshot, key = admit(request)
-    conversation = _parse(request, key, snapshot.bounds)
+    """Estimate the tokens of a conversation; the response says that it is an estimate."""
+    check_key_again(request)
+    conversation = _parse(request)
     return _json({"input_tokens": estimate_tokens(conversation), "estimated": True})
 
 
+@endpoint("GET", admit=admit_key)
 async def models(request: GatewayRequest) -> HttpResponse:
-    snapshot, key = admit(request)
     query = request.query
     limit = query.get("limit", "")
     page = model_list.listing(
-        snapshot,
-        key,
+        request.admission.snapshot,
+        request.admission.key,
         request.exchange.dialect,
         limit=int(limit[:9]) if limit.isascii() and limit.isdigit() else 1000,
         after=query.get("after_id", ""),
@@ -98,21 +88,24 @@ async def models(request: GatewayRequest) -> HttpResponse:
     return _json(page)
 
 
+@endpoint("GET", admit=admit_key)
 async def model(request: GatewayRequest, name: str) -> HttpResponse:
-    snapshot, key = admit(request)
+    snapshot, key = request.admission.snapshot, request.admission.key
     return _json(model_list.entry(snapshot, key, request.exchange.dialect, name))
 
 
+@endpoint("GET")
 async def healthz(request: GatewayRequest) -> HttpResponse:
-    """Says that the process serves; what it depends on is not asked."""
+    """Report that the process answers; checks nothing that it depends on."""
     return _json({"status": "ok"})
 
 
+@endpoint("GET")
 async def readyz(request: GatewayRequest) -> HttpResponse:
-    """Says whether new work is taken, and what is wrong meanwhile.
+    """Report whether this process takes new requests, and what is degraded.
 
-    A database that is away for minutes takes no node out: all would go at once, and each still
-    answers whoever it knows.
+    A database that is away for minutes does not make a node unready: all nodes would go at once,
+    and each can still serve the keys that it knows.
     """
     configuration = runtime.configuration
     status = "ready"
@@ -132,13 +125,15 @@ async def readyz(request: GatewayRequest) -> HttpResponse:
     )
 
 
+@endpoint("GET")
 async def home(request: GatewayRequest) -> HttpResponse:
-    """For people the admin; for a client that asks whether somebody is there, a yes."""
+    """Redirect browsers to the admin; answer 200 to clients that check for a server with HEAD."""
     if request.method == "HEAD":
         return HttpResponse(content_type="text/plain")
     return HttpResponseRedirect("/admin/")
 
 
+@endpoint("GET")
 async def hello(request: GatewayRequest) -> HttpResponse:
     return _json({"message": "hello"})
 
@@ -147,99 +142,50 @@ async def not_found(request: GatewayRequest, path: str = "") -> HttpResponse:
     raise Http404
 
 
-def only(
-    method: str, view: Callable[..., Coroutine[Any, Any, Response]]
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """The view for one method; any other gets 405. HEAD goes with GET."""
-    allowed = ("GET", "HEAD") if method == "GET" else (method,)
-
-    async def checked(request: GatewayRequest, **kwargs: Any) -> Response:
-        if request.method not in allowed:
-            raise GatewayError(
-                ErrorCode.METHOD_NOT_ALLOWED,
-                f"{request.method} is not allowed here, only {method}",
-                headers={"allow": ", ".join(allowed)},
-            )
-        return await view(request, **kwargs)
-
-    return checked
-
-
-def answer_error(request: GatewayRequest, error: Exception) -> HttpResponse:
-    """Any exception as the caller's dialect shows errors."""
-    match error:
-        case GatewayError():
-            failure = error
-        case FormatsError():
-            failure = GatewayError.of(error)
-        case Http404():
-            failure = GatewayError(ErrorCode.NOT_FOUND, f"there is nothing at {request.path[:200]}")
-        case SuspiciousOperation():
-            failure = GatewayError(ErrorCode.INVALID_REQUEST, str(error), should_retry=False)
-        case _:
-            logger.error("a defect", exc_info=error)
-            failure = GatewayError(ErrorCode.INTERNAL_ERROR, "the gateway failed; its log says why")
-    exchange = request.exchange
-    exchange.error = failure
-    headers = {
-        "x-athena-error": failure.code,
-        "x-athena-error-source": failure.source,
-        **failure.headers,
-    }
-    if isinstance(failure, UpstreamFailed) and (refusal := failure.refusal):
-        exchange.add_sent(refusal.body)
-        return HttpResponse(
-            refusal.body,
-            content_type="application/json",
-            status=refusal.status,
-            headers={**headers, **refusal.headers},
-        )
-    body = DIALECTS[exchange.dialect].encode_error(
-        failure.kind,
-        str(failure),
-        request_id=exchange.request_id,
-        details=failure.details,
-        param=failure.param,
-    )
-    exchange.add_sent(body)
-    if failure.retry_after is not None:
-        headers["retry-after"] = str(failure.retry_after)
-    if not failure.should_retry:
-        headers["x-should-retry"] = "false"
-    status = _STATUS.get((exchange.dialect, failure.status), failure.status)
-    return HttpResponse(body, content_type="application/json", status=status, headers=headers)
-
-
-def _parse(request: GatewayRequest, key: Key, bounds: Bounds) -> Conversation:
+def _parse(request: GatewayRequest) -> Conversation:
+    """Parse the body; raises GatewayError or ClientError."""
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise GatewayError(
             ErrorCode.UNSUPPORTED_ENCODING,
-            f"the body is compressed ({encoding[:20]}): send it as it is",
+            f"the body is compressed ({encoding[:20]}): send it uncompressed",
         )
-    exchange = request.exchange
+    exchange, limits = request.exchange, request.admission.snapshot.request_limits
     conversation = DIALECTS[exchange.dialect].parse(
-        request.content, Complexity(bounds.max_json_depth, bounds.max_json_nodes)
+        request.body, Complexity(limits.max_json_depth, limits.max_json_nodes)
     )
     exchange.request.model = conversation.model
-    if len(conversation.model) > _MODEL_CHARS:
-        raise ClientError(f"must have at most {_MODEL_CHARS} characters", path="model")
+    if len(conversation.model) > _MAX_MODEL_CHARS:
+        raise ClientError(f"must have at most {_MAX_MODEL_CHARS} characters", path="model")
     if not conversation.model.isprintable():
-        raise ClientError("must have no control characters", path="model")
-    check_model(key, conversation.model)
+        raise ClientError("must not contain control characters", path="model")
+    check_model(request.admission.key, conversation.model)
     return conversation
 
 
-def _carried(request: GatewayRequest) -> Carried:
-    """What an upstream of the client's own dialect gets besides the body."""
-    beginning = _CARRIED[request.exchange.dialect]
-    headers = [item for item in request.headers.items() if item[0].startswith(beginning)]
+def _relay(request: GatewayRequest, conversation: Conversation) -> Relay:
+    exchange = request.exchange
+    exchange.request.is_streaming = conversation.stream
+    exchange.request.input_estimate = estimate_tokens(conversation)
+    options = ReplyOptions(
+        created=int(time.time()),
+        include_usage=conversation.include_usage,
+        input_estimate=exchange.request.input_estimate,
+    )
+    snapshot = request.admission.snapshot
+    return Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
+
+
+def _forwarded(request: GatewayRequest) -> Carried:
+    """Headers and query string for an upstream of the client's own dialect."""
+    prefix = _FORWARDED[request.exchange.dialect]
+    headers = [item for item in request.headers.items() if item[0].startswith(prefix)]
     query = request.query_string
     return Carried(tuple(headers), query) if headers or query else NOTHING_CARRIED
 
 
 def _warning(exchange: Exchange) -> dict[str, str]:
-    """Of the notices so far, the codes: what was left out of the request, above all."""
+    """List the notices so far, mostly of what was left out of the request."""
     codes = sorted({notice.code.value for notice in exchange.answer.notices})
     return {"x-athena-warning": ", ".join(codes)} if codes else {}
 

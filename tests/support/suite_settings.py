@@ -27,5 +27,5 @@ class ShortIntervals(AppConfig):
         recorder._INTERVAL = live._INTERVAL = 0.1
         recorder._LOOK_FOR_DEAD = 0.5
         heartbeat._INTERVAL = 0.2
-        redis_rate._TRY_EVERY = 0.1
-        redis_rate._PATIENCE = 2.0
+        redis_rate._RECONNECT_SECONDS = 0.1
+        redis_rate._TIMEOUT_SECONDS = 2.0

@@ -111,7 +111,7 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
         assert refused.headers["x-athena-error"] == "draining"
         assert refused.headers["retry-after"] == "2"
         assert refused.headers["connection"] == "close"
-        assert "being restarted" in refused.text
+        assert "restarting" in refused.text
     assert b" 503 " in rest(upload)
 
     received = {name: rest(connection) for name, connection in opened.items()}
@@ -129,7 +129,7 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
         else:
             assert b" 200 OK" in got
             assert b"one" in got
-            assert b"being restarted" in got
+            assert b"restarting" in got
             assert (b"event: error" in got) == ("anthropic" in name)
             assert b"[DONE]" not in got
     deaf.close()
@@ -158,7 +158,7 @@ def test_a_second_signal_reaches_the_workers_and_ends_it_at_once(start, upstream
     gateway.process.send_signal(signal.SIGTERM)
     signalled = time.monotonic()
     for connection in opened:
-        assert b"being restarted" in rest(connection)
+        assert b"restarting" in rest(connection)
     assert gateway.process.wait(30) == 0
     assert time.monotonic() - signalled < 12
     deaf.close()
@@ -190,7 +190,7 @@ def test_a_database_that_is_locked_does_not_keep_the_process(start, upstream):
     with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:
         other.execute("BEGIN EXCLUSIVE")
         gateway.process.send_signal(signal.SIGTERM)
-        assert b"being restarted" in rest(connection)
+        assert b"restarting" in rest(connection)
         signalled = time.monotonic()
         assert gateway.process.wait(60) == 0
         assert time.monotonic() - signalled < 30

@@ -11,9 +11,9 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from formats import Identity, Limits, Toolbox, build_pipeline
 from proxy.errors import ErrorCode
-from proxy.http.direct_writer import Shortcut
+from proxy.http.direct_writer import DirectWriter
 from proxy.serving import retry
-from proxy.serving.attempt import Begun
+from proxy.serving.attempt import StartedAnswer
 from proxy.upstreams.connection import Connection
 from tests.proxy.serving.test_relay import RESTART, make_relay
 from tests.support.chat import chunk
@@ -30,7 +30,7 @@ class HandFed(Connection):
         self.is_open = True
         transport: Any = SimpleNamespace(is_closing=lambda: not self.is_open, abort=self.finish)
         self.connection_made(transport)
-        self.head = asyncio.get_running_loop().create_future()
+        self.head_received = asyncio.get_running_loop().create_future()
         self._is_complete = False
         self._parser = httptools.HttpResponseParser(self)
         self.data_received(HEAD)
@@ -70,7 +70,9 @@ def relaying(monkeypatch, script, *, ping_after=60, **deadlines):
         limits = {"idle_timeout": 60, "progress_timeout": 60, "total_timeout": 60, **deadlines}
         upstream = SimpleNamespace(name="u", headers=(), secrets=list, **limits)
         route = SimpleNamespace(upstream=upstream, limits=Limits())
-        return Begun(route, pipeline, connection, pipeline.decode(chunk({"content": "one "})))
+        return StartedAnswer(
+            route, pipeline, connection, pipeline.decode(chunk({"content": "one "}))
+        )
 
     async def test():
         nonlocal connection
@@ -109,20 +111,20 @@ def test_a_read_is_written_before_any_task_runs(monkeypatch):
     written, parts, exchange, connection = relaying(monkeypatch, script)
     assert [b"one" in part for part in parts] == [True]
     assert b"error" in written[-1]  # what came in pieces was no JSON
-    assert exchange.bytes_out == sum(map(len, written + parts))
+    assert exchange.transfer.bytes_out == sum(map(len, written + parts))
     assert not connection.is_open
 
 
 def test_the_end_of_a_message_ends_the_stream(monkeypatch):
     async def script(stage):
         stage.connection.say(chunk({"content": "two"}), END, b"data: [DONE]\n\n")
-        stage.relay.cut(RESTART)  # too late
+        stage.relay.abort_with(RESTART)  # too late
 
     written, parts, exchange, connection = relaying(monkeypatch, script)
     assert len(parts) == len(written) == 1
     assert written[0].endswith(b'data: {"type":"message_stop"}\n\n')
     assert exchange.error is None
-    assert exchange.stop_reason == "end_turn"
+    assert exchange.answer.stop_reason == "end_turn"
     assert not connection.is_open
 
 
@@ -144,7 +146,7 @@ def test_while_the_client_takes_nothing_parts_wait_for_their_task(monkeypatch):
 
 def test_a_cut_and_a_lost_connection_are_told_by_the_task(monkeypatch):
     async def cut(stage):
-        stage.relay.cut(RESTART)
+        stage.relay.abort_with(RESTART)
         stage.connection.say(chunk({"content": "unheard"}))
 
     written, parts, exchange, connection = relaying(monkeypatch, cut)
@@ -178,7 +180,7 @@ def test_silence_is_filled_and_a_deadline_ends_what_does_not_advance(monkeypatch
 
 def test_a_defect_where_it_is_read_is_told_and_logged_by_the_task(monkeypatch, caplog):
     async def script(stage):
-        monkeypatch.setattr(stage.relay._begun.pipeline, "decode", lambda _: 1 // 0)
+        monkeypatch.setattr(stage.relay._answer.pipeline, "decode", lambda _: 1 // 0)
         stage.connection.say(chunk({"content": "two"}))
 
     written, parts, exchange, connection = relaying(monkeypatch, script)
@@ -220,7 +222,7 @@ def test_a_shortcut_frames_as_the_server_does_and_closes_with_it():
     async def test():
         written = []
         cycle = cycle_on(written)
-        shortcut = Shortcut(cycle)
+        shortcut = DirectWriter(cycle)
         assert not shortcut.is_open  # nothing has begun
         await cycle.send({"type": "http.response.start", "status": 200, "headers": []})
         part = b"x" * 300
@@ -238,6 +240,6 @@ def test_a_shortcut_frames_as_the_server_does_and_closes_with_it():
         whole = cycle_on([])
         headers = [(b"content-length", b"3")]
         await whole.send({"type": "http.response.start", "status": 200, "headers": headers})
-        assert not Shortcut(whole).is_open
+        assert not DirectWriter(whole).is_open
 
     asyncio.run(test())

@@ -112,7 +112,7 @@ def test_a_host_that_is_not_ours_gets_no_page_and_cannot_lead_elsewhere(gateway)
 def test_a_model_with_control_characters_is_400(gateway, client, text):
     response = client.post("/v1/messages", json=ask(text))
     status, _, message = error_of(response)
-    assert (status, message) == (400, "model: must have no control characters")
+    assert (status, message) == (400, "model: must not contain control characters")
     assert "x-evil" not in response.headers
     wait_for(lambda: response.headers["request-id"] in gateway.log)
     assert "\nx-evil" not in gateway.log

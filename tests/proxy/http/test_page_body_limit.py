@@ -8,7 +8,7 @@ from tempfile import gettempdir
 
 import pytest
 
-from proxy.http.page_body_limit import _MOST_AT_ONCE, MOST_BYTES, _Uploads
+from proxy.http.page_body_limit import _MAX_UPLOADS, MAX_BODY_BYTES, _Uploads
 from tests.support.raw_client import answer, connect, post
 
 PATHS = ["/admin/login/", "/api/keys/", "/static/x", "/nowhere"]
@@ -45,8 +45,8 @@ def test_a_body_that_no_page_needs_is_413_and_not_written_to_the_disk(gateway, p
 
 
 def test_a_body_that_a_page_may_need_is_read_in_memory_and_answered(gateway):
-    body = b"username=" + b"x" * (MOST_BYTES - 9)
-    head = post(b"", f"content-length: {MOST_BYTES}", path="/nowhere")
+    body = b"username=" + b"x" * (MAX_BODY_BYTES - 9)
+    head = post(b"", f"content-length: {MAX_BODY_BYTES}", path="/nowhere")
     with connect(gateway.port, head.replace(b"host: x", b"host: 127.0.0.1")) as page:
         page.sendall(body[:-1])
         assert not on_disk(gateway)
@@ -63,13 +63,13 @@ def test_the_oldest_body_gives_way_to_the_next_when_there_are_too_many():
             try:
                 async with patience:
                     uploads.add(patience)
-                    await asyncio.sleep(1 if number < _MOST_AT_ONCE else 0.01)
+                    await asyncio.sleep(1 if number < _MAX_UPLOADS else 0.01)
             except TimeoutError:
                 late.append(number)
             finally:
                 uploads.discard(patience)
 
-        await asyncio.gather(*(read(number) for number in range(_MOST_AT_ONCE + 2)))
+        await asyncio.gather(*(read(number) for number in range(_MAX_UPLOADS + 2)))
         return late
 
     assert asyncio.run(main()) == [0, 1]

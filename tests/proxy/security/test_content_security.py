@@ -147,7 +147,7 @@ def test_a_defect_of_the_hot_path_is_json_without_its_cause(monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError(CANARY)
 
-    monkeypatch.setattr("proxy.serving.admission.admit", broken)
+    monkeypatch.setattr("proxy.serving.admission._authenticate", broken)
 
     async def call(path):
         scope = {

@@ -12,9 +12,9 @@ import pytest
 
 from proxy.configuration.snapshot import Key
 from proxy.errors import GatewayError
-from proxy.http.handler import GatewayRequest
 from proxy.models.keys import digest_of
 from proxy.serving.authentication import authenticate
+from proxy.serving.request import GatewayRequest
 from tests.support.chat import ask
 from tests.support.gateway import KEY
 from tests.support.metrics import scrape, value

@@ -10,7 +10,7 @@ UPSTREAM = SimpleNamespace(name="u", idle_timeout=10, progress_timeout=15, total
 
 
 def made(now=0.0, since=0.0):
-    return Deadlines(UPSTREAM, ping_after=4, now=now, since=since)
+    return Deadlines(UPSTREAM, ping_after=4, now=now, requested_at=since)
 
 
 def code_at(deadlines, now):
@@ -46,8 +46,8 @@ def test_nothing_prolongs_the_total_time_which_began_with_the_request():
 def test_a_read_waits_until_the_next_of_them(sent, due):
     deadlines = made()
     deadlines.sent_at = sent
-    assert deadlines.due == due
+    assert deadlines.due_at == due
 
 
 def test_the_client_is_told_how_long_and_not_where():
-    assert str(made().failure(10)) == "the upstream u was silent for 10 s"
+    assert str(made().failure(10)) == "the upstream u sent nothing for 10 s"

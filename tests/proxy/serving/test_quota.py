@@ -36,7 +36,7 @@ def exchange_of(*, rpm=None, streams=None, number=1):
 
 
 def admit(quota, exchange, most=10_000):
-    asyncio.run(quota.admit(exchange, exchange.request.key, most))
+    asyncio.run(quota.acquire(exchange, exchange.request.key, most))
 
 
 def admitted(quota, exchange, most=10_000):
@@ -105,18 +105,18 @@ def test_a_place_is_given_back_once_and_a_refused_request_has_none(clock):
     for _ in range(2):
         quota.release(three)
         quota.release(one)
-    assert quota.open == 1
+    assert quota.used_slots == 1
     assert not admitted(quota, three), "the refusal did not count as a request"
     quota.release(two)
     quota.release(three)
-    assert quota.open == 0
+    assert quota.used_slots == 0
     quota.release(Exchange("openai"))  # one that has no key
 
 
 def test_a_request_that_is_refused_for_its_rate_holds_no_place():
     quota = Quota()
     assert admitted(quota, exchange_of(rpm=0)) == "key_rate_limit"
-    assert quota.open == 0
+    assert quota.used_slots == 0
 
 
 @pytest.mark.parametrize(("most", "processes", "places"), [(3, 1, 3), (3, 2, 2), (500, 4, 125)])
@@ -280,7 +280,7 @@ def test_open_answers_stay_counted_when_the_limit_is_edited(gateway, upstream, m
         assert response.status_code == 200
         gateway.edit(edit.format(1))
         refused = client.post("/v1/messages", json=body)
-        assert "may have 1 open at once, and has 3" in error_of(refused)[2]
+        assert "has 3 open requests and is limited to 1" in error_of(refused)[2]
         streams.close()
         upstream.script(model, says("Hi"))
         wait_for(lambda: client.post("/v1/messages", json=body).status_code == 200)

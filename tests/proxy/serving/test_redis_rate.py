@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from proxy.serving import redis_rate
-from proxy.serving.rate import OwnRate, rate_at
-from proxy.serving.redis_rate import SharedRate
+from proxy.serving.rate import LocalRate, rate_at
+from proxy.serving.redis_rate import RedisRate
 from tests.proxy.serving.test_quota import MAKE_KEY
 from tests.support.chat import ask, says
 from tests.support.gateway import Gateway
@@ -28,7 +28,7 @@ def redis():
 @pytest.fixture
 def patient(monkeypatch):
     """A busy machine must not look like an outage of Redis."""
-    monkeypatch.setattr(redis_rate, "_PATIENCE", 10.0)
+    monkeypatch.setattr(redis_rate, "_TIMEOUT_SECONDS", 10.0)
 
 
 @pytest.fixture
@@ -41,27 +41,27 @@ def log(caplog):
 
 async def hits(rate, count, *, limit, key_id=1):
     """How many of so many requests were admitted."""
-    return [await rate.hit(key_id, limit) for _ in range(count)].count(None)
+    return [await rate.count_request(key_id, limit) for _ in range(count)].count(None)
 
 
 async def until(rate, is_away):
     deadline = time.monotonic() + 20
-    while (rate._return is not None) is not is_away:
+    while (rate._reconnecting is not None) is not is_away:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
 
 
 def test_without_an_address_each_process_counts_for_itself():
-    assert isinstance(rate_at(""), OwnRate)
-    assert isinstance(rate_at("redis://127.0.0.1:1/0"), SharedRate)
+    assert isinstance(rate_at(""), LocalRate)
+    assert isinstance(rate_at("redis://127.0.0.1:1/0"), RedisRate)
 
 
 def test_processes_share_one_minute_and_keys_do_not(redis, patient):
     async def main():
-        one, two = SharedRate(redis.url), SharedRate(redis.url)
+        one, two = RedisRate(redis.url), RedisRate(redis.url)
         assert await hits(one, 3, limit=5) == 3
         assert await hits(two, 5, limit=5) == 2
-        wait = await one.hit(1, 5)
+        wait = await one.count_request(1, 5)
         assert 1 <= wait <= 60
         assert await hits(two, 2, limit=7) == 2, "a limit that is raised counts what was asked"
         assert await hits(two, 3, limit=2, key_id=2) == 2
@@ -74,7 +74,7 @@ def test_processes_share_one_minute_and_keys_do_not(redis, patient):
 
 def test_at_once_no_more_are_admitted_than_the_limit(redis, patient):
     async def main():
-        rates = [SharedRate(redis.url) for _ in range(4)]
+        rates = [RedisRate(redis.url) for _ in range(4)]
         admitted = await asyncio.gather(*(hits(rate, 50, limit=30) for rate in rates))
         assert sum(admitted) == 30
         for rate in rates:
@@ -88,14 +88,14 @@ def test_at_once_no_more_are_admitted_than_the_limit(redis, patient):
 def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(
     redis, log, fault, monkeypatch
 ):
-    monkeypatch.setattr(redis_rate, "_TRY_EVERY", 0.1)
+    monkeypatch.setattr(redis_rate, "_RECONNECT_SECONDS", 0.1)
 
     async def main():
-        rate = SharedRate(redis.url)
+        rate = RedisRate(redis.url)
         assert await hits(rate, 1, limit=5) == 1
         getattr(redis, fault)()
         began = time.monotonic()
-        assert await rate.hit(1, 5) is None
+        assert await rate.count_request(1, 5) is None
         assert time.monotonic() - began < 1  # 0.15 s, on a machine that has time
         began = time.monotonic()
         assert await hits(rate, 100, limit=5) == 4, "it is counted here, and limited"
@@ -105,7 +105,7 @@ def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(
         assert str(redis.port) not in log.text
         redis.start() if fault == "kill" else redis.thaw()
         await until(rate, is_away=False)
-        assert await rate.hit(1, 5) is None
+        assert await rate.count_request(1, 5) is None
         assert [r.levelname for r in log.records] == ["WARNING", "INFO"]
         await rate.close()
 
@@ -114,7 +114,7 @@ def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(
 
 def test_a_redis_that_was_never_there_does_no_harm(log):
     async def main():
-        rate = SharedRate("redis://:canary-password@127.0.0.1:1/0")
+        rate = RedisRate("redis://:canary-password@127.0.0.1:1/0")
         assert await hits(rate, 4, limit=3) == 3
         await rate.close()
 

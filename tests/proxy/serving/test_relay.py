@@ -10,7 +10,7 @@ from proxy.audit.exchange import Exchange
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Outcome
 from proxy.serving import retry
-from proxy.serving.attempt import Begun
+from proxy.serving.attempt import StartedAnswer
 from proxy.serving.relay import Relay
 from tests.support.chat import chunk
 
@@ -57,7 +57,7 @@ def answer(monkeypatch):
             secrets=list,
         )
         route = SimpleNamespace(upstream=upstream, limits=Limits())
-        return Begun(route, pipeline, answer, [])
+        return StartedAnswer(route, pipeline, answer, [])
 
     monkeypatch.setattr(retry, "attempt", attempt)
     monkeypatch.setattr(retry, "resolve", lambda *_: None)
@@ -91,7 +91,7 @@ def test_an_answer_that_never_pauses_is_cut_all_the_same(answer):
         async for part in relay.stream():
             parts.append(part)
             if len(parts) == 3:
-                relay.cut(RESTART)
+                relay.abort_with(RESTART)
             assert len(parts) < 9
         return parts
 
@@ -104,7 +104,7 @@ def test_a_defect_of_the_gateways_is_not_recorded_as_the_upstreams(answer, monke
     async def test():
         relay, parts = make_relay(), []
         await relay.open(None, [])
-        monkeypatch.setattr(relay._begun.pipeline, "decode", lambda _: 1 // 0)
+        monkeypatch.setattr(relay._answer.pipeline, "decode", lambda _: 1 // 0)
         async for part in relay.stream():
             parts.append(part)
         return relay._exchange, parts

@@ -208,7 +208,7 @@ def test_a_stream_that_outlasts_the_drain_time_ends_in_an_error(own_gateway, ups
         while part := connection.recv(65536):
             received += part
     assert b"overloaded_error" in received
-    assert b"restarted" in received
+    assert b"restarting" in received
     assert own_gateway.process.wait(15) == 0
     assert "Traceback" not in own_gateway.log
 
@@ -274,6 +274,6 @@ def test_a_second_signal_ends_the_drain_time(own_gateway, upstream, model, numbe
         received = b""
         while part := connection.recv(65536):
             received += part
-    assert b"being restarted" in received
+    assert b"restarting" in received
     assert own_gateway.process.wait(5) == 0
     assert "Traceback" not in own_gateway.log

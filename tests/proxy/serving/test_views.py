@@ -7,12 +7,16 @@ from time import monotonic
 from types import SimpleNamespace
 
 import pytest
+from django.http import HttpResponse
 
 from proxy.configuration.live import Configuration
-from proxy.http.handler import GatewayHandler, GatewayRequest
-from proxy.http.request_limits import Bounds
+from proxy.http.request_limits import RequestLimits
+from proxy.serving import handler as handler_module
+from proxy.serving.error_response import error_response
+from proxy.serving.handler import GatewayHandler, endpoint
+from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import runtime
-from proxy.serving.views import answer_error, healthz, readyz
+from proxy.serving.views import healthz, readyz
 
 
 def scope(path="/v1/messages", **headers):
@@ -45,23 +49,30 @@ def call(handler, scope, *messages):
     return sent
 
 
-async def known(request):
-    return True
+@endpoint("POST", reads_body=True)
+async def echo(request):
+    return HttpResponse(request.body)
 
 
-@pytest.fixture
-def handler():
+def make_handler(on_end=lambda *_: None):
     return GatewayHandler(
-        bounds=lambda: Bounds(max_body_bytes=1000, request_timeout=0.1),
-        vouch=known,
-        answer_error=answer_error,
-        on_end=lambda *_: None,
+        limits=lambda: RequestLimits(max_body_bytes=1000, request_timeout=0.1),
+        error_response=error_response,
+        on_end=on_end,
         uploads=set(),
     )
 
 
-def test_healthz_asks_nobody(handler):
-    start, body = call(handler, scope("/healthz") | {"method": "GET"})
+@pytest.fixture
+def handler(monkeypatch):
+    """A handler whose only view needs no key and returns the request's body."""
+    match = SimpleNamespace(func=echo, args=(), kwargs={})
+    monkeypatch.setattr(handler_module, "_resolve", lambda path: match)
+    return make_handler()
+
+
+def test_healthz_checks_nothing():
+    start, body = call(make_handler(), scope("/healthz") | {"method": "GET"})
     assert (start["status"], body["body"]) == (200, b'{"status":"ok"}')
     assert asyncio.run(healthz(GatewayRequest(scope("/healthz")))).status_code == 200
 
@@ -94,7 +105,7 @@ def test_a_defect_is_a_500_that_tells_nothing_and_a_log_that_tells_all(caplog):
     logging.getLogger("athena").propagate = True
     request = GatewayRequest(scope())
     with caplog.at_level(logging.ERROR):
-        response = answer_error(request, ValueError("canary of a defect"))
+        response = error_response(request, ValueError("canary of a defect"))
     logging.getLogger("athena").propagate = False
     body = json.loads(response.content)
     assert response.status_code == 500
@@ -141,20 +152,14 @@ def test_a_body_that_does_not_come_is_not_waited_for(handler):
     assert not handler._uploads
 
 
-def test_an_exchange_that_the_server_ends_is_not_taken_for_a_success(monkeypatch):
+def test_an_exchange_that_the_server_ends_is_not_a_success(handler, monkeypatch):
     ended = []
 
-    async def forever(self, request):
+    async def forever(self, match, request):
         await asyncio.sleep(60)
 
     async def main():
-        handler = GatewayHandler(
-            bounds=lambda: Bounds(max_body_bytes=1000, request_timeout=0.1),
-            vouch=known,
-            answer_error=answer_error,
-            on_end=lambda exchange, status: ended.append(exchange.outcome),
-            uploads=set(),
-        )
+        handler = make_handler(lambda exchange, status: ended.append(exchange.outcome))
         monkeypatch.setattr(GatewayHandler, "_respond", forever)
         messages = asyncio.Queue()
         messages.put_nowait({"type": "http.request", "body": b"{}"})

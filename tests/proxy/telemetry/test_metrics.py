@@ -12,8 +12,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from proxy.audit.exchange import Exchange
 from proxy.audit.recorder import Audit
 from proxy.configuration.live import Configuration
-from proxy.http.handler import GatewayRequest
 from proxy.serving.metrics_view import metrics as answer
+from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import Runtime
 from proxy.telemetry import metrics
 from tests.proxy.serving.test_messages import NATIVE
