@@ -53,7 +53,7 @@ class Scrub:
         return messages if len(out) == len(found) and all(map(_is, out, found)) else out
 
     def _leaves(self, content: str | list[Any] | None) -> bool:
-        """Whether nothing goes of a content that was decoded into plain blocks."""
+        """True if nothing goes of a content that was decoded into plain blocks."""
         if not isinstance(content, list):
             return content is not None and not _is_blank(content)
         target = self._target

@@ -32,7 +32,7 @@ class Call:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the fragments, joined, are the arguments."""
+        """True if the fragments, joined, are the arguments."""
         return self._arguments.is_plain
 
     def add(self, fragment: str) -> None:

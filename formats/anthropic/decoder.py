@@ -87,7 +87,7 @@ class AnthropicDecoder:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something was read that no event tells of yet."""
+        """True if something was read that no event tells of yet."""
         if self._stop is not None or self._later or self._is_bare or len(self._blocks) > 1:
             return not self._done
         return bool(self._queue) and (len(self._queue) > 1 or self._queue[0].has_pending)

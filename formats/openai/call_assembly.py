@@ -51,7 +51,7 @@ class Call:
         self.pending: list[str] = []
         """Fragments that arrived before it was this call's turn."""
         self.is_plain = True
-        """Whether joining the fragments gives the arguments."""
+        """True if joining the fragments gives the arguments."""
         self._arguments = Arguments(limits)
         self._cumulative = CumulativeArguments()
 
@@ -65,7 +65,7 @@ class Call:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether several fragments can be read as one."""
+        """True if several fragments can be read as one."""
         arguments = self._arguments
         return (
             arguments.status is _OPEN
@@ -160,7 +160,7 @@ class CallAssembly:
     def __init__(self, limits: Limits) -> None:
         self.count = 0
         self.is_irregular = False
-        """Whether a client that identifies calls by index only, like OpenAI's SDK, would fail."""
+        """True if a client that identifies calls by index only, like OpenAI's SDK, would fail."""
         self._limits = limits
         self._queue: deque[Call] = deque()  # unfinished calls, oldest first
         self._by_index: dict[int, Call] = {}
@@ -176,11 +176,11 @@ class CallAssembly:
 
     @property
     def has_pending(self) -> bool:
-        """Whether an open call has fragments that are not in any event yet."""
+        """True if an open call has fragments that are not in any event yet."""
         return len(self._queue) > 1 or self._queue[0].has_pending
 
     def is_newest(self, index: int | None) -> bool:
-        """Whether an entry with this index, but no id and no name, continues the newest call."""
+        """True if an entry with this index, but no id and no name, continues the newest call."""
         call = self._newest
         return call is not None and index == call.number and self._by_index.get(index) is call
 
@@ -273,7 +273,7 @@ class CallAssembly:
         return call
 
     def _starts_another(self, call: Call, name: str, fragment: str) -> bool:
-        """Whether an entry without an id starts a new call although its index names `call`."""
+        """True if an entry without an id starts a new call although its index names `call`."""
         if name and call.name and name != call.name:
             return True
         starts = call.complete and fragment.strip() and not call.is_repeat(fragment)

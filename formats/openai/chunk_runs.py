@@ -25,7 +25,7 @@ from formats.sse import ServerSentEvent
 
 Kind: TypeAlias = type[TextDelta] | type[ReasoningDelta] | type[ToolCallDelta]
 Continuation: TypeAlias = tuple[Kind, str, int | None]
-"""What a chunk continues, with which text, and for arguments the index of the call."""
+"""The kind of text a chunk continues, its text, and the index of the call for arguments."""
 
 _VALUE = rb'"\s*:\s*"((?:[^"\\]++|\\.)*+)"'
 _STRINGS: dict[Kind, re.Pattern[bytes]] = {
@@ -43,7 +43,7 @@ _decode_string = msgspec.json.Decoder(str).decode
 
 
 def continuation(chunk: Chunk) -> Continuation | None:
-    """What a chunk continues; None if it does anything else as well."""
+    """The continuation in a chunk; None if the chunk contains anything else."""
     delta = chunk.delta()
     if delta is None or delta.reasoning_details or delta.refusal or delta.function_call:
         return None
@@ -65,7 +65,7 @@ def continuation(chunk: Chunk) -> Continuation | None:
 class ChunkRun:
     def __init__(self) -> None:
         self.kind: Kind | None = None
-        """What the newest chunk continued; None if it did anything else."""
+        """The kind of the newest chunk; None if it was not just a continuation."""
         self.texts: list[str] = []
         """Texts that are not in any event yet."""
         self.template = _NO_TEMPLATE

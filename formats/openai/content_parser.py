@@ -1,8 +1,8 @@
-"""The content of a message → parts: Chat Completions' own, Responses' and Anthropic's.
+"""Parses the content of a message, in the shapes of Chat Completions, Responses and Anthropic.
 
     {"type":"image_url",…}   {"type":"input_image",…}   {"type":"image","source":{…}}
 
-A part of a type that is not known is named in the notices and left out.
+A part of an unknown type is left out, with a notice.
 """
 
 import base64
@@ -108,8 +108,8 @@ class _Kind(Struct):
     type: str
 
 
-_OWN = (_Text, _Refusal, _Image, _FilePart)
-_OTHERS = (
+_CHAT_PARTS = (_Text, _Refusal, _Image, _FilePart)
+_FOREIGN_PARTS = (
     _InputText,
     _OutputText,
     _InputImage,
@@ -121,25 +121,25 @@ _OTHERS = (
     _ToolUse,
     _ToolResult,
 )
-_AnyPart: Any = reduce(or_, (*_OWN, *_OTHERS))
+_AnyPart: Any = reduce(or_, (*_CHAT_PARTS, *_FOREIGN_PARTS))
 _parts: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(_AnyPart)
 _kinds = msgspec.json.Decoder(_Kind)
-_KNOWN = frozenset(kind.__struct_config__.tag for kind in (*_OWN, *_OTHERS))
+_KNOWN_TYPES = frozenset(kind.__struct_config__.tag for kind in (*_CHAT_PARTS, *_FOREIGN_PARTS))
 
 
-def translated(notices: dict[Notice, None], shape: str) -> None:
-    """Take note of another API's shape: an upstream of this dialect must not get it as it is."""
+def note_translation(notices: dict[Notice, None], shape: str) -> None:
+    """Note a shape of another API, so that the request is not passed through unchanged."""
     notices[Notice(NoticeCode.SHAPE_TRANSLATED, shape)] = None
 
 
 def parse_content(content: Content, path: str, notices: dict[Notice, None]) -> Iterator[Part]:
-    """The parts of a content; raises ClientError."""
+    """Parse the parts of a content; raises ClientError."""
     if isinstance(content, str):
         if content:
             yield Text(content)
         return
     if content == []:
-        translated(notices, "content: []")  # which OpenAI refuses, and Cursor sends beside calls
+        note_translation(notices, "content: []")  # OpenAI refuses it; Cursor sends it with calls
     for index, raw in enumerate(content or ()):
         place = f"{path}.{index}"
         part = _parse_part(raw, place, notices)
@@ -153,7 +153,7 @@ def parse_content(content: Content, path: str, notices: dict[Notice, None]) -> I
 def parse_result(
     content: Content, path: str, notices: dict[Notice, None]
 ) -> Iterator[Text | Image | Document]:
-    """The parts of a tool's result, which may be text, images and documents."""
+    """Parse the content of a tool result: text, images and documents."""
     for part in parse_content(content, path, notices):
         if isinstance(part, Text | Image | Document):
             yield part
@@ -166,17 +166,17 @@ def _parse_part(raw: Raw, path: str, notices: dict[Notice, None]) -> Part | None
     try:
         part = _parts.decode(raw)
     except (msgspec.DecodeError, RecursionError):
-        if parse_json(_kinds, raw, path=path).type not in _KNOWN:
+        if parse_json(_kinds, raw, path=path).type not in _KNOWN_TYPES:
             return None
         part = parse_json(_parts, raw, path=path)
-    if isinstance(part, _OTHERS):
-        translated(notices, f"{part.__struct_config__.tag} part")
+    if isinstance(part, _FOREIGN_PARTS):
+        note_translation(notices, f"{part.__struct_config__.tag} part")
     match part:
         case _Text(text=text) | _Refusal(refusal=text):
             return Text(text)
         case _Image(image_url=url) | _InputImage(image_url=_Url() | str() as url):
             if isinstance(url, str):
-                translated(notices, "image_url as a string")
+                note_translation(notices, "image_url as a string")
             return _image(url if isinstance(url, str) else url.url)
         case _FilePart(file=file) | (_InputFile() as file):
             source = file.file_data or file.file_url
@@ -205,7 +205,7 @@ def _document(source: str, title: str | None) -> Document:
     if source.startswith("data:"):
         media_type, data = _data_url(source, media_type)
     if media_type.startswith("text/"):
-        with suppress(ValueError):  # what is no base64 goes on as it is
+        with suppress(ValueError):  # not base64 text: passed on unchanged
             return Document(text=base64.b64decode(data).decode(), title=title)
     return Document(media_type=media_type, data=data, title=title)
 

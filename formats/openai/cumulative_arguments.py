@@ -44,14 +44,14 @@ class CumulativeArguments:
         self._checksum = crc32(text.encode(errors="surrogatepass"), self._checksum)
 
     def is_repeat(self, fragment: str) -> bool:
-        """Whether a fragment equals all arguments received so far."""
+        """True if a fragment equals all arguments received so far."""
         return (
             len(fragment) == self._chars
             and crc32(fragment.encode(errors="surrogatepass")) == self._checksum
         )
 
     def _is_so_far(self, fragment: str) -> bool:
-        """Whether a fragment that starts like the first one can be the arguments so far.
+        """True if a fragment that starts like the first one can be the arguments so far.
 
         After `{"a":` it may also be a nested object; then it has a closing brace too many.
         """

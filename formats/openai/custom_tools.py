@@ -1,9 +1,9 @@
-"""Custom tools: free text instead of arguments, perhaps after a grammar.
+"""Custom tools, which take free text instead of JSON arguments, optionally with a grammar.
 
     {"type":"custom","custom":{"name":"ApplyPatch","format":{"type":"grammar","grammar":{…}}}}
 
-Few models know them, so a function with the one string `input` stands in for the tool, and that
-string is what the client gets. The grammar is told to the model; nobody enforces it.
+Few models know them, so the model is offered a substitute: a function with one string, `input`. The
+client gets the value of that string. The grammar is in the description; it is not enforced.
 """
 
 import json
@@ -21,8 +21,8 @@ _SCHEMA = (
 _BEGINNING = '{"input":"'
 _HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _HEAD_CHARS = 256
-# The inside of a JSON string, up to an escape that may go on: half a surrogate pair is not decoded
-# before it is known whether the other half follows.
+# The inside of a JSON string, up to an incomplete escape. The first half of a surrogate pair is
+# incomplete until it is known whether the second half follows.
 _TEXT = re.compile(
     r"""(?: [^"\\]++
     | \\[^u]
@@ -33,59 +33,59 @@ _TEXT = re.compile(
 )
 
 
-def stand_in(name: str, description: str | None, syntax: str, grammar: str) -> Tool:
-    """The function that a model is offered for a custom tool; `grammar` may be empty."""
+def substitute(name: str, description: str | None, syntax: str, grammar: str) -> Tool:
+    """Make the function that a model is offered for a custom tool; `grammar` may be empty."""
     if grammar:
         rule = f"The input must follow this {syntax} grammar:\n{grammar}"
         description = f"{description}\n\n{rule}" if description else rule
     return Tool(name, description, _SCHEMA, is_custom=True)
 
 
-def arguments_of(text: str) -> bytes:
-    """The arguments of the stand-in, for the input of a custom tool."""
+def wrap_input(text: str) -> bytes:
+    """Turn the input of a custom tool into arguments of its substitute."""
     return b'{"input":%b}' % encode_string(text)
 
 
-class _In(Enum):
+class _State(Enum):
     HEAD = auto()
     TEXT = auto()
-    REST = auto()  # behind the string
-    RAW = auto()  # arguments that are not the stand-in's
+    DONE = auto()  # after the string
+    RAW = auto()  # the arguments do not start with `input`
 
 
 class InputReader:
-    """The input of a custom tool, read from the arguments of its stand-in as they arrive.
+    """Reads the input of a custom tool from the streamed arguments of its substitute.
 
-    Arguments that do not begin with `input` are passed on as they stand: the client's tool refuses
-    them, and the model is told.
+    Arguments that do not start with `input` are passed on unchanged: the client's tool refuses
+    them, and tells the model.
     """
 
     def __init__(self) -> None:
-        self._in = _In.HEAD
-        self._held = ""
+        self._state = _State.HEAD
+        self._incomplete = ""
 
     def feed(self, fragment: str) -> str:
-        """What is known of the input by now, and was not before."""
-        text, self._held = self._held + fragment, ""
-        if self._in is _In.HEAD:
+        """Returns the next part of the input."""
+        text, self._incomplete = self._incomplete + fragment, ""
+        if self._state is _State.HEAD:
             if head := _HEAD.match(text):
-                self._in, text = _In.TEXT, text[head.end() :]
+                self._state, text = _State.TEXT, text[head.end() :]
             elif len(text) < _HEAD_CHARS and _BEGINNING.startswith("".join(text.split())):
-                self._held = text
+                self._incomplete = text
             else:
-                self._in = _In.RAW
-        match self._in:
-            case _In.TEXT:
+                self._state = _State.RAW
+        match self._state:
+            case _State.TEXT:
                 return self._read(text)
-            case _In.RAW:
+            case _State.RAW:
                 return text
         return ""
 
     def _read(self, text: str) -> str:
-        known = _TEXT.match(text)
-        end = known.end() if known else 0
+        match = _TEXT.match(text)
+        end = match.end() if match else 0
         if text.startswith('"', end):
-            self._in = _In.REST
+            self._state = _State.DONE
         else:
-            self._held = text[end:]
+            self._incomplete = text[end:]
         return str(json.loads(f'"{text[:end]}"', strict=False))

@@ -64,7 +64,7 @@ class OpenAIDecoder:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something was read that is not in any event yet."""
+        """True if something was read that is not in any event yet."""
         if self._finish is not None or self._deferred:
             return not self._done
         return self._calls.open and self._calls.has_pending

@@ -1,9 +1,9 @@
 """Events → Chat Completions: chunks, or one whole completion.
 
-A call's first delta has its id, type and name; it is sent with the first byte of the arguments, or
-at the end of a call that has none. Calls are counted apart from everything else. Nothing is sent
-that OpenAI's API does not define, but for reasoning, of which it has none: text is DeepSeek's
-`reasoning_content`, and what Anthropic sealed is in OpenRouter's `reasoning_details`.
+The first delta of a call has its id, type and name. It is sent with the first byte of the
+arguments, or at the end of a call without arguments. Calls have an index of their own. Only fields
+that OpenAI's API defines are sent, except for reasoning, which it lacks: text is in DeepSeek's
+`reasoning_content`, and Anthropic's signatures are in OpenRouter's `reasoning_details`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,17 +48,17 @@ PING = b": ping\n\n"
 class OpenAIEncoder:
     def __init__(self, options: ReplyOptions) -> None:
         self._options = options
-        self._head = b""  # of every chunk: its id, time and model
-        self._call: ToolCallStart | None = None  # one whose first delta has not been sent
+        self._head = b""  # the start of every chunk: id, time and model
+        self._call: ToolCallStart | None = None  # its first delta has not been sent
         self._index = -1  # of the newest call
-        self._input: InputReader | None = None  # of a call of a custom tool
-        self._details = -1  # the SDK merges details by their index
+        self._input: InputReader | None = None  # if the call is of a custom tool
+        self._details = -1  # index of the newest detail: the SDK merges details by index
 
     def feed(self, events: Iterable[Event]) -> bytes:
         return b"".join([self._encode(event) for event in events])
 
     def resume(self, start: MessageStart, frame: Frame) -> None:
-        """Go on behind what somebody else has written."""
+        """Continue after bytes of the upstream that were passed through."""
         self._start(start)
         self._index = frame.index
 
@@ -146,7 +146,7 @@ class OpenAIEncoder:
 
 
 def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
-    """A whole completion."""
+    """Encode a whole completion."""
     message: dict[str, object] = {"role": "assistant", "content": None}
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     reasoning = "".join(part.text for part in reply.parts if isinstance(part, Reasoning))
@@ -161,8 +161,8 @@ def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
             case RedactedReasoning(data=data):
                 details.append({"type": "reasoning.encrypted", "data": data})
             case ToolCall(is_custom=True):
-                text_of_it = InputReader().feed(part.arguments.decode())
-                custom = {"name": part.name, "input": text_of_it}
+                tool_input = InputReader().feed(part.arguments.decode())
+                custom = {"name": part.name, "input": tool_input}
                 calls.append({"id": part.id, "type": "custom", "custom": custom})
             case ToolCall():
                 function = {"name": part.name, "arguments": part.arguments.decode()}
@@ -202,9 +202,9 @@ def encode_error(
     param: str | None = None,
     details: Mapping[str, object] | None = None,
 ) -> bytes:
-    """The body of an answer that failed before its first byte; `details` are Anthropic's.
+    """Encode the body of an error response.
 
-    `param` is the place in the request that is at fault.
+    `param` is the field of the request that caused the error. `details` are only for Anthropic.
     """
     body = b'{"error":' + _error(kind, message, param)
     return body + (b"}" if request_id is None else b',"request_id":%b}' % encode_string(request_id))
@@ -220,7 +220,7 @@ def _error(kind: FailureKind, message: str, param: str | None = None) -> bytes:
 
 
 def _usage(usage: Usage) -> dict[str, object]:
-    """Unknown counts are 0 here: the SDKs' type has no place for unknown."""
+    """Unknown counts become 0: the SDKs require numbers."""
     read, written = usage.cache_read, usage.cache_creation
     prompt = (usage.input or 0) + (read or 0) + (written or 0)
     output = usage.output or 0

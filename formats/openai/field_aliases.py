@@ -1,7 +1,7 @@
-"""A request's top-level fields, under the names that Chat Completions has for them.
+"""Renames top-level fields of the Responses and Anthropic APIs to those of Chat Completions.
 
-Responses and Anthropic call some of them otherwise. What names something that only OpenAI's server
-has stored is refused: to leave it out would be another conversation.
+Fields that refer to something stored by OpenAI are refused: without it, it would be another
+conversation.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.json_codec import ABSENT, value_or_none
-from formats.openai.content_parser import translated
+from formats.openai.content_parser import note_translation
 from formats.request_errors import parse_json
 
 _RENAMED = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
@@ -45,31 +45,37 @@ _reasonings = msgspec.json.Decoder(_Reasoning)
 
 
 def chat_fields(fields: dict[str, Raw], notices: dict[Notice, None]) -> dict[str, Raw]:
-    """The fields without those that are messages under another name; raises ClientError."""
+    """Returns the fields as Chat Completions names them, without `input` and system prompts.
+
+    Raises ClientError.
+    """
     source = dict(fields)
     if is_responses(fields):
-        translated(notices, "input")
+        note_translation(notices, "input")
         del source["input"]
         _rename_responses(source, notices)
-    for name, ours in _RENAMED.items():
+    for name, chat_name in _RENAMED.items():
         if value := value_or_none(source.pop(name, ABSENT)):
-            source.setdefault(ours, Raw(value))
-            translated(notices, name)
+            source.setdefault(chat_name, Raw(value))
+            note_translation(notices, name)
     for name in _SYSTEM:
         if value_or_none(source.pop(name, ABSENT)):
-            translated(notices, name)
+            note_translation(notices, name)
     return source
 
 
 def is_responses(fields: dict[str, Raw]) -> bool:
-    """Whether a request has Responses' `input` in the place of messages."""
+    """True if a request has `input` of the Responses API instead of `messages`."""
     return "input" in fields and value_or_none(fields.get("messages", ABSENT)) is None
 
 
 def _rename_responses(source: dict[str, Raw], notices: dict[Notice, None]) -> None:
     for name in _STORED:
         if value_or_none(source.get(name, ABSENT)):
-            raise ClientError("nothing is stored here: send the whole conversation", path=name)
+            raise ClientError(
+                "refers to stored data, but Athena stores none: send the whole conversation",
+                path=name,
+            )
     for name in sorted(_RESPONSES_ONLY & source.keys()):
         if value_or_none(source.pop(name)):
             notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
@@ -86,7 +92,7 @@ def _rename_responses(source: dict[str, Raw], notices: dict[Notice, None]) -> No
 
 
 def _response_format(format_: Raw) -> Raw:
-    """Responses has the schema's fields beside the type."""
+    """Move the fields of a schema, which Responses has next to its type, into `json_schema`."""
     schema = parse_json(_formats, format_, path="text.format")
     kind = schema.pop("type", ABSENT)
     if kind != Raw(b'"json_schema"'):

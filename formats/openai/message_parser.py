@@ -1,7 +1,7 @@
-"""Messages of Chat Completions → messages of a conversation.
+"""Parses messages of Chat Completions into messages of a conversation.
 
-Calls and results may be where OpenAI has them, beside the content, or inside it as Anthropic's
-blocks; a message may have both.
+Calls and results may be in fields of the message, as OpenAI defines them, or in its content, as
+Anthropic's blocks; one message may have both.
 """
 
 from collections.abc import Collection, Iterator
@@ -23,8 +23,8 @@ from formats.conversation import (
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.json_codec import encode_string
-from formats.openai.content_parser import parse_content, parse_result, translated
-from formats.openai.custom_tools import arguments_of
+from formats.openai.content_parser import note_translation, parse_content, parse_result
+from formats.openai.custom_tools import wrap_input
 from formats.openai.request_wire import WireCall, WireFunction, WireMessage
 from formats.request_errors import require
 
@@ -33,53 +33,53 @@ _UNPARSED = b'{"unparsed_arguments":'
 
 
 class MessageParser:
-    """Reads the messages of one request, whose custom tools it must know."""
+    """Parses the messages of one request; `custom` are the names of its custom tools."""
 
     def __init__(self, notices: dict[Notice, None], custom: Collection[str] = ()) -> None:
         self.notices = notices
         self._custom = custom
 
     def parse(self, message: WireMessage, path: str) -> Message:
-        """The message; raises ClientError."""
+        """Parse one message; raises ClientError."""
         if message.role == "developer":
-            translated(self.notices, "developer role")  # which OpenAI alone knows
+            note_translation(self.notices, "developer role")  # only OpenAI knows it
         match message.role:
             case "system" | "developer" | "user":
-                return Message(_ROLES[message.role], self._said(message, ToolCall, path), path)
+                return Message(_ROLES[message.role], self._content(message, ToolCall, path), path)
             case "tool" | "function":
                 return Message(Role.USER, self._results(message, path), path)
             case "assistant":
                 refusal = [Text(message.refusal)] if message.refusal else []
-                said = self._said(message, ToolResult, path)
+                content = self._content(message, ToolResult, path)
                 calls = self._calls(message, path)
                 return Message(
-                    Role.ASSISTANT, (*_reasoning(message), *said, *refusal, *calls), path
+                    Role.ASSISTANT, (*_reasoning(message), *content, *refusal, *calls), path
                 )
         raise ClientError(f"unknown role {message.role[:40]!r}", path=f"{path}.role")
 
     def call(self, call_id: str, function: WireFunction, path: str) -> ToolCall:
-        """An earlier call of a function."""
+        """Parse an earlier call of a function."""
         name = require(function.name, f"{path}.name")
         text = _arguments(function.arguments)
         if text.startswith(_UNPARSED) and isinstance(function.arguments, str):
-            if name in self._custom:  # as some gateways show a custom tool's call to Cursor
-                translated(self.notices, "custom tool call")
-                text = arguments_of(function.arguments)
+            if name in self._custom:  # the form in which some gateways send such a call to Cursor
+                note_translation(self.notices, "custom tool call")
+                text = wrap_input(function.arguments)
             else:
                 detail = f"the arguments of {call_id}"
                 self.notices[Notice(NoticeCode.HISTORY_SANITISED, detail)] = None
         return ToolCall(call_id, name, text)
 
     def custom_call(self, call_id: str, name: str | None, text: str | None, path: str) -> ToolCall:
-        """An earlier call of a custom tool."""
-        translated(self.notices, "custom tool call")
-        return ToolCall(call_id, require(name, f"{path}.name"), arguments_of(text or ""))
+        """Parse an earlier call of a custom tool."""
+        note_translation(self.notices, "custom tool call")
+        return ToolCall(call_id, require(name, f"{path}.name"), wrap_input(text or ""))
 
-    def _said(self, message: WireMessage, others: type[Part], path: str) -> tuple[Part, ...]:
-        """The parts of a message; `others` is a part of the other side's."""
+    def _content(self, message: WireMessage, forbidden: type[Part], path: str) -> tuple[Part, ...]:
+        """Parse the content; parts of the type `forbidden` belong to the other role."""
         parts = tuple(parse_content(message.content, f"{path}.content", self.notices))
-        if any(isinstance(part, others) for part in parts):
-            kind = "tool_use" if others is ToolCall else "tool_result"
+        if any(isinstance(part, forbidden) for part in parts):
+            kind = "tool_use" if forbidden is ToolCall else "tool_result"
             raise ClientError(
                 f"{kind} is not allowed in a {message.role} message", path=f"{path}.content"
             )
@@ -88,7 +88,7 @@ class MessageParser:
     def _results(self, message: WireMessage, path: str) -> tuple[Part, ...]:
         call_id = message.name if message.tool_call_id is None else message.tool_call_id
         if call_id is None:
-            blocks = self._said(message, ToolCall, path)
+            blocks = self._content(message, ToolCall, path)
             if blocks and all(isinstance(part, ToolResult) for part in blocks):
                 return blocks
         content = parse_result(message.content, f"{path}.content", self.notices)
@@ -98,7 +98,7 @@ class MessageParser:
         for index, call in enumerate(message.tool_calls or ()):
             yield self._call(call, f"{path}.tool_calls.{index}")
         if message.function_call is not None:
-            # The legacy result names the function, not the call.
+            # A result of this legacy form names the function instead of the call.
             name = require(message.function_call.name, f"{path}.function_call.name")
             yield self.call(name, message.function_call, f"{path}.function_call")
 
@@ -111,10 +111,10 @@ class MessageParser:
 
 
 def _reasoning(message: WireMessage) -> Iterator[Part]:
-    """The assistant's earlier reasoning; details are the form that keeps seals."""
-    sealed = [d for d in message.reasoning_details or () if d.is_anthropic()]
-    if any(detail.signature or detail.data for detail in sealed):
-        for detail in sealed:
+    """Parse earlier reasoning, preferably from `reasoning_details`, which keep signatures."""
+    details = [d for d in message.reasoning_details or () if d.is_anthropic()]
+    if any(detail.signature or detail.data for detail in details):
+        for detail in details:
             if detail.data:
                 yield RedactedReasoning(detail.data)
             else:
@@ -124,8 +124,10 @@ def _reasoning(message: WireMessage) -> Iterator[Part]:
 
 
 def _arguments(arguments: str | dict[str, Raw] | None) -> bytes:
-    """The arguments of an earlier call. What is not an object would be refused by every upstream,
-    for the rest of the conversation, so it is wrapped into one."""
+    """Arguments of an earlier call as JSON; text that is not an object is wrapped into one.
+
+    Every upstream would refuse other JSON, for the rest of the conversation.
+    """
     if isinstance(arguments, dict):
         return msgspec.json.encode(arguments)
     text = (arguments or "").strip()

@@ -1,8 +1,8 @@
-"""Messages of a conversation → Chat Completions'; the inverse of `formats.openai.message_parser`.
+"""Renders messages of a conversation for Chat Completions; the inverse of `message_parser`.
 
-One system message at the front, and only there: chat templates insist on it, and an upstream's
-prompt cache needs a front that stays the same. A system message in the middle becomes user text in
-its place. Results come first, then whatever they cannot carry themselves: images and files.
+There is one system message, at the start: chat templates require that, and the upstream's prompt
+cache needs a constant start. A later system message becomes user text in its place. Tool results
+come first, then the images and files that a tool message cannot contain.
 """
 
 from collections import deque
@@ -34,22 +34,26 @@ _FORMAT = "anthropic-claude-v1"
 
 
 class MessageRenderer:
-    """Where the target has ids of its own, calls get those that Kimi writes: `functions.NAME:N`,
-    counted up."""
+    """Renders the messages of one request.
+
+    If the target has native ids, calls get Kimi's: `functions.NAME:N`, with N counting up.
+    """
 
     def __init__(self, target: Target, notices: list[Notice]) -> None:
         self._target = target
         self._notices = notices
         self._count = 0
-        self._ids: deque[str] = deque()  # of the newest calls, in the order of their results
+        self._ids: deque[str] = (
+            deque()
+        )  # of the last message's calls, in the order of their results
 
     def render(self, messages: Iterable[Message]) -> list[dict[str, object]]:
-        """The messages behind the system prompt; raises ClientError."""
+        """Render the messages after the system prompt; raises ClientError."""
         out: list[dict[str, object]] = []
         for message in order_results(messages, self._notices):
             if message.role is Role.ASSISTANT:
-                if said := self._assistant(message):
-                    out.append(said)
+                if rendered := self._assistant(message):
+                    out.append(rendered)
             else:
                 out += self._user(message)
         return out
@@ -72,14 +76,14 @@ class MessageRenderer:
                 calls.append({"id": call_id, "type": "function", "function": function})
             else:
                 others.append(part)
-        text = _joined(texts)
+        text = _join(texts)
         if not (text or calls):
             if message.parts:
                 self._note(NoticeCode.REASONING_DROPPED, f"{message.path} has nothing else")
             return None
         fields: dict[str, object] = {"role": "assistant", "content": text}
         if others or (calls and self._target.reasoning_field):
-            fields |= self._replayed(others, message.path if calls else None)
+            fields |= self._reasoning(others, message.path if calls else None)
         if calls:
             fields["tool_calls"] = calls
         return fields
@@ -91,53 +95,55 @@ class MessageRenderer:
         if Notice(code, detail) not in self._notices:
             self._note(code, detail)
 
-    def _replayed(self, parts: Iterable[Part], insists: str | None) -> dict[str, object]:
-        """Earlier reasoning, where the upstream wants it back; beside calls it insists, and
-        `insists` is their message's path."""
+    def _reasoning(self, parts: Iterable[Part], call_path: str | None) -> dict[str, object]:
+        """Render earlier reasoning if the upstream accepts it; with calls, it requires it.
+
+        `call_path` is the path of the message if it has calls.
+        """
         field = self._target.reasoning_field
-        thoughts = [p for p in parts if isinstance(p, Reasoning | RedactedReasoning)]
+        reasoning_parts = [p for p in parts if isinstance(p, Reasoning | RedactedReasoning)]
         if field is None:
-            if thoughts:
-                self._note_once(NoticeCode.REASONING_DROPPED, "the upstream does not take it back")
+            if reasoning_parts:
+                self._note_once(NoticeCode.REASONING_DROPPED, "the upstream does not accept it")
             return {}
-        reasoning = "".join(part.text for part in thoughts if isinstance(part, Reasoning))
-        if not reasoning and insists is not None:
-            self._note(NoticeCode.REASONING_PLACEHOLDER, insists)
+        reasoning = "".join(part.text for part in reasoning_parts if isinstance(part, Reasoning))
+        if not reasoning and call_path is not None:
+            self._note(NoticeCode.REASONING_PLACEHOLDER, call_path)
             reasoning = _REASONING_PLACEHOLDER
         fields: dict[str, object] = {field: reasoning} if reasoning else {}
-        if field == "reasoning" and (details := [*_details(thoughts)]):
+        if field == "reasoning" and (details := [*_details(reasoning_parts)]):
             fields["reasoning_details"] = details
         return fields
 
     def _user(self, message: Message) -> list[dict[str, object]]:
         out: list[dict[str, object]] = []
-        attached: list[Part] = []
+        attachments: list[Part] = []
         rest: list[Part] = []
         for part in message.parts:
             if type(part) is ToolResult:
-                out.append(self._result(part, attached))
+                out.append(self._result(part, attachments))
             else:
                 rest.append(part)
-        if not (rest or attached):
+        if not (rest or attachments):
             return out
         content: str | list[dict[str, object]]
         texts = [part.text for part in rest if type(part) is Text]
-        if attached or len(texts) < len(rest):
-            content = self._content(attached + rest, is_system=message.role is Role.SYSTEM)
+        if attachments or len(texts) < len(rest):
+            content = self._content(attachments + rest, is_system=message.role is Role.SYSTEM)
         else:
-            content = _joined(texts)
+            content = _join(texts)
             if content and message.role is Role.SYSTEM:
                 content = _reminder(content)
         if content:
             out.append({"role": "user", "content": content})
         return out
 
-    def _result(self, result: ToolResult, attached: list[Part]) -> dict[str, object]:
+    def _result(self, result: ToolResult, attachments: list[Part]) -> dict[str, object]:
         texts: list[str] = []
         for part in result.content:
             text = part.text if type(part) is Text or type(part) is Document else None
             if text is None:
-                attached.append(part)
+                attachments.append(part)
             texts.append("(see the attachment in the next message)" if text is None else text)
         text = "\n\n".join(texts)
         if result.is_error and not text.startswith(("<tool_use_error>", "Error")):
@@ -175,7 +181,7 @@ class MessageRenderer:
 
 
 def _details(parts: Iterable[Reasoning | RedactedReasoning]) -> Iterator[dict[str, object]]:
-    """Sealed reasoning in OpenRouter's form."""
+    """Signed or encrypted reasoning as OpenRouter's `reasoning_details`."""
     for part in parts:
         match part:
             case RedactedReasoning(data=data):
@@ -187,8 +193,8 @@ def _details(parts: Iterable[Reasoning | RedactedReasoning]) -> Iterator[dict[st
 
 @cached_by_system
 def render_system(system: tuple[Text, ...]) -> list[dict[str, object]]:
-    """The message at the front, if there is any."""
-    text = _joined(map(_without_billing, system))
+    """Render the system message; an empty list if there is no text."""
+    text = _join(map(_without_billing, system))
     return [{"role": "system", "content": Raw(encode_string(text))}] if text else []
 
 
@@ -199,8 +205,8 @@ def _without_billing(part: Text) -> str:
     return "\n".join(line for line in lines if not line.startswith(BILLING)).strip("\n")
 
 
-def _joined(texts: Iterable[str]) -> str:
-    """The texts, without those that are blank."""
+def _join(texts: Iterable[str]) -> str:
+    """Join the texts that are not blank."""
     return "\n\n".join([text for text in texts if text and not text.isspace()])
 
 

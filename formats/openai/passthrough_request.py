@@ -1,6 +1,6 @@
-"""A client's own request, for an upstream of the same dialect: its text, a few values replaced.
+"""Passes a request on to an upstream of the same dialect, with a few JSON values replaced.
 
-Where its history or its shapes had to be changed, its text cannot go on, and its other fields do.
+If messages or tools must be changed, they are rendered again and only the other fields are kept.
 """
 
 from collections.abc import Iterable
@@ -9,49 +9,49 @@ from formats.conversation import Conversation, Target
 from formats.events import Notice, NoticeCode
 from formats.json_splice import replace_values
 
-ABOUT_TOOLS = frozenset(
+TOOL_FIELDS = frozenset(
     {"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"}
 )
-REASONING = frozenset({NoticeCode.REASONING_DROPPED, NoticeCode.REASONING_PLACEHOLDER})
-# What parsing found, and an upstream of the client's own dialect would refuse.
-_CHANGES = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
-_OURS = frozenset({"model", "stream", "stream_options"})
+REASONING_NOTICES = frozenset({NoticeCode.REASONING_DROPPED, NoticeCode.REASONING_PLACEHOLDER})
+# Notices of parsing about things that the upstream would refuse.
+_REFUSED = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
+_GATEWAY_FIELDS = frozenset({"model", "stream", "stream_options"})
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
-def is_kept(conversation: Conversation, target: Target, notices: Iterable[Notice]) -> bool:
-    """Whether the client's messages and tools can go on as they are.
+def can_pass(conversation: Conversation, target: Target, notices: Iterable[Notice]) -> bool:
+    """True if the client's messages and tools can be passed on unchanged.
 
-    `notices` are of what rendering them anew would change.
+    `notices` say what rendering them again would change.
     """
     if target.native_ids or (target.reasoning_field and not target.keeps_reasoning):
         return False
-    found = any(notice.code in _CHANGES for notice in conversation.notices)
-    ignored = {NoticeCode.LIMIT_CLAMPED, *(REASONING if target.keeps_reasoning else ())}
-    return not found and all(notice.code in ignored for notice in notices)
+    is_refused = any(notice.code in _REFUSED for notice in conversation.notices)
+    ignored = {NoticeCode.LIMIT_CLAMPED, *(REASONING_NOTICES if target.keeps_reasoning else ())}
+    return not is_refused and all(notice.code in ignored for notice in notices)
 
 
-def own_fields(conversation: Conversation, max_tokens: int | None) -> dict[str, object]:
-    """The client's top-level fields, but for those that the gateway always sets."""
-    left_out = _OURS
+def passthrough_fields(conversation: Conversation, max_tokens: int | None) -> dict[str, object]:
+    """The client's top-level fields, except those that the gateway always sets."""
+    excluded = _GATEWAY_FIELDS
     if not (conversation.tools or conversation.server_tools):
-        left_out |= ABOUT_TOOLS  # an empty list, or a choice without one, is refused
-    fields: dict[str, object] = {k: v for k, v in conversation.source.items() if k not in left_out}
+        excluded |= TOOL_FIELDS  # upstreams refuse an empty list, or a choice without tools
+    fields: dict[str, object] = {k: v for k, v in conversation.source.items() if k not in excluded}
     if max_tokens != conversation.sampling.max_tokens:
         fields |= {name: max_tokens for name in _LIMITS if name in fields}
     return fields
 
 
-def own_text(
+def passthrough_body(
     conversation: Conversation, target: Target, max_tokens: int | None, *, stream: bool
 ) -> bytes | None:
-    """The text as the client wrote it, but for what the route sets; None if that cannot be.
+    """The client's body with the values of the route; None if replacing values is not enough.
 
-    Usage is asked for in every stream, for the audit: the client gets it only if it asked as well.
+    Every stream asks for usage, for the audit; `usage_filter` hides it from other clients.
     """
     source = conversation.source
-    if not (conversation.tools or conversation.server_tools) and source.keys() & ABOUT_TOOLS:
-        return None  # an empty list, or a choice without one, is refused
+    if not (conversation.tools or conversation.server_tools) and source.keys() & TOOL_FIELDS:
+        return None  # upstreams refuse an empty list, or a choice without tools
     changes: dict[str, object] = {}
     if target.model not in (None, conversation.model):
         changes["model"] = target.model

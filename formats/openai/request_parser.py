@@ -1,8 +1,8 @@
-"""Chat Completions requests → conversation.
+"""Parses Chat Completions requests into conversations.
 
-Clients mix shapes: Cursor sends Responses' `input`, Anthropic's blocks and tools of every API to
-the one endpoint. All of them mean the same, so all are read, and each is named in a notice: then
-an upstream of this dialect gets the request made anew. Unknown fields never fail a request.
+Clients mix the shapes of several APIs: Cursor sends `input` of Responses, Anthropic's blocks and
+tools of every API to this endpoint. All are accepted, and each gives a notice, so that the request
+is rendered again for an upstream of this dialect. Unknown fields never fail a request.
 """
 
 from contextlib import suppress
@@ -44,10 +44,10 @@ _requests = msgspec.json.Decoder(WireRequest)
 _messages = msgspec.json.Decoder(list[WireMessage])
 _contents = msgspec.json.Decoder(Content)
 
-# Decoded apart: they are nearly all of a request's bytes.
+# Decoded separately: they are nearly all of a request's bytes.
 _LARGE = frozenset({"messages", "tools", "functions"})
 _KNOWN = frozenset({*WireRequest.__struct_fields__, *_LARGE})
-_CHECKED_APART = frozenset({"tools"})
+_CHECKED_SEPARATELY = frozenset({"tools"})
 _NULL = Raw(b"null")
 _JSON_DROPPED = Notice(NoticeCode.FIELD_DROPPED, "response_format")
 
@@ -56,10 +56,10 @@ _turns = TurnCache()
 
 
 def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
-    """The conversation that a request asks to go on with; raises ClientError."""
+    """Parse a request body; raises ClientError."""
     turn = _turns.lookup(body, max_complexity)
     if turn is not None and (messages := value_or_none(turn.fields["messages"])):
-        # Then all of it is looked at.
+        # On any error the whole request is parsed, which gives the right message.
         with suppress(ClientError, UnicodeDecodeError, msgspec.DecodeError):
             check_nodes(body, max_complexity)
             check_value(messages, max_complexity)
@@ -69,28 +69,28 @@ def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conve
 
 @with_complexity_check
 def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Conversation:
-    check_fields(body, fields, max_complexity, except_fields=_CHECKED_APART)
+    check_fields(body, fields, max_complexity, except_fields=_CHECKED_SEPARATELY)
     notices: dict[Notice, None] = {}
     source = chat_fields(fields, notices)
     small = {name: value for name, value in source.items() if name not in _LARGE}
     wire = parse_json(_requests, msgspec.json.encode(small))
     if wire.n is not None and wire.n > 1:
-        raise ClientError("must be 1: an answer has one choice", path="n")
+        raise ClientError("must be 1: answers have one choice", path="n")
     for name in sorted(source.keys() - _KNOWN):
         notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
     functions = parse_functions(source.get("functions", _NULL))
-    offered = parse_tools(bytes(source.get("tools", _NULL)), max_complexity)
-    notices |= dict.fromkeys(offered.notices)
-    all_tools = (*functions, *offered.tools) if functions else offered.tools
+    parsed_tools = parse_tools(bytes(source.get("tools", _NULL)), max_complexity)
+    notices |= dict.fromkeys(parsed_tools.notices)
+    all_tools = (*functions, *parsed_tools.tools) if functions else parsed_tools.tools
     tool_choice, tools = parse_tool_choice(wire, all_tools, notices)
     format_ = wire.response_format.json_schema if wire.response_format else None
     schema = value_or_none(format_.schema) if format_ else None
     options = wire.stream_options
-    asked = Conversation(
+    without_messages = Conversation(
         model=wire.model,
         messages=(),
         tools=tools,
-        server_tools=offered.server_tools,
+        server_tools=parsed_tools.server_tools,
         tool_choice=tool_choice,
         sampling=Sampling(
             max_tokens=wire.max_completion_tokens or wire.max_tokens,
@@ -108,11 +108,11 @@ def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Con
         notices=tuple(notices),
     )
     is_json = wire.response_format is not None and wire.response_format.type == "json_object"
-    settings = RequestSettings(asked, (_JSON_DROPPED,) if is_json else ())
+    settings = RequestSettings(without_messages, (_JSON_DROPPED,) if is_json else ())
     conversation = _conversation(body, fields, source, settings)
     if schema:
         require_object(schema, path="response_format.json_schema.schema")
-    if not is_responses(fields):  # with messages as well, other fields would mean something else
+    if not is_responses(fields):  # with `messages` added, it would mean something else
         _turns.store(body, fields, max_complexity, settings)
     return conversation
 
@@ -120,12 +120,13 @@ def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Con
 def _conversation(
     body: bytes, fields: Fields, source: Fields, settings: RequestSettings
 ) -> Conversation:
-    asked = settings.conversation
-    notices = dict.fromkeys(asked.notices)
-    parser = MessageParser(notices, {tool.name for tool in asked.tools if tool.is_custom})
+    without_messages = settings.conversation
+    notices = dict.fromkeys(without_messages.notices)
+    custom_tools = {tool.name for tool in without_messages.tools if tool.is_custom}
+    parser = MessageParser(notices, custom_tools)
     system, messages = _parse_messages(fields, parser)
     return replace(
-        asked,
+        without_messages,
         messages=tuple(messages),
         system=tuple(system),
         source=source,
@@ -137,9 +138,9 @@ def _conversation(
 def _parse_messages(
     fields: dict[str, Raw], parser: MessageParser
 ) -> tuple[list[Text], list[Message]]:
-    """The system prompt, and the messages behind it."""
+    """Parse the system prompt and the messages after it."""
     system: list[Text] = []
-    for name in ("instructions", "system"):  # Responses' field, and Anthropic's
+    for name in ("instructions", "system"):  # fields of Responses and of Anthropic
         content = parse_json(_contents, fields.get(name, _NULL), path=name)
         parts = parse_content(content, name, parser.notices)
         system += [part for part in parts if isinstance(part, Text)]
@@ -160,8 +161,8 @@ def _parse_messages(
 def _parse_chat(messages: Raw, parser: MessageParser) -> list[Message]:
     if value_or_none(messages) is None:
         raise ClientError("is required", path="messages")
-    found = parse_json(_messages, messages, path="messages")
-    return [parser.parse(message, f"messages.{index}") for index, message in enumerate(found)]
+    wire = parse_json(_messages, messages, path="messages")
+    return [parser.parse(message, f"messages.{index}") for index, message in enumerate(wire)]
 
 
 def _parse_reasoning(wire: WireRequest) -> ReasoningMode:

@@ -1,4 +1,4 @@
-"""Conversation → Chat Completions request; the inverse of `formats.openai.request_parser`."""
+"""Renders a conversation as a Chat Completions request; the inverse of `request_parser`."""
 
 from msgspec import Raw
 
@@ -7,17 +7,22 @@ from formats.events import Notice, NoticeCode
 from formats.history import short_name, shortened_names
 from formats.json_codec import encode
 from formats.openai.message_renderer import MessageRenderer, render_system
-from formats.openai.passthrough_request import ABOUT_TOOLS, REASONING, is_kept, own_fields, own_text
+from formats.openai.passthrough_request import (
+    REASONING_NOTICES,
+    TOOL_FIELDS,
+    can_pass,
+    passthrough_body,
+    passthrough_fields,
+)
 from formats.request_errors import check_messages, check_tools, clamped_max_tokens, short_user_id
 from formats.tool_cache import cached_by_tools
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-# What is made anew, if need be, of a request in the client's own dialect.
-_MADE = ABOUT_TOOLS | {"messages"}
+_RENDERED_FIELDS = TOOL_FIELDS | {"messages"}
 
 
 def render(conversation: Conversation, target: Target, *, stream: bool = True) -> Rendered:
-    """The request for an OpenAI-dialect upstream; raises ClientError."""
+    """Render the request for an upstream of this dialect; raises ClientError."""
     return _Renderer(conversation, target).render(stream=stream)
 
 
@@ -37,37 +42,39 @@ class _Renderer:
         messages = MessageRenderer(self._target, self._notices).render(conversation.messages)
         check_messages(messages or render_system(conversation.system))
         max_tokens = clamped_max_tokens(conversation, self._target, self._notices)
-        made: dict[str, object]
+        rendered: dict[str, object]
         if conversation.dialect == "openai":
-            if is_kept(conversation, self._target, self._notices):
-                self._notices = [n for n in self._notices if n.code not in REASONING]
-                if body := own_text(conversation, self._target, max_tokens, stream=stream):
+            if can_pass(conversation, self._target, self._notices):
+                self._notices = [n for n in self._notices if n.code not in REASONING_NOTICES]
+                if body := passthrough_body(conversation, self._target, max_tokens, stream=stream):
                     return Rendered(body, tuple(self._notices))
-                made = own_fields(conversation, max_tokens)
+                rendered = passthrough_fields(conversation, max_tokens)
             else:
-                made = self._made(messages) | self._other_fields(max_tokens)
+                rendered = self._messages_and_tools(messages) | self._other_fields(max_tokens)
         else:
-            made = self._made(messages) | self._sampling(max_tokens) | self._reasoning()
+            rendered = (
+                self._messages_and_tools(messages) | self._sampling(max_tokens) | self._reasoning()
+            )
             self._drop_server_tools()
             self._notices += conversation.notices
-        fields = {"model": self._target.model or conversation.model, **made, "stream": stream}
+        fields = {"model": self._target.model or conversation.model, **rendered, "stream": stream}
         fields |= self._target.fields
         if stream:
             fields["stream_options"] = {"include_usage": True}
         return Rendered(encode(fields), tuple(self._notices), self._aliases)
 
-    def _made(self, messages: list[dict[str, object]]) -> dict[str, object]:
-        """What is written anew: the messages, with the system prompt at their front, and tools."""
+    def _messages_and_tools(self, messages: list[dict[str, object]]) -> dict[str, object]:
+        """Render the messages, starting with the system prompt, and the tools."""
         return {"messages": render_system(self._conversation.system) + messages, **self._tools()}
 
     def _other_fields(self, max_tokens: int | None) -> dict[str, object]:
-        """The client's own fields, beside messages and tools that had to be changed."""
+        """Keep the fields of the client other than messages and tools."""
         conversation = self._conversation
         self._drop_server_tools()
         kept = {Notice(NoticeCode.FIELD_DROPPED, name) for name in conversation.source}
         self._notices += [notice for notice in conversation.notices if notice not in kept]
-        fields = own_fields(conversation, max_tokens)
-        return {name: value for name, value in fields.items() if name not in _MADE}
+        fields = passthrough_fields(conversation, max_tokens)
+        return {name: value for name, value in fields.items() if name not in _RENDERED_FIELDS}
 
     def _drop(self, code: NoticeCode, *details: str) -> None:
         self._notices += [Notice(code, detail) for detail in details]

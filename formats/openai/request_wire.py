@@ -1,7 +1,7 @@
-"""The request of Chat Completions, with the shapes that clients of other APIs mix into it.
+"""JSON structs of a Chat Completions request, with shapes that clients of other APIs mix into it.
 
-Content and items are kept as JSON text here: `parts` and `items` read each by its type, so that a
-type that is not known fails nothing.
+Content stays JSON text here: `content_parser` and `responses_input` decode each part by its type,
+so that an unknown type does not fail the request.
 """
 
 from typing import Any, TypeAlias
@@ -51,8 +51,8 @@ class WireMessage(Struct):
 
 
 class WireTool(WireFunction):
-    """In any of its spellings; Responses has the fields of a function, and those of a custom tool,
-    beside the type."""
+    """A tool in the shape of any API. Responses has the fields of a function, or of a custom tool,
+    next to the type."""
 
     type: str | None = None
     function: WireFunction | None = None
@@ -62,7 +62,7 @@ class WireTool(WireFunction):
 
 
 class WireGrammar(Struct):
-    """The format of a custom tool; Chat Completions has the grammar in a field of its own."""
+    """The format of a custom tool; in Chat Completions the grammar is one level deeper."""
 
     syntax: str = ""
     definition: str = ""
@@ -108,7 +108,7 @@ class WireReasoning(Struct):
 
 
 class WireRequest(Struct):
-    """All but the large fields: messages and tools."""
+    """All fields except the large ones: messages and tools."""
 
     model: str
     tool_choice: str | WireToolChoice | None = None
@@ -128,4 +128,4 @@ class WireRequest(Struct):
     reasoning_effort: str | None = None
     reasoning: WireReasoning | None = None
     thinking: Any = None
-    """Anthropic's, and Moonshot's, DeepSeek's and Z.AI's."""
+    """Sent by clients of Anthropic, Moonshot, DeepSeek and Z.AI."""

@@ -1,4 +1,4 @@
-"""The chunks of Chat Completions as upstreams send them: every field may be absent or null."""
+"""JSON structs of Chat Completions answers. Upstreams omit any field, so all are optional."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class ToolCallEntry(Struct):
 
 
 class ReasoningDetail(Struct):
-    """OpenRouter's structured reasoning."""
+    """One entry of OpenRouter's `reasoning_details`."""
 
     type: str | None = None
     text: str | None = None
@@ -44,10 +44,10 @@ class ReasoningDetail(Struct):
     signature: str | None = None
     data: str | None = None
     format: str | None = None
-    """Whose it is: OpenRouter says `anthropic-claude-v1`, `openai-responses-v1`, …"""
+    """The vendor's format: `anthropic-claude-v1`, `openai-responses-v1`, …"""
 
     def is_anthropic(self) -> bool:
-        """Whether a signature or encrypted text may ever be shown to Anthropic."""
+        """True if Anthropic can verify the signature or decrypt the text."""
         return self.format is None or self.format.startswith("anthropic")
 
 
@@ -55,7 +55,7 @@ class ContentPart(Struct):
     type: str | None = None
     text: str | None = None
     thinking: list["ContentPart"] | str | None = None
-    """Mistral's place for reasoning."""
+    """Reasoning, as Mistral sends it."""
 
     def reasoning(self) -> str:
         if isinstance(self.thinking, list):
@@ -73,10 +73,10 @@ class Delta(Struct):
     function_call: Function | None = None
 
     def reasoning_text(self) -> str:
-        """Relays send the same text in two or three fields: one copy."""
+        """The reasoning, once: relays send the same text in two or three fields."""
         details = self.reasoning_details or ()
-        said = self.reasoning or self.reasoning_content
-        return said or "".join(detail.text or detail.summary or "" for detail in details)
+        text = self.reasoning or self.reasoning_content
+        return text or "".join(detail.text or detail.summary or "" for detail in details)
 
 
 class TokenDetails(Struct):
@@ -89,16 +89,16 @@ class WireUsage(Struct):
     completion_tokens: Any = None
     prompt_tokens_details: TokenDetails | None = None
     cached_tokens: Any = None
-    """Moonshot's place for it."""
+    """Moonshot's field for cached tokens."""
     prompt_cache_hit_tokens: Any = None
-    """DeepSeek's place for it."""
+    """DeepSeek's field for cached tokens."""
 
     def counts(self) -> Usage:
-        """As events have them: `prompt_tokens` includes what the cache served, `input` does not."""
+        """Usage for events; unlike `prompt_tokens`, `input` excludes cached tokens."""
         details = self.prompt_tokens_details or TokenDetails()
         cached = details.cached_tokens
-        for elsewhere in (self.cached_tokens, self.prompt_cache_hit_tokens):
-            cached = elsewhere if cached is None else cached
+        for other in (self.cached_tokens, self.prompt_cache_hit_tokens):
+            cached = other if cached is None else cached
         read, written = _count(cached), _count(details.cache_write_tokens)
         total = _count(self.prompt_tokens)
         return Usage(
@@ -131,7 +131,7 @@ class Chunk(Struct):
     created: Any = None
     model: str | None = None
     provider: Any = None
-    """Who served it, where OpenRouter tells."""
+    """The provider that OpenRouter routed to."""
     choices: list[Choice] | None = None
     usage: WireUsage | None = None
     error: ErrorBody | str | None = None
@@ -140,13 +140,13 @@ class Chunk(Struct):
     detail: Any = None
 
     def start(self) -> MessageStart:
-        """What the first chunk says of the message."""
+        """Make the start of the message from its first chunk."""
         return MessageStart(
             str(self.id or ""), self.model or "", created=_count(self.created) or None
         )
 
     def delta(self) -> Delta | None:
-        """Its delta, if it has no more than one."""
+        """The delta, if the chunk has one choice with nothing else in it."""
         if not self.choices or len(self.choices) > 1 or self.usage:
             return None
         choice = self.choices[0]
@@ -155,16 +155,16 @@ class Chunk(Struct):
         return choice.delta
 
     def is_error(self, name: bytes) -> bool:
-        """Whether one without choices is an error in one of the shapes of other servers."""
+        """True if a chunk without choices is an error in the shape of some other server."""
         return name == b"error" or self.object == "error" or bool(self.message or self.detail)
 
     def error_body(self) -> ErrorBody | str:
-        """What an error says, in whichever shape."""
+        """The error, in whichever shape the server sent it."""
         message = self.message or self.detail
         return self.error or ErrorBody(message=message, code=self.code)
 
     def is_complete(self, form: str) -> bool:
-        """Whether it says all that OpenAI's types require; strict clients refuse one without."""
+        """True if it has all fields that OpenAI's types, and so strict clients, require."""
         return (
             self.object == form
             and type(self.created) is int
@@ -176,7 +176,7 @@ class Chunk(Struct):
 
 
 def _count(tokens: Any) -> int | None:
-    """A count, however it is spelled; nonsense is unknown."""
+    """A token count from a number or a string of digits; None for anything else."""
     if isinstance(tokens, str) and tokens.isascii() and tokens.isdigit() and len(tokens) < 16:
         return int(tokens)
     if isinstance(tokens, int | float) and 0 <= tokens < 10**15:

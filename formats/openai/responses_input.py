@@ -1,11 +1,10 @@
-"""Responses' `input` → messages of a conversation.
+"""Parses the `input` of the Responses API into messages of a conversation.
 
     {"type":"reasoning",…} {"type":"message",…} {"type":"function_call",…} → one assistant message
-    {"type":"function_call_output",…}                                      → one result
+    {"type":"function_call_output",…}                                      → one tool result
 
-What an assistant did before the next item of somebody else's is one message, as it was one answer.
-Items that only OpenAI's own server can look up are refused: without them the conversation is
-another one.
+Consecutive items of the assistant were one answer, so they become one message. References to items
+that are stored by OpenAI are refused: without those items it would be another conversation.
 """
 
 from collections.abc import Iterable, Iterator
@@ -64,11 +63,11 @@ _reasonings = msgspec.json.Decoder(_Reasoning)
 
 
 def parse_input(value: Raw, parser: MessageParser) -> list[Message]:
-    """The messages that `input` amounts to; raises ClientError."""
+    """Parse `input` into messages; raises ClientError."""
     items = parse_json(_inputs, value, path="input")
     if isinstance(items, str):
         return [Message(Role.USER, (Text(items),), "input")] if items else []
-    return [*_joined(_parse_items(items, parser))]
+    return [*_join_answers(_parse_items(items, parser))]
 
 
 def _parse_items(items: Iterable[Raw], parser: MessageParser) -> Iterator[Message]:
@@ -81,10 +80,11 @@ def _parse_items(items: Iterable[Raw], parser: MessageParser) -> Iterator[Messag
             case "function_call":
                 call = parse_json(_function_calls, raw, path=path)
                 function = WireFunction(call.name, arguments=call.arguments)
-                yield _did(parser.call(call.call_id, function, path), path)
+                yield _assistant(parser.call(call.call_id, function, path), path)
             case "custom_tool_call":
-                made = parse_json(_custom_calls, raw, path=path)
-                yield _did(parser.custom_call(made.call_id, made.name, made.input, path), path)
+                custom = parse_json(_custom_calls, raw, path=path)
+                tool_call = parser.custom_call(custom.call_id, custom.name, custom.input, path)
+                yield _assistant(tool_call, path)
             case "function_call_output" | "custom_tool_call_output":
                 output = parse_json(_outputs, raw, path=path)
                 content = parse_result(output.output, f"{path}.output", parser.notices)
@@ -92,7 +92,10 @@ def _parse_items(items: Iterable[Raw], parser: MessageParser) -> Iterator[Messag
             case "reasoning":
                 yield from _parse_reasoning(parse_json(_reasonings, raw, path=path), path, parser)
             case "item_reference":
-                raise ClientError("items are not stored: send the item itself", path=path)
+                raise ClientError(
+                    "refers to a stored item, but Athena stores none: send the item itself",
+                    path=path,
+                )
             case other:
                 notice = Notice(NoticeCode.CONTENT_UNSUPPORTED, f"{other[:40]} item")
                 parser.notices[notice] = None
@@ -101,17 +104,17 @@ def _parse_items(items: Iterable[Raw], parser: MessageParser) -> Iterator[Messag
 def _parse_reasoning(item: _Reasoning, path: str, parser: MessageParser) -> Iterator[Message]:
     thoughts = item.content or item.summary or ()
     if text := "\n\n".join(thought.text for thought in thoughts if thought.text):
-        yield _did(Reasoning(text), path)
+        yield _assistant(Reasoning(text), path)
     elif item.encrypted_content:
-        parser.notices[Notice(NoticeCode.REASONING_DROPPED, "sealed by OpenAI")] = None
+        parser.notices[Notice(NoticeCode.REASONING_DROPPED, "encrypted by OpenAI")] = None
 
 
-def _did(part: Part, path: str) -> Message:
+def _assistant(part: Part, path: str) -> Message:
     return Message(Role.ASSISTANT, (part,), path)
 
 
-def _joined(messages: Iterable[Message]) -> Iterator[Message]:
-    """The messages, with those of one answer made one."""
+def _join_answers(messages: Iterable[Message]) -> Iterator[Message]:
+    """Join consecutive assistant messages."""
     answer: Message | None = None
     for message in messages:
         if message.role is Role.ASSISTANT:

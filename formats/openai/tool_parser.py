@@ -1,11 +1,11 @@
-"""The tools of a request and the choice among them, in every spelling.
+"""Parses the tools of a request and `tool_choice`, in the shapes of every API.
 
     {"type":"function","function":{"name":…,"parameters":{…}}}   Chat Completions
     {"type":"function","name":…,"parameters":{…}}                Responses
     {"name":…,"input_schema":{…}}                                Anthropic
-    {"type":"custom","custom":{…}}, {"type":"custom","name":…}   custom tools of both of OpenAI's
+    {"type":"custom","custom":{…}}, {"type":"custom","name":…}   custom tools of both OpenAI APIs
 
-What has no name that a model could call is a tool of the vendor's own server.
+A tool in none of these shapes is a server tool, which only its vendor can run.
 """
 
 import msgspec
@@ -16,8 +16,8 @@ from formats.conversation import ServerTool, Tool, ToolChoice
 from formats.errors import ClientError
 from formats.events import Notice
 from formats.json_codec import value_or_none
-from formats.openai.content_parser import translated
-from formats.openai.custom_tools import stand_in
+from formats.openai.content_parser import note_translation
+from formats.openai.custom_tools import substitute
 from formats.openai.request_wire import (
     WireCustom,
     WireFunction,
@@ -38,28 +38,28 @@ _FUNCTIONS = frozenset({None, "function"})
 
 
 def parse_functions(text: Raw) -> list[Tool]:
-    """What a model may call, in the spelling before tools; raises ClientError."""
-    found = parse_json(_functions, text, path="functions") or ()
+    """Parse `functions`, the older form of `tools`; raises ClientError."""
+    functions = parse_json(_functions, text, path="functions") or ()
     return [
         _tool(function, value_or_none(function.parameters), f"functions.{index}.parameters")
-        for index, function in enumerate(found)
+        for index, function in enumerate(functions)
     ]
 
 
 @cached_by_text
 def parse_tools(text: bytes, max_complexity: Complexity) -> ParsedTools:
-    """What a model may call, and what only a vendor's server could run; raises ClientError."""
+    """Parse `tools` into tools of the client and server tools; raises ClientError."""
     check_value(text, max_complexity)
-    own: list[Tool] = []
-    server: list[ServerTool] = []
+    tools: list[Tool] = []
+    server_tools: list[ServerTool] = []
     notices: dict[Notice, None] = {}
-    for index, tool in enumerate(parse_json(_tools, text, path="tools") or ()):
-        found = _parse_tool(tool, f"tools.{index}", notices)
-        if isinstance(found, Tool):
-            own.append(found)
+    for index, wire in enumerate(parse_json(_tools, text, path="tools") or ()):
+        tool = _parse_tool(wire, f"tools.{index}", notices)
+        if isinstance(tool, Tool):
+            tools.append(tool)
         else:
-            server.append(found)
-    return ParsedTools(tuple(own), tuple(server), tuple(notices))
+            server_tools.append(tool)
+    return ParsedTools(tuple(tools), tuple(server_tools), tuple(notices))
 
 
 def _parse_tool(tool: WireTool, path: str, notices: dict[Notice, None]) -> Tool | ServerTool:
@@ -68,16 +68,16 @@ def _parse_tool(tool: WireTool, path: str, notices: dict[Notice, None]) -> Tool 
         return _tool(tool.function, value_or_none(tool.function.parameters), place)
     schema, parameters = value_or_none(tool.input_schema), value_or_none(tool.parameters)
     if tool.custom is not None:
-        translated(notices, "custom tool")
+        note_translation(notices, "custom tool")
         return _custom(tool.custom, f"{path}.custom")
     if schema:
-        translated(notices, "input_schema of a tool")
+        note_translation(notices, "input_schema of a tool")
         return _tool(tool, schema, f"{path}.input_schema")
     if parameters or tool.type in _FUNCTIONS:
-        translated(notices, "function of a tool")
+        note_translation(notices, "function of a tool")
         return _tool(tool, parameters, f"{path}.parameters")
     if tool.type == "custom":
-        translated(notices, "custom tool")
+        note_translation(notices, "custom tool")
         return _custom(WireCustom(tool.name, tool.description, tool.format), path)
     return ServerTool(tool.type or "", tool.name or tool.type or "")
 
@@ -94,38 +94,38 @@ def _custom(custom: WireCustom, path: str) -> Tool:
     if text := value_or_none(custom.format):
         grammar = parse_json(_grammars, Raw(text), path=f"{path}.format")
     grammar = grammar.grammar or grammar
-    return stand_in(name, custom.description, grammar.syntax, grammar.definition)
+    return substitute(name, custom.description, grammar.syntax, grammar.definition)
 
 
 def _name(name: str | None, path: str) -> str:
-    found = require(name, f"{path}.name")
-    if not found:
+    name = require(name, f"{path}.name")
+    if not name:
         raise ClientError("must not be empty", path=f"{path}.name")
-    return found
+    return name
 
 
 def parse_tool_choice(
     wire: WireRequest, tools: tuple[Tool, ...], notices: dict[Notice, None]
 ) -> tuple[ToolChoice, tuple[Tool, ...]]:
-    """The choice, and the tools that it leaves to choose from; raises ClientError."""
+    """Parse the choice; returns it with the tools it allows. Raises ClientError."""
     choice = wire.tool_choice if wire.tool_choice is not None else wire.function_call
     parallel = wire.parallel_tool_calls is not False
     if choice is None:
         return ToolChoice(parallel=parallel), tools
     if isinstance(choice, str):
         if choice == "any":
-            translated(notices, "tool_choice")
+            note_translation(notices, "tool_choice")
         return _mode(choice, parallel), tools
     if isinstance(choice, WireToolChoice):
         if choice.type != "function" or choice.function is None:
-            translated(notices, "tool_choice")
+            note_translation(notices, "tool_choice")
         parallel = parallel and not choice.disable_parallel_tool_use
         if choice.type == "allowed_tools":
             allowed = choice.allowed_tools or choice
-            names = {_named(tool) for tool in allowed.tools or ()}
-            left = tuple(tool for tool in tools if tool.name in names)
-            return _mode(allowed.mode or "auto", parallel), left
-    name = _named(choice)
+            names = {_chosen_name(tool) for tool in allowed.tools or ()}
+            allowed_tools = tuple(tool for tool in tools if tool.name in names)
+            return _mode(allowed.mode or "auto", parallel), allowed_tools
+    name = _chosen_name(choice)
     if name is not None:
         return ToolChoice("tool", name, parallel), tools
     if choice.type in ("tool", "function", "custom", None):
@@ -133,7 +133,7 @@ def parse_tool_choice(
     return _mode(choice.type, parallel), tools
 
 
-def _named(choice: WireNamed) -> str | None:
+def _chosen_name(choice: WireNamed) -> str | None:
     inner = choice.function or choice.custom
     return inner.name if inner else choice.name
 

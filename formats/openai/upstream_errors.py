@@ -1,4 +1,4 @@
-"""An error inside an answer of Chat Completions: how it is told, and as an UpstreamError."""
+"""Turns an error object inside a Chat Completions answer into an UpstreamError."""
 
 import json
 import re
@@ -6,8 +6,8 @@ import re
 from formats.errors import KIND_OF_NAME, FailureKind, UpstreamError, kind_of_status
 from formats.openai.response_wire import ErrorBody
 
-# What upstreams call an answer that did not succeed. The second is Gemini's word for a call that it
-# could not write, the third DeepSeek's for one that it broke off.
+# Finish reasons of a failed answer. The second is Gemini's for a call that it could not write, the
+# third DeepSeek's for an answer that it aborted.
 FAILED = frozenset(
     {
         "error",
@@ -23,14 +23,14 @@ _STATUS = re.compile("[1-5][0-9]{2}")
 
 
 def reported_error(error: ErrorBody | str, *, is_reported: bool = False) -> UpstreamError:
-    """`is_reported`: the clients of this dialect read it as an error themselves."""
+    """`is_reported` means that clients of this dialect recognise the error in the stream."""
     if isinstance(error, str):
         return UpstreamError(error[:_ERROR_CHARS], is_reported=is_reported)
     code = str(error.code).removesuffix(".0")
-    named = KIND_OF_NAME.get(code) or KIND_OF_NAME.get(str(error.type))
-    numbered = kind_of_status(int(code)) if _STATUS.fullmatch(code) else None
+    kind_of_name = KIND_OF_NAME.get(code) or KIND_OF_NAME.get(str(error.type))
+    kind_of_code = kind_of_status(int(code)) if _STATUS.fullmatch(code) else None
     message = error.message or "The upstream reported an error without a message"
     if not isinstance(message, str):
         message = json.dumps(message, ensure_ascii=False)
-    kind = named or numbered or FailureKind.UPSTREAM
+    kind = kind_of_name or kind_of_code or FailureKind.UPSTREAM
     return UpstreamError(message[:_ERROR_CHARS], kind=kind, is_reported=is_reported)

@@ -1,4 +1,7 @@
-"""The chunk with the usage, which the gateway asks for and not every client did."""
+"""Removes the usage chunk from a passed-through stream if the client did not ask for it.
+
+The gateway always asks the upstream for usage.
+"""
 
 import re
 
@@ -14,7 +17,7 @@ _chunks = msgspec.json.Decoder(Chunk)
 
 
 def without_usage(data: bytes) -> bytes:
-    """Whole events, without a chunk that has nothing but the usage."""
+    """Remove events that carry only usage; `data` must be whole events."""
     if not _NO_CHOICES.search(data):
         return data
     return b"".join(event for event in _EVENT.findall(data) if not _is_usage(event))

@@ -23,7 +23,7 @@ from formats import (
     build_pipeline,
     collect,
 )
-from formats.openai.custom_tools import InputReader, arguments_of
+from formats.openai.custom_tools import InputReader, wrap_input
 from tests.formats.test_oracle import ASKED, openai_client
 from tests.support.openai_reader import DONE, read
 from tests.support.strategies import pieces
@@ -221,7 +221,7 @@ HISTORIES = {
     },
     "as the stand-in itself": {
         "type": "function",
-        "function": {"name": "ApplyPatch", "arguments": arguments_of(PATCH).decode()},
+        "function": {"name": "ApplyPatch", "arguments": wrap_input(PATCH).decode()},
     },
 }  # fmt: skip
 

@@ -270,7 +270,7 @@ def test_reasoning_that_only_openai_can_read_is_left_out_and_named():
     conversation = parse(input=[USER, sealed, {"type": "web_search_call", "id": "w"}])
     assert len(conversation.messages) == 1
     details = {notice.detail for notice in conversation.notices}
-    assert {"sealed by OpenAI", "web_search_call item"} <= details
+    assert {"encrypted by OpenAI", "web_search_call item"} <= details
 
 
 def test_the_other_fields_of_responses_get_the_names_of_chat_completions():
