@@ -1,8 +1,10 @@
-"""A client's own messages without what an upstream of the same dialect refuses.
+"""Removes blocks from a client's messages that an upstream of the same dialect would refuse.
 
-Blocks that stay are the client's own bytes; where nothing goes, so is all that is around them.
+These are blank text, reasoning that the upstream cannot verify, and Claude Code's billing line. The
+blocks that stay keep their bytes, and so do messages of which nothing is removed.
 """
 
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -14,9 +16,9 @@ from formats.events import Notice, NoticeCode
 from formats.json_codec import ABSENT, value_or_none
 from formats.request_errors import BILLING
 
-# Anthropic's signatures have hundreds of characters; shorter ones were made up on the way.
+# Anthropic's signatures have hundreds of characters; shorter ones are made up by relays.
 _SIGNATURE_CHARS = 100
-UNSIGNED = "no signature of Anthropic's"
+UNSIGNED = "not signed by Anthropic"
 REFUSED = "the upstream refused it"
 
 _plain_messages: "msgspec.json.Decoder[list[Any]]" = msgspec.json.Decoder(list[PlainMessage])
@@ -25,24 +27,22 @@ _message = msgspec.json.Decoder(dict[str, Raw])
 _contents = msgspec.json.Decoder(str | list[Raw] | None)
 
 
-class Scrub:
-    """Takes out of a client's own blocks what the target refuses, and leaves the rest verbatim."""
-
+class BlockFilter:
     def __init__(self, target: Target, notices: list[Notice]) -> None:
         self._target = target
         self._notices = notices
 
     def messages(self, messages: Raw) -> Raw | list[object]:
-        """The messages themselves, or what is left of them."""
+        """Returns the same object if nothing is removed."""
         try:
             plain = _plain_messages.decode(messages)
         except (msgspec.DecodeError, RecursionError):
             plain = None
-        if plain and all(self._leaves(message.content) for message in plain):
+        if plain and all(self._keeps_all(message.content) for message in plain):
             return messages
         out: list[object] = []
-        found = _objects.decode(messages)
-        for raw in found:
+        items = _objects.decode(messages)
+        for raw in items:
             message = _message.decode(raw)
             before = message.get("content", ABSENT)
             after = self.content(before)
@@ -50,10 +50,10 @@ class Scrub:
                 out.append(raw)
             elif after:
                 out.append(message | {"content": after})
-        return messages if len(out) == len(found) and all(map(_is, out, found)) else out
+        return messages if len(out) == len(items) and all(map(is_, out, items)) else out
 
-    def _leaves(self, content: str | list[Any] | None) -> bool:
-        """True if nothing goes of a content that was decoded into plain blocks."""
+    def _keeps_all(self, content: str | list[Any] | None) -> bool:
+        """True if nothing is removed from a content of plain blocks."""
         if not isinstance(content, list):
             return content is not None and not _is_blank(content)
         target = self._target
@@ -64,7 +64,7 @@ class Scrub:
                     if _is_blank(text) or (not target.is_anthropic and text.startswith(BILLING)):
                         return False
                 case "tool_result":
-                    if block.content is not None and not self._leaves(block.content):
+                    if block.content is not None and not self._keeps_all(block.content):
                         return False
                 case "thinking" if target.is_anthropic and not is_genuine(block.signature):
                     return False
@@ -73,9 +73,9 @@ class Scrub:
         return True
 
     def content(self, content: Raw) -> object:
-        """The content itself, what is left of its blocks, or nothing."""
+        """Returns the same object if nothing is removed, else the remaining blocks or None."""
         plain = plain_blocks(content)
-        if plain and self._leaves([*plain]):
+        if plain and self._keeps_all([*plain]):
             return content
         value = _contents.decode(value_or_none(content) or b"null")
         if isinstance(value, str):
@@ -84,7 +84,7 @@ class Scrub:
             self._notices.append(Notice(NoticeCode.BLANK_TEXT_DROPPED))
             return None
         kept = [block for raw in value or () if (block := self._block(raw)) is not None]
-        same = value is not None and len(kept) == len(value) and all(map(_is, kept, value))
+        same = value is not None and len(kept) == len(value) and all(map(is_, kept, value))
         return content if same else kept
 
     def _block(self, raw: Raw) -> object | None:
@@ -117,10 +117,6 @@ def _string(block: dict[str, Raw], name: str) -> str:
 
 def _is_blank(text: str) -> bool:
     return not text or text.isspace()
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def is_genuine(signature: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""A call of an Anthropic stream, from the start of its block to its end."""
+"""Assembles a tool call of an Anthropic stream from the fragments of its block."""
 
 from formats.anthropic.response_wire import Block
 from formats.arguments import Arguments, Status
@@ -15,45 +15,46 @@ from formats.json_codec import value_or_none
 
 
 class Call:
-    """One `tool_use` block: its fragments may wait for the call before it."""
+    """One `tool_use` block. Its fragments are kept until the calls before it have ended."""
 
     def __init__(self, block: Block, limits: Limits) -> None:
         self.stopped = False
         self._start: ToolCallStart | None = ToolCallStart(block.id or "", block.name or "")
         self._arguments = Arguments(limits)
-        self._whole = (value_or_none(block.input) or b"").decode()  # what the block itself brought
-        self._waiting: list[str] = []
-        self._given_up = False
+        # Arguments in the start of the block, used if no fragments follow.
+        self._initial = (value_or_none(block.input) or b"").decode()
+        self._pending: list[str] = []
+        self._abandoned = False
         self._failed = False
 
     @property
     def has_pending(self) -> bool:
-        return bool(self._waiting) or self._arguments.has_pending
+        return bool(self._pending) or self._arguments.has_pending
 
     @property
     def is_plain(self) -> bool:
-        """True if the fragments, joined, are the arguments."""
+        """True if joining the fragments gives the arguments."""
         return self._arguments.is_plain
 
     def add(self, fragment: str) -> None:
-        self._waiting.append(fragment)
+        self._pending.append(fragment)
 
     def stop(self) -> None:
         self.stopped = True
 
-    def give_up(self) -> None:
-        """The message ends before the block does."""
-        self.stopped = self._given_up = True
+    def abandon(self) -> None:
+        """Fail the call, because the message ended before its block."""
+        self.stopped = self._abandoned = True
 
     def stream(self) -> list[Event]:
-        """The events of what waited, and of the end once the block is closed."""
+        """Returns events for the pending fragments, and for the end if the block has ended."""
         events: list[Event] = []
         if self._start:
             events.append(self._start)
             self._start = None
-        for fragment in self._waiting:
+        for fragment in self._pending:
             events += self._read(fragment)
-        self._waiting.clear()
+        self._pending.clear()
         return events + self._close() if self.stopped else events
 
     def _read(self, text: str) -> list[Event]:
@@ -68,11 +69,11 @@ class Call:
         return events
 
     def _close(self) -> list[Event]:
-        if self._given_up:
+        if self._abandoned:
             return [] if self._failed else self._fail(CallFault.TRUNCATED)
         events: list[Event] = []
         if self._arguments.status is Status.EMPTY:
-            events = self._read(self._whole)
+            events = self._read(self._initial)
         self._arguments.finish()
         if self._failed:
             return events

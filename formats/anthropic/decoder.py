@@ -1,8 +1,8 @@
 """Anthropic Messages → events: a stream, or one whole message.
 
-Anthropic sends blocks one after another; relays interleave them. The first open call streams, and
-whatever arrives before its block is closed waits for that. A call whose block is never closed has
-failed. Events and blocks of unknown types are noticed and passed over.
+Anthropic sends blocks one after another; relays interleave them. The oldest open call streams, and
+everything that arrives before its block ends is deferred. A call whose block never ends has failed.
+Events and blocks of unknown types give a notice and are skipped.
 """
 
 from collections import deque
@@ -53,7 +53,7 @@ _T = TypeVar("_T")
 
 _ERROR_CHARS = 2000
 _NO_INPUT = (None, b"{}")
-_TAKES: dict[str | None, type[Event]] = {
+_DELTA_TYPES: dict[str | None, type[Event]] = {
     "text": TextDelta,
     "thinking": ReasoningDelta,
     "tool_use": ToolCallDelta,
@@ -71,15 +71,14 @@ class AnthropicDecoder:
         self._limits = limits
         self._sse = EventDecoder(limits)
         self._out: list[Event] = []
-        self._blocks: dict[
-            int | None, Call | None
-        ] = {}  # by index; None is no call of the client's
-        self._ended: set[int | None] = set()  # the indices of calls whose block was closed
-        self._queue: deque[Call] = deque()  # the calls that have not ended, oldest first
-        self._later: list[Event] = []  # what arrived while a call was open
-        self._later_chars = 0
-        self._is_bare = False  # the newest block has begun, and is text without a character
-        self._stop: Delta | None = None  # held until message_stop, for the usage beside it
+        # Open blocks by index; None for a block that is not a call.
+        self._blocks: dict[int | None, Call | None] = {}
+        self._ended: set[int | None] = set()  # indices of calls whose block has ended
+        self._queue: deque[Call] = deque()  # unfinished calls, oldest first
+        self._deferred: list[Event] = []  # events that arrived while a call was open
+        self._deferred_chars = 0
+        self._is_empty_block = False  # the newest block is text, and has no characters yet
+        self._stop: Delta | None = None  # held until message_stop, because usage may follow
         self.usage = UNKNOWN_USAGE
         self.event_count = 0
         self._started = False
@@ -87,8 +86,13 @@ class AnthropicDecoder:
 
     @property
     def has_pending(self) -> bool:
-        """True if something was read that no event tells of yet."""
-        if self._stop is not None or self._later or self._is_bare or len(self._blocks) > 1:
+        """True if something was read that is not in any event yet."""
+        if (
+            self._stop is not None
+            or self._deferred
+            or self._is_empty_block
+            or len(self._blocks) > 1
+        ):
             return not self._done
         return bool(self._queue) and (len(self._queue) > 1 or self._queue[0].has_pending)
 
@@ -103,7 +107,7 @@ class AnthropicDecoder:
         return self.take()
 
     def close(self) -> list[Event]:
-        """The last events; raises UpstreamError when the message has no end."""
+        """The last events; raises UpstreamError if the message has no end."""
         for _, payload in self._sse.close():
             self._read(payload)
         if self._sse.error is not None:
@@ -115,9 +119,9 @@ class AnthropicDecoder:
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a message that came as one JSON document."""
         check_utf8(body)
-        message = _decoded(_messages, body)
+        message = _decode(_messages, body)
         if message.error is not None:
-            raise _failure(message.error)
+            raise _reported_error(message.error)
         self._start(message)
         for index, block in enumerate(message.content or ()):
             self._start_block(index, block)
@@ -132,22 +136,22 @@ class AnthropicDecoder:
         return out
 
     def _read(self, data: bytes) -> None:
-        if self._done:  # nobody looks at what is behind the end, so it must not go on
+        if self._done:  # data after the end is not read, so it must not be passed through
             self.is_irregular = True
             return
         if data.strip() in (b"[DONE]", b"", b"null"):
             return
-        event = _decoded(_events, data)
+        event = _decode(_events, data)
         match event.type:
             case "content_block_delta" if event.delta:
-                self._is_bare = False
+                self._is_empty_block = False
                 self._read_delta(event.index, event.delta)
             case "content_block_start" if event.content_block:
                 self._frame_block(event.index, event.content_block)
                 self._start_block(event.index, event.content_block)
             case "content_block_stop":
                 if event.index == self.frame.index:
-                    self.frame, self._is_bare = Frame(self.frame.index), False
+                    self.frame, self._is_empty_block = Frame(self.frame.index), False
                 self._stop_block(event.index)
             case "message_start" if event.message and not self._started:
                 self._start(event.message)
@@ -159,7 +163,7 @@ class AnthropicDecoder:
             case "message_stop":
                 self._end()
             case "error":
-                raise _failure(event.error or WireError())
+                raise _reported_error(event.error or WireError())
             case "ping":
                 self.event_count -= 1
             case _:
@@ -170,8 +174,8 @@ class AnthropicDecoder:
         content = block.text or block.thinking or block.signature
         if content or value_or_none(block.input) not in _NO_INPUT or index != self.frame.index + 1:
             self.is_irregular = True
-        self.frame = Frame(self.frame.index + 1, _TAKES.get(block.type, Notice))
-        self._is_bare = block.type in ("text", "thinking")
+        self.frame = Frame(self.frame.index + 1, _DELTA_TYPES.get(block.type, Notice))
+        self._is_empty_block = block.type in ("text", "thinking")
 
     def _start(self, message: WireMessage) -> None:
         self._started = True
@@ -215,11 +219,11 @@ class AnthropicDecoder:
         call = self._blocks.get(index)
         if call is None:
             if index in self._ended and fragment.strip():
-                self._add(ToolCallFailed(CallFault.INVALID_JSON, "more behind the block's end"))
+                self._add(ToolCallFailed(CallFault.INVALID_JSON, "arguments after the block"))
             return
         call.add(fragment)
         if call is not self._queue[0]:
-            self._held(len(fragment))
+            self._count_deferred(len(fragment))
         self._advance()
 
     def _add_text(self, text: str | None) -> None:
@@ -237,13 +241,13 @@ class AnthropicDecoder:
         if not self._queue:
             self._out.append(event)
             return
-        self._later.append(event)
+        self._deferred.append(event)
         if isinstance(event, TextDelta | ReasoningDelta):
-            self._held(len(event.text))
+            self._count_deferred(len(event.text))
 
-    def _held(self, chars: int) -> None:
-        self._later_chars += chars
-        if self._later_chars > self._limits.held_chars:
+    def _count_deferred(self, chars: int) -> None:
+        self._deferred_chars += chars
+        if self._deferred_chars > self._limits.held_chars:
             raise LimitExceeded("held_chars", self._limits.held_chars)
 
     def _stop_block(self, index: int | None) -> None:
@@ -253,7 +257,7 @@ class AnthropicDecoder:
             self._advance()
 
     def _advance(self) -> None:
-        """Stream the first call; end it, and go on with the next, once its block is closed."""
+        """Stream the oldest call. When its block has ended, continue with the next."""
         if not self._started:
             self.is_irregular = True
             self._start(WireMessage())
@@ -263,14 +267,14 @@ class AnthropicDecoder:
             if not self._queue[0].stopped:
                 return
             self._queue.popleft()
-        self._out += self._later
-        self._later, self._later_chars = [], 0
+        self._out += self._deferred
+        self._deferred, self._deferred_chars = [], 0
 
     def _end(self) -> None:
         if self._stop is None:
             raise truncated_answer("a stop reason")
         for call in self._queue:
-            call.give_up()
+            call.abandon()
         self._advance()
         try:
             reason = StopReason(self._stop.stop_reason or "")
@@ -280,14 +284,14 @@ class AnthropicDecoder:
         self._done = True
 
 
-def _decoded(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
+def _decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
     try:
         return decode(decoder, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable_part("an event", error) from error
 
 
-def _failure(error: WireError | str) -> UpstreamError:
+def _reported_error(error: WireError | str) -> UpstreamError:
     if isinstance(error, str):
         error = WireError(message=error)
     message = str(error.message or "The upstream reported an error without a message")

@@ -1,9 +1,9 @@
 """Events → Anthropic Messages: a stream, or one whole message. The only code that frames blocks.
 
-Claude Code runs a tool as soon as its block is closed, with `{}` if no argument came. Therefore a
-call's block is opened with the first byte of its arguments (or at its end), and the block of a call
-that failed stays open, unless the message ends by itself: then the client sees a stop reason that
-is not `tool_use`, beside arguments that are not JSON, as Anthropic itself would send them.
+Claude Code runs a tool as soon as its block ends, with `{}` if there were no arguments. Therefore
+the block of a call starts with the first byte of its arguments (or at its end), and the block of a
+failed call stays open. If the message ends normally after that, the block ends, too: the client
+gets a stop reason other than `tool_use` and arguments that are not JSON, as from Anthropic itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 _EMPTY_TEXT = b'{"type":"text","text":""}'
 _EMPTY_THINKING = b'{"type":"thinking","thinking":"","signature":""}'
-# The type of the deltas that a block takes, and their field.
+# The delta type of each kind of block, and the field of its text.
 _DELTAS: dict[type[Event] | None, tuple[bytes, bytes]] = {
     TextDelta: (b"text_delta", b"text"),
     ReasoningDelta: (b"thinking_delta", b"thinking"),
@@ -49,11 +49,11 @@ _DELTAS: dict[type[Event] | None, tuple[bytes, bytes]] = {
 class AnthropicEncoder:
     def __init__(self, options: ReplyOptions) -> None:
         self._input_estimate = max(options.input_estimate, 1)
-        self._block: type[Event] | None = None  # what the open block takes
+        self._block: type[Event] | None = None  # the type of the open block's deltas
         self._index = -1
-        self._head = b""  # of the open block's deltas
-        self._call: ToolCallStart | None = None  # one whose block has not been opened
-        self._left_open: list[int] = []  # the blocks of failed calls, to be closed at a good end
+        self._head = b""  # the start of the open block's deltas
+        self._call: ToolCallStart | None = None  # its block has not been started
+        self._left_open: list[int] = []  # blocks of failed calls; they end if the message does
 
     def feed(self, events: Iterable[Event]) -> bytes:
         parts: list[bytes] = []
@@ -67,9 +67,9 @@ class AnthropicEncoder:
         return b"".join(parts)
 
     def resume(self, start: MessageStart, frame: Frame) -> None:
-        """Go on behind what somebody else has written."""
+        """Continue after bytes of the upstream that were passed through."""
         self._index = frame.index
-        self._take(frame.delta_type)
+        self._set_block(frame.delta_type)
 
     def _encode(self, event: Event) -> bytes:
         match event:
@@ -95,7 +95,7 @@ class AnthropicEncoder:
             case ToolCallEnd():
                 return (self._encode(ToolCallDelta("{}")) if self._call else b"") + self._close()
             case ToolCallFailed(fault=fault):
-                self._fail_call(closes=fault is not CallFault.SUPERSEDED)
+                self._fail_call(is_closed_later=fault is not CallFault.SUPERSEDED)
             case MessageEnd():
                 return self._end(event)
             case MessageFailed(kind=kind, message=message):
@@ -118,7 +118,7 @@ class AnthropicEncoder:
     def _open(self, delta_type: type[Event], block: bytes) -> bytes:
         closing = self._close()
         self._index += 1
-        self._take(delta_type)
+        self._set_block(delta_type)
         return closing + encode_event(
             "content_block_start",
             b'{"type":"content_block_start","index":%d,"content_block":%b}' % (self._index, block),
@@ -139,14 +139,14 @@ class AnthropicEncoder:
             % (encode_string(call.id), encode_string(call.name)),
         )
 
-    def _fail_call(self, *, closes: bool) -> None:
+    def _fail_call(self, *, is_closed_later: bool) -> None:
         if self._block is ToolCallDelta:
-            if closes:
+            if is_closed_later:
                 self._left_open.append(self._index)
             self._block = None
         self._call = None
 
-    def _take(self, delta_type: type[Event] | None) -> None:
+    def _set_block(self, delta_type: type[Event] | None) -> None:
         self._block = delta_type
         if delta_type in _DELTAS:
             self._head = self._delta_head(*_DELTAS[delta_type])
@@ -174,7 +174,7 @@ class AnthropicEncoder:
 
     def _end(self, event: MessageEnd) -> bytes:
         closing = self._close()
-        if self._index < 0:  # a truly empty answer: some SDKs read content[0]
+        if self._index < 0:  # an empty answer: some SDKs read content[0]
             closing = self._open(TextDelta, _EMPTY_TEXT) + self._close()
         closing += b"".join(map(self._stop_block, self._left_open))
         delta = {"stop_reason": event.stop_reason, "stop_sequence": event.stop_sequence}
@@ -183,7 +183,7 @@ class AnthropicEncoder:
 
 
 def encode_reply(reply: Reply, options: ReplyOptions) -> bytes:
-    """A whole message."""
+    """Encode a whole message."""
     usage = {"input_tokens": options.input_estimate} | _usage(reply.usage)
     content: list[dict[str, object]] = []
     for part in reply.parts:
@@ -225,7 +225,7 @@ def encode_error(
     param: str | None = None,
     details: Mapping[str, object] | None = None,
 ) -> bytes:
-    """The body of an error, in a stream or alone; `param` is OpenAI's."""
+    """Encode an error, for a stream or as a response body. `param` is only for OpenAI."""
     shown = FailureKind.UPSTREAM if kind is FailureKind.INTERNAL else kind
     error: dict[str, object] = {"type": shown, "message": message}
     if details:
@@ -237,7 +237,7 @@ def encode_error(
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    """The known counts; the SDKs need `output_tokens`, so unknown is 0 there."""
+    """The known counts. The SDKs require `output_tokens`, so it is 0 if unknown."""
     counts = {
         "input_tokens": usage.input,
         "cache_creation_input_tokens": usage.cache_creation,

@@ -1,7 +1,7 @@
-"""Anthropic Messages requests → conversation.
+"""Parses Anthropic Messages requests into conversations.
 
-Unknown fields never fail a request. They are named in `Conversation.notices` for an upstream of
-another dialect, and stay in `Conversation.source` for one of this.
+Unknown fields never fail a request. `Conversation.notices` names them for upstreams of another
+dialect; `Conversation.source` keeps them for upstreams of this one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,10 +43,10 @@ _messages = msgspec.json.Decoder(list[dict[str, Raw]])
 _plain_messages: "msgspec.json.Decoder[list[Any]]" = msgspec.json.Decoder(list[PlainMessage])
 _roles = msgspec.json.Decoder(str)
 
-# Decoded apart, each in one pass: they are nearly all of a request's bytes.
+# Decoded separately, each in one pass: they are nearly all of a request's bytes.
 _LARGE = frozenset({"system", "messages", "tools"})
 _KNOWN = frozenset({*WireRequest.__struct_fields__, *_LARGE, "thread"})
-_KNOWN_OF_MESSAGE = frozenset({"role", "content"})
+_KNOWN_MESSAGE_FIELDS = frozenset({"role", "content"})
 _ROLES = {role.value: role for role in Role}
 _NULL = Raw(b"null")
 
@@ -55,10 +55,11 @@ _turns = TurnCache()
 
 
 def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conversation:
-    """The conversation that a request asks to go on with; raises ClientError."""
+    """Parse a request body; raises ClientError."""
     turn = _turns.lookup(body, max_complexity)
     if turn is not None:
-        with suppress(ClientError, UnicodeDecodeError):  # then all of it is looked at
+        # On any error the whole request is parsed, which gives the right message.
+        with suppress(ClientError, UnicodeDecodeError):
             check_nodes(body, max_complexity)
             known = turn.settings.conversation
             blocks = BlockParser(known.tools, known.notices)
@@ -79,20 +80,20 @@ def _parse_whole(body: bytes, source: Fields, max_complexity: Complexity) -> Con
         )
     small = {name: value for name, value in source.items() if name not in _LARGE}
     wire = parse_json(_requests, msgspec.json.encode(small))
-    offered = parse_tools(bytes(source.get("tools", _NULL)), max_complexity)
+    parsed_tools = parse_tools(bytes(source.get("tools", _NULL)), max_complexity)
     unknown = sorted(source.keys() - _KNOWN)
-    notices = (*(Notice(NoticeCode.FIELD_DROPPED, name) for name in unknown), *offered.notices)
-    blocks = BlockParser(offered.tools, notices)
+    notices = (*(Notice(NoticeCode.FIELD_DROPPED, name) for name in unknown), *parsed_tools.notices)
+    blocks = BlockParser(parsed_tools.tools, notices)
     messages = tuple(_parse_messages(source.get("messages"), blocks))
-    prompt = BlockParser(offered.tools)
+    prompt = BlockParser(parsed_tools.tools)
     system = tuple(prompt.texts(source.get("system", ABSENT), "system"))
     check_unread(body, blocks.unread + prompt.unread, max_complexity)
-    asked = Conversation(
+    without_messages = Conversation(
         model=wire.model,
         messages=(),
         system=system,
-        tools=offered.tools,
-        server_tools=offered.server_tools,
+        tools=parsed_tools.tools,
+        server_tools=parsed_tools.server_tools,
         tool_choice=_parse_tool_choice(wire.tool_choice),
         sampling=Sampling(
             max_tokens=wire.max_tokens,
@@ -108,7 +109,7 @@ def _parse_whole(body: bytes, source: Fields, max_complexity: Complexity) -> Con
         dialect="anthropic",
         notices=notices,
     )
-    settings = RequestSettings(asked, tuple(prompt.notices))
+    settings = RequestSettings(without_messages, tuple(prompt.notices))
     _turns.store(body, source, max_complexity, settings)
     return _conversation(body, source, settings, messages, blocks)
 
@@ -132,7 +133,7 @@ def _parse_messages(messages: Raw | None, blocks: BlockParser) -> Iterator[Messa
         plain = _plain_messages.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         blocks.unread.append(bytes(text))
-        yield from _parse_odd_messages(text, blocks)
+        yield from _parse_unusual_messages(text, blocks)
         return
     _require_message(plain)
     for index, message in enumerate(plain):
@@ -140,18 +141,18 @@ def _parse_messages(messages: Raw | None, blocks: BlockParser) -> Iterator[Messa
         yield Message(role, tuple(blocks.parts(message.content, role, f"{path}.content")), path)
 
 
-def _parse_odd_messages(messages: Raw, blocks: BlockParser) -> Iterator[Message]:
-    """The same, of a history with something in it that is not known, or not right."""
-    given_messages = parse_json(_messages, messages, path="messages")
-    _require_message(given_messages)
-    for index, fields in enumerate(given_messages):
+def _parse_unusual_messages(messages: Raw, blocks: BlockParser) -> Iterator[Message]:
+    """Parse messages that have unknown fields or are invalid."""
+    wire = parse_json(_messages, messages, path="messages")
+    _require_message(wire)
+    for index, fields in enumerate(wire):
         path = f"messages.{index}"
         name = parse_json(_roles, require(fields.get("role"), f"{path}.role"), path=f"{path}.role")
         if name not in _ROLES:
             raise ClientError(
                 f"must be 'user', 'assistant' or 'system', not {name[:40]!r}", path=f"{path}.role"
             )
-        for unknown in fields.keys() - _KNOWN_OF_MESSAGE:
+        for unknown in fields.keys() - _KNOWN_MESSAGE_FIELDS:
             blocks.drop(NoticeCode.FIELD_DROPPED, f"messages[].{unknown}")
         content = fields.get("content", ABSENT)
         parts = blocks.parts(content, _ROLES[name], f"{path}.content")
@@ -185,6 +186,6 @@ def _parse_reasoning(wire: WireRequest) -> ReasoningMode:
 
 
 def _output_schema(wire: WireRequest) -> bytes | None:
-    asked = wire.output_config.format if wire.output_config else None
-    schema = value_or_none(asked.schema) if asked else None
+    format_ = wire.output_config.format if wire.output_config else None
+    schema = value_or_none(format_.schema) if format_ else None
     return require_object(schema, path="output_config.format.schema") if schema else None

@@ -1,9 +1,8 @@
-"""Conversation → Anthropic Messages request; the inverse of `formats.anthropic.request_parser`.
+"""Renders a conversation as an Anthropic Messages request; the inverse of `request_parser`.
 
-A request that came in this dialect goes on as the client wrote it, byte for byte, but for values
-that the route sets. Only what the upstream would refuse is taken out of its history: blank text,
-and reasoning without a signature of Anthropic's own. Then the messages are written anew, and each
-block that stays keeps its own bytes.
+A request that came in this dialect is passed on byte for byte, except for values that the route
+sets. Blocks that the upstream would refuse are removed from its history (`block_filter`); the
+blocks that stay keep their bytes.
 """
 
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw
 
-from formats.anthropic.block_filter import REFUSED, UNSIGNED, Scrub, is_genuine
+from formats.anthropic.block_filter import REFUSED, UNSIGNED, BlockFilter, is_genuine
 from formats.conversation import (
     Conversation,
     Document,
@@ -33,7 +32,7 @@ from formats.json_codec import ABSENT, encode, value_or_none
 from formats.json_splice import replace_values
 from formats.request_errors import check_messages, check_tools, clamped_max_tokens
 
-# `max_tokens` is required here and optional for an OpenAI client.
+# `max_tokens` is required by Anthropic, but optional for OpenAI clients.
 _DEFAULT_MAX_TOKENS = 8192
 _MIN_BUDGET = 1024
 
@@ -41,10 +40,10 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def render(conversation: Conversation, target: Target, *, stream: bool = True) -> Rendered:
-    """The request for an Anthropic upstream; raises ClientError."""
+    """Render the request for an upstream of this dialect; raises ClientError."""
     notices: list[Notice] = []
     if conversation.dialect == "anthropic":
-        return _same_dialect(conversation, target, stream, notices)
+        return _pass_through(conversation, target, stream, notices)
     check_tools(conversation, target)
     fields = _fields(conversation, target, notices)
     server_tools = conversation.server_tools
@@ -57,14 +56,14 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
     return Rendered(encode(fields), tuple(notices))
 
 
-def _same_dialect(
+def _pass_through(
     conversation: Conversation, target: Target, stream: bool, notices: list[Notice]
 ) -> Rendered:
-    """The client's own text, with the values that have to be others."""
+    """Keep the client's JSON text, and replace values in it."""
     source = conversation.source
-    scrub = Scrub(target, notices)
-    messages = scrub.messages(source["messages"])
-    system = scrub.content(source["system"]) if "system" in source else None
+    block_filter = BlockFilter(target, notices)
+    messages = block_filter.messages(source["messages"])
+    system = block_filter.content(source["system"]) if "system" in source else None
     changes: dict[str, object] = {}
     if not isinstance(messages, Raw):
         check_messages(messages)
@@ -81,7 +80,7 @@ def _same_dialect(
     if not conversation.tool_choice.parallel and conversation.tools:
         changes |= _sequential(conversation)
     changes |= target.fields
-    if "system" in source and not system:  # an empty one is refused, and a splice takes nothing out
+    if "system" in source and not system:  # refused if empty; `replace_values` cannot remove it
         kept = {name: value for name, value in source.items() if name != "system"}
         return Rendered(encode(kept | changes), tuple(notices))
     body = replace_values(conversation.body, source, changes)
@@ -89,9 +88,9 @@ def _same_dialect(
 
 
 def _sequential(conversation: Conversation) -> dict[str, object]:
-    """The choice that allows one call at a time, unless the client's own says so."""
-    given_choice = value_or_none(conversation.source.get("tool_choice", ABSENT))
-    fields = _object.decode(given_choice or b"{}")
+    """A `tool_choice` that allows one call at a time; empty if the client's does already."""
+    choice = value_or_none(conversation.source.get("tool_choice", ABSENT))
+    fields = _object.decode(choice or b"{}")
     if value_or_none(fields.get("disable_parallel_tool_use", ABSENT)) == b"true":
         return {}
     return {"tool_choice": _tool_choice(conversation)}
@@ -148,7 +147,7 @@ def _thinking(
         return {"type": "disabled"}
     if mode.budget is None:
         return None
-    # The budget is a part of `max_tokens`, and has a minimum.
+    # The budget must be below `max_tokens`, and has a minimum.
     if max_tokens <= _MIN_BUDGET:
         notices.append(Notice(NoticeCode.FIELD_DROPPED, "reasoning"))
         return None
@@ -169,7 +168,7 @@ def _render_messages(
     messages: Iterable[Message], target: Target, notices: list[Notice]
 ) -> list[dict[str, object]]:
     out: list[dict[str, object]] = []
-    open_blocks: list[dict[str, object]] = []  # of the newest of them, to which neighbours add
+    open_blocks: list[dict[str, object]] = []  # of the newest message; its neighbours are added
     for message in make_ids_safe(order_results(messages, notices)):
         parts = message.parts
         if not target.takes_thinking:

@@ -1,4 +1,4 @@
-"""The request of Anthropic Messages: every field that means something to another upstream."""
+"""JSON structs of an Anthropic Messages request: the fields that other upstreams support, too."""
 
 from typing import Annotated
 
@@ -57,7 +57,7 @@ class WireTool(Struct):
 
 
 class PlainTool(WireTool, forbid_unknown_fields=True):
-    """One with nothing in it that is not known."""
+    """A tool with known fields only."""
 
 
 class WireToolChoice(Struct):
@@ -87,7 +87,7 @@ class OutputConfig(Struct):
 
 
 class WireRequest(Struct):
-    """All but the large fields: `system`, `messages` and `tools`."""
+    """All fields except the large ones: `system`, `messages` and `tools`."""
 
     model: str
     tool_choice: WireToolChoice | None = None

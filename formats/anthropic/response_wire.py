@@ -1,4 +1,4 @@
-"""The events of an Anthropic stream as upstreams send them: every field may be absent or null."""
+"""JSON structs of Anthropic answers. Upstreams omit any field, so all are optional."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The tools of an Anthropic Messages request."""
+"""Parses the tools of an Anthropic Messages request."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ _tools = msgspec.json.Decoder(list[WireTool] | None)
 _tool_fields = msgspec.json.Decoder(list[dict[str, Raw]] | None)
 
 _KNOWN = frozenset(WireTool.__struct_fields__)
-# Tools that only Anthropic can run; their types end in a date.
+# Types of tools that only Anthropic can run; a date follows.
 _SERVER_TOOLS = (
     "web_search_",
     "web_fetch_",
@@ -28,36 +28,36 @@ _SERVER_TOOLS = (
     "mcp_",
     "advisor_",
 )
-# Stands in `tools` for tools that a search would load; only Anthropic's own API expands it.
+# Placeholder for tools that a search would load; only Anthropic's API expands it.
 _PLACEHOLDER = "DeferredToolPlaceholder"
 
 
 @cached_by_text
 def parse_tools(text: bytes, max_complexity: Complexity) -> ParsedTools:
-    """The tools of a request, from their JSON text; raises ClientError."""
+    """Parse the JSON text of `tools`; raises ClientError."""
     check_value(text, max_complexity)
-    found, unknown = _decode(text)
-    own: list[Tool] = []
-    server: list[ServerTool] = []
-    for index, tool in enumerate(found):
+    wire, unknown = _decode(text)
+    tools: list[Tool] = []
+    server_tools: list[ServerTool] = []
+    for index, tool in enumerate(wire):
         path = f"tools.{index}"
         schema, kind = value_or_none(tool.input_schema), tool.type or "custom"
         if kind.startswith(_SERVER_TOOLS) or (kind != "custom" and schema is None):
-            server.append(ServerTool(kind, tool.name or kind))
+            server_tools.append(ServerTool(kind, tool.name or kind))
         elif not tool.name:
             raise ClientError("is required", path=f"{path}.name")
         elif tool.name != _PLACEHOLDER:
             schema = require_schema(schema, path=f"{path}.input_schema")
-            own.append(Tool(tool.name, tool.description, schema, tool.strict))
+            tools.append(Tool(tool.name, tool.description, schema, tool.strict))
     notices = [Notice(NoticeCode.FIELD_DROPPED, f"tools[].{name}") for name in unknown]
-    return ParsedTools(tuple(own), tuple(server), tuple(notices))
+    return ParsedTools(tuple(tools), tuple(server_tools), tuple(notices))
 
 
 def _decode(text: bytes) -> tuple[Sequence[WireTool], list[str]]:
-    """The tools, and the names of fields that are not known."""
+    """Decode the tools, and list the names of unknown fields."""
     try:
         return _plain_tools.decode(text) or (), []
     except (msgspec.DecodeError, RecursionError):
-        found = parse_json(_tools, text, path="tools") or ()
+        tools = parse_json(_tools, text, path="tools") or ()
     fields = _tool_fields.decode(text) or ()
-    return found, sorted({name for tool in fields for name in tool.keys() - _KNOWN})
+    return tools, sorted({name for tool in fields for name in tool.keys() - _KNOWN})

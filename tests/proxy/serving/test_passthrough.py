@@ -510,7 +510,7 @@ def test_p5_a_session_may_switch_from_kimi_to_claude(gateway, upstream):
     assert sent[1]["content"] == blocks[1:]
     assert sent[2] == history[2]
     assert gateway.exchange(model=claude)["notices"] == [
-        ["reasoning_dropped", "no signature of Anthropic's", 1]
+        ["reasoning_dropped", "not signed by Anthropic", 1]
     ]
 
 
