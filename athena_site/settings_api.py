@@ -5,9 +5,9 @@ REST_FRAMEWORK = {
         "proxy.api.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["proxy.api.authentication.Denied"],
+    "DEFAULT_PERMISSION_CLASSES": ["proxy.api.authentication.DenyAll"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["proxy.api.parsing.PlainJson"],
+    "DEFAULT_PARSER_CLASSES": ["proxy.api.json_parser.StorableJsonParser"],
     "DEFAULT_THROTTLE_CLASSES": [
         "rest_framework.throttling.AnonRateThrottle",
         "rest_framework.throttling.UserRateThrottle",
@@ -17,7 +17,7 @@ REST_FRAMEWORK = {
     "NUM_PROXIES": 0,  # the server has already resolved the client's address
     "URL_FORMAT_OVERRIDE": None,  # `?format=` is a filter of the API
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "proxy.api.errors.answer",
+    "EXCEPTION_HANDLER": "proxy.api.errors.error_response",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {
@@ -30,14 +30,14 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "Phase": "proxy.models.Phase",
         "GroupState": "proxy.models.GroupState",
-        "SettableState": "proxy.api.serializers.SETTABLE",
+        "SettableState": "proxy.api.audit_serializers.SETTABLE",
         "Service": "proxy.models.Service",
         "Reasoning": "proxy.models.Reasoning",
         "Dialect": "proxy.models.upstreams.dialect_choices",
         "Format": "proxy.models.formats.format_choices",
         "KeyState": "proxy.models.KeyState",
-        "ChangeKind": "proxy.api.configuration_out.CHANGE_KINDS",
-        "FormatReason": "proxy.api.configuration_out.FORMAT_REASONS",
+        "ChangeKind": "proxy.api.configuration_serializers.CHANGE_KINDS",
+        "FormatReason": "proxy.api.configuration_serializers.FORMAT_REASONS",
     },
     "ENABLE_DJANGO_DEPLOY_CHECK": False,
 }

@@ -1,4 +1,7 @@
-"""The operators' pages, one module for each thing that they steer."""
+"""Django admin of the configuration, one module per table.
+
+May import every other package except `proxy.api`.
+"""
 
 from django.contrib import admin
 
@@ -6,6 +9,6 @@ from proxy.admin import formats, gateway, keys, routes, upstreams
 
 admin.site.site_header = admin.site.site_title = "Athena"
 admin.site.index_title = "Home"
-admin.site.site_url = None  # there is no other site than this
+admin.site.site_url = None  # there is no public site to link to
 
 __all__ = ["formats", "gateway", "keys", "routes", "upstreams"]

@@ -1,4 +1,4 @@
-"""Pages of format overrides, and of the settings of each format."""
+"""Admin of format overrides and of each format's settings."""
 
 from django.contrib import admin
 from django.db.models import Model
@@ -17,9 +17,10 @@ class FormatOverrideAdmin(SwitchedAdmin):
         (
             None,
             {
-                "description": "How the text of these models is read, whatever their names tell. "
-                "Of the overrides that match, the one with the lowest priority wins; of equal "
-                "ones, the first by its characters.",
+                "description": "The format in which these models write tool calls, regardless of "
+                "the format detected from their names. Of the overrides that match, the one with "
+                "the lowest priority wins; with equal priorities, the first pattern in "
+                "alphabetical order.",
                 "fields": ("pattern", "format", "priority", "active", "note"),
             },
         ),
@@ -35,14 +36,14 @@ class FormatSettingsAdmin(ConfigurationAdmin):
         (
             None,
             {
-                "description": "For every model whose text is read as this format.",
+                "description": "Applies to every model that uses this format.",
                 "fields": ("format", "buffer_limit", "strict", "context_warning"),
             },
         ),
         (
             "Tokens",
             {
-                "description": "For models that spell the format's tokens in another way.",
+                "description": "For models that spell the format's tokens differently.",
                 "classes": ("collapse",),
                 "fields": ("markers",),
             },
@@ -50,7 +51,7 @@ class FormatSettingsAdmin(ConfigurationAdmin):
     )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # every format has its row from the start
+        return False  # the bootstrap creates a row for every format
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""The page of the gateway's own settings: one row, neither added nor deleted."""
+"""Admin of the gateway settings: a single row that is neither added nor deleted."""
 
 from django.contrib import admin
 from django.db.models import Model
@@ -15,14 +15,14 @@ class GatewaySettingsAdmin(ConfigurationAdmin):
         (
             None,
             {
-                "description": "For every request, whatever its model.",
+                "description": "Applies to every request, whatever its model.",
                 "fields": ("default_route",),
             },
         ),
         (
             "Requests",
             {
-                "description": "What one request may be, and how long it may take to come.",
+                "description": "How large a request may be, and how long it may take to arrive.",
                 "fields": (
                     "max_body_bytes",
                     "max_headers",
@@ -36,7 +36,7 @@ class GatewaySettingsAdmin(ConfigurationAdmin):
         (
             "Clients",
             {
-                "description": "How much there may be of one node, and of one key.",
+                "description": "How many requests a node, and each key, may make.",
                 "fields": (
                     "max_streams",
                     "key_max_streams",
@@ -48,30 +48,31 @@ class GatewaySettingsAdmin(ConfigurationAdmin):
         (
             "Streams",
             {
-                "description": "How a client is kept waiting, and what happens at a restart.",
+                "description": "What a client receives while it waits, and how long a restart "
+                "waits for streams.",
                 "fields": ("open_after", "ping_after", "drain_time"),
             },
         ),
         (
-            "Answers of upstreams",
+            "Upstream answers",
             {
-                "description": "How much of one may be in memory at a time.",
+                "description": "How much of an answer may be held in memory.",
                 "classes": ("collapse",),
                 "fields": ("max_line_bytes", "max_event_bytes", "max_answer_bytes"),
             },
         ),
         (
-            "What is kept",
+            "Stored content",
             {
-                "description": "Of every exchange a row without content is kept; transcripts are "
-                "kept of failures, and of a share of the others.",
+                "description": "Every exchange is stored without its content. Transcripts with the "
+                "content are stored for failures and for a share of the other exchanges.",
                 "fields": ("capture_content", "sample_calls", "sample_others"),
             },
         ),
         (
-            "How much, and how long",
+            "Retention",
             {
-                "description": "What is older is deleted daily.",
+                "description": "Older rows are deleted daily.",
                 "fields": (
                     "failures_per_hour",
                     "transcript_bytes",

@@ -1,4 +1,4 @@
-"""Pages of client keys. A key is shown once, to whoever makes it; it is revoked, never deleted."""
+"""Admin of client keys. A key is shown once, at its creation, and revoked, never deleted."""
 
 import re
 import secrets
@@ -6,23 +6,25 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from proxy.admin.base import ConfigurationAdmin, ConfigurationForm
+from proxy.configuration import client_keys
+from proxy.configuration.editing import editing
 from proxy.database.clock import clock
-from proxy.models import ClientKey, ConfigurationVersion, KeyState
+from proxy.models import ClientKey, KeyState
 from proxy.models.keys import new_key
 from proxy.pages.client_keys import show_key
 
-_MADE = "made_keys"
-_MOST_MADE = 20
+_CREATED = "made_keys"
+_MAX_CREATED = 20
+"""How many sent forms a session remembers."""
 
 
 class PatternsField(forms.CharField):
-    """A list of patterns, each on a line of its own."""
+    """A list of patterns, one per line."""
 
     widget = forms.Textarea(attrs={"rows": 3, "class": "vLargeTextField", "spellcheck": "false"})
 
@@ -39,10 +41,10 @@ class PatternsField(forms.CharField):
 class ClientKeyForm(ConfigurationForm):
     allowed_models = PatternsField(
         required=False,
-        help_text="Patterns of the model names that it may use, one on each line; none allows all.",
+        help_text="Patterns of the allowed model names, one per line. Empty allows all.",
     )
     making = forms.CharField(required=False, widget=forms.HiddenInput)
-    """Tells a new key from the same form sent again."""
+    """A random id of the form, so that the same form sent twice creates one key."""
 
     class Meta:
         model = ClientKey
@@ -55,7 +57,9 @@ class ClientKeyForm(ConfigurationForm):
     def clean_expires_at(self) -> Any:
         moment = self.cleaned_data["expires_at"]
         if "expires_at" in self.changed_data and moment and moment <= clock.now():
-            raise forms.ValidationError("That moment is over. To end a key at once, revoke it.")
+            raise forms.ValidationError(
+                "This time is in the past. To end a key at once, revoke it."
+            )
         return moment
 
 
@@ -66,10 +70,10 @@ class StateFilter(admin.SimpleListFilter):
         return [(state.value, state.label) for state in KeyState]
 
     def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
-        is_over = Q(expires_at__lte=clock.now())
+        has_expired = Q(expires_at__lte=clock.now())
         chosen = {
-            KeyState.ACTIVE: Q(revoked_at=None) & ~is_over,
-            KeyState.EXPIRED: Q(revoked_at=None) & is_over,
+            KeyState.ACTIVE: Q(revoked_at=None) & ~has_expired,
+            KeyState.EXPIRED: Q(revoked_at=None) & has_expired,
             KeyState.REVOKED: Q(revoked_at__isnull=False),
         }
         value = self.value()
@@ -95,8 +99,8 @@ class ClientKeyAdmin(ConfigurationAdmin):
         (
             None,
             {
-                "description": "Who may call the gateway. The key itself is shown once, when it is "
-                "made; only its hash is stored.",
+                "description": "A credential with which a client calls the gateway. The key itself "
+                "is shown once, when it is created; only its hash is stored.",
                 "fields": ("label", "owner", "expires_at"),
             },
         ),
@@ -107,8 +111,8 @@ class ClientKeyAdmin(ConfigurationAdmin):
     actions = ("revoke",)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        found = super().get_fieldsets(request, obj)
-        return found if obj else found[:-1]  # of one that is not made yet there is nothing to tell
+        fieldsets = super().get_fieldsets(request, obj)
+        return fieldsets if obj else fieldsets[:-1]  # a new key has no state yet
 
     @admin.display(description="key", ordering="prefix")
     def shown_prefix(self, key: ClientKey) -> str:
@@ -119,15 +123,14 @@ class ClientKeyAdmin(ConfigurationAdmin):
         return key.state(clock.now()).label
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
-    @transaction.atomic
     def revoke(self, request: HttpRequest, queryset: Any) -> None:
-        ConfigurationVersion.lock()
-        for key in queryset.filter(revoked_at=None):
-            key.revoke(clock.now())  # an update in bulk would not be a new version
-            self.log_change(request, key, "Revoked.")
+        with editing():
+            for key in queryset.filter(revoked_at=None):
+                client_keys.revoke(key, clock.now())
+                self.log_change(request, key, "Revoked.")
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False  # the audit's rows would not know whose they were
+        return False  # stored exchanges refer to their key
 
     def changeform_view(
         self,
@@ -139,10 +142,9 @@ class ClientKeyAdmin(ConfigurationAdmin):
         making = request.POST.get("making", "")
         if object_id is not None or not making:
             return super().changeform_view(request, object_id, form_url, extra_context)
-        with transaction.atomic():
-            ConfigurationVersion.lock()  # here the same form waits, if it was sent twice at once
-            if making in _made(request):
-                messages.warning(request, "That key was made already, and shown once.")
+        with editing():  # the second of two identical forms waits here
+            if making in _sent_forms(request):
+                messages.warning(request, "This key was already created and shown once.")
                 return redirect("admin:proxy_clientkey_changelist")
             return super().changeform_view(request, object_id, form_url, extra_context)
 
@@ -150,9 +152,9 @@ class ClientKeyAdmin(ConfigurationAdmin):
         if not change:
             obj.plain_key = new_key()
             obj.adopt(obj.plain_key)
-            made = [*_made(request), form.cleaned_data["making"]]
-            request.session[_MADE] = made[-_MOST_MADE:]
-            request.session.save()  # with the key, and not after it
+            forms_sent = [*_sent_forms(request), form.cleaned_data["making"]]
+            request.session[_CREATED] = forms_sent[-_MAX_CREATED:]
+            request.session.save()  # in the same transaction as the key
         super().save_model(request, obj, form, change)
 
     def response_add(
@@ -161,8 +163,8 @@ class ClientKeyAdmin(ConfigurationAdmin):
         return show_key(request, obj, obj.plain_key)
 
 
-def _made(request: HttpRequest) -> list[str]:
-    """The forms that keys were made of, read again: another process may have made one just now."""
-    store = type(request.session)(request.session.session_key)
-    found: list[str] = store.get(_MADE, [])
-    return found
+def _sent_forms(request: HttpRequest) -> list[str]:
+    """Ids of the forms that created keys, read again: another process may have just added one."""
+    session = type(request.session)(request.session.session_key)
+    form_ids: list[str] = session.get(_CREATED, [])
+    return form_ids

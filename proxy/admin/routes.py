@@ -1,4 +1,4 @@
-"""Pages of routes."""
+"""Admin of model routes."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import reverse
 
-from proxy.admin.base import ConfigurationForm, OwnedAdmin
+from proxy.admin.base import ConfigurationForm, EnvironmentAdmin
+from proxy.configuration.editing import check_default_route
 from proxy.models import GatewaySettings, ModelRoute
-from proxy.models.gateway import check_default
 
 
 class ModelRouteForm(ConfigurationForm):
@@ -21,13 +21,13 @@ class ModelRouteForm(ConfigurationForm):
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]
         try:
-            check_default(self.instance)
+            check_default_route(self.instance)
         except ValidationError as error:
             self._update_errors(error)  # type: ignore[attr-defined]
 
 
 @admin.register(ModelRoute)
-class ModelRouteAdmin(OwnedAdmin):
+class ModelRouteAdmin(EnvironmentAdmin):
     list_display = (
         "pattern",
         "upstream",
@@ -45,8 +45,9 @@ class ModelRouteAdmin(OwnedAdmin):
         (
             None,
             {
-                "description": "Which model names go where. Of the routes that match a name, the "
-                "one with the lowest priority wins; of equal ones, the first by its characters.",
+                "description": "Which upstream serves which model names. Of the routes that match "
+                "a name, the one with the lowest priority wins; with equal priorities, the first "
+                "pattern in alphabetical order.",
                 "fields": (
                     "pattern",
                     "upstream",
@@ -60,7 +61,7 @@ class ModelRouteAdmin(OwnedAdmin):
         (
             "The model",
             {
-                "description": "What the upstream does not say of the model itself.",
+                "description": "Properties of the model that the upstream does not report.",
                 "classes": ("collapse",),
                 "fields": ("max_tokens", "context_window", "reasoning", "parallel_calls"),
             },
@@ -68,7 +69,7 @@ class ModelRouteAdmin(OwnedAdmin):
         (
             "Clients",
             {
-                "description": "How it is offered in /v1/models.",
+                "description": "How the model is listed in /v1/models.",
                 "classes": ("collapse",),
                 "fields": ("listed_as",),
             },
@@ -76,7 +77,7 @@ class ModelRouteAdmin(OwnedAdmin):
         (
             "Audit",
             {
-                "description": "How many of its transcripts are kept.",
+                "description": "How many of its transcripts are stored.",
                 "classes": ("collapse",),
                 "fields": ("sample_calls",),
             },
@@ -87,7 +88,7 @@ class ModelRouteAdmin(OwnedAdmin):
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field = super().formfield_for_foreignkey(db_field, request, **kwargs)
         if db_field.name == "upstream" and field is not None:
-            # Where the form's script finds the models that the chosen one has.
+            # Where the form's script finds the chosen upstream's models.
             field.widget.attrs["data-models"] = reverse("configuration:models", args=[0])
         return field
 

@@ -1,4 +1,4 @@
-"""Pages of upstreams. A key goes in and never comes out."""
+"""Admin of upstreams. API keys can be entered, and are never shown."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 
-from proxy.admin.base import ConfigurationForm, OwnedAdmin
+from proxy.admin.base import ConfigurationForm, EnvironmentAdmin
 from proxy.configuration.presets import PRESETS
 from proxy.configuration.upstream import read_upstream
 from proxy.models import Upstream
@@ -17,7 +17,7 @@ from proxy.security.secret_headers import concealed, revealed, unknown_secrets
 
 
 class VariableField(forms.CharField):
-    """A variable's name, with or without the dollar that shells want."""
+    """The name of an environment variable, with or without a leading `$`."""
 
     def to_python(self, value: Any) -> Any:
         return (super().to_python(value) or "").removeprefix("$")
@@ -31,7 +31,7 @@ class UpstreamForm(ConfigurationForm):
         widget=forms.PasswordInput(
             render_value=False, attrs={"autocomplete": "new-password", "class": "vTextField"}
         ),
-        help_text="Stored encrypted and never shown again. Empty keeps the present one.",
+        help_text="Stored encrypted and never shown again. Leave empty to keep the current key.",
     )
 
     class Meta:
@@ -45,18 +45,18 @@ class UpstreamForm(ConfigurationForm):
         self.initial["headers"] = concealed(self._headers)
 
     def clean_headers(self) -> Any:
-        """A secret that is shown as stored stays the one that it is."""
+        """Replace each `[stored]` by the secret that is stored."""
         given = self.cleaned_data["headers"]
         if not isinstance(given, dict):
             return given
         if unknown := unknown_secrets(given, self._headers):
-            raise forms.ValidationError(f"Nothing is stored for {', '.join(unknown)}: give it.")
+            raise forms.ValidationError(f"No value is stored for {', '.join(unknown)}. Enter it.")
         return revealed(given, self._headers)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if cleaned.get("new_key") and cleaned.get("key_variable"):
-            self.add_error("new_key", "Give a key or the name of a variable, not both.")
+            self.add_error("new_key", "Enter a key or the name of a variable, not both.")
         elif cleaned.get("key_variable"):
             self.instance.sealed_key = ""
         elif key := cleaned.get("new_key"):
@@ -65,7 +65,7 @@ class UpstreamForm(ConfigurationForm):
 
 
 @admin.register(Upstream)
-class UpstreamAdmin(OwnedAdmin):
+class UpstreamAdmin(EnvironmentAdmin):
     list_display = ("name", "service", "dialect", "base_url", "key", "used_by", "active", "origin")
     search_fields = ("name", "base_url")
     readonly_fields = ("key",)
@@ -74,8 +74,8 @@ class UpstreamAdmin(OwnedAdmin):
         (
             None,
             {
-                "description": "Whom the gateway calls: an address, how it frames messages, and "
-                "whose service it is.",
+                "description": "A server that the gateway calls: its address, its dialect, and "
+                "which service it is.",
                 "fields": ("name", "service", "dialect", "base_url", "active"),
             },
         ),
@@ -83,24 +83,24 @@ class UpstreamAdmin(OwnedAdmin):
             "Credential",
             {
                 "description": "A key that is stored here, or the name of an environment variable "
-                "that every process of the gateway has.",
+                "that is set for every process of the gateway.",
                 "fields": ("key", "new_key", "key_variable"),
             },
         ),
         (
             "Requests",
             {
-                "description": "Sent with every request besides what the client asks. The value of "
-                "a header whose name tells of a key, a token or a secret is never shown again.",
+                "description": "Added to every request. The value of a header is never shown again "
+                "if its name contains key, token, secret, auth or cookie.",
                 "classes": ("collapse",),
                 "fields": ("headers", "provider_preferences"),
             },
         ),
         (
-            "Time-outs",
+            "Timeouts",
             {
                 "description": "How long each part of an answer may take. Local models may need "
-                "minutes before their first word.",
+                "minutes before they send anything.",
                 "classes": ("collapse",),
                 "fields": (
                     "connect_timeout",
@@ -135,15 +135,15 @@ class UpstreamAdmin(OwnedAdmin):
         if "_preview" in request.POST or form is None:
             return
         if trouble := read_upstream(obj).trouble:
-            messages.warning(request, f"It is saved, but cannot be used: {trouble}.")
+            messages.warning(request, f"The upstream is saved but cannot be used: {trouble}.")
         test = reverse("configuration:test", args=[obj.pk])
-        link = '<a href="{}">Test the connection</a> before a route leads there.'
+        link = '<a href="{}">Test the connection</a> before you route models to it.'
         messages.info(request, format_html(link, test))
 
     def dependants(self, row: Upstream) -> list[Model]:
         return [*row.routes.all()]
 
-    @admin.display(description="present key")
+    @admin.display(description="current key")
     def key(self, row: Upstream) -> str:
         return row.key_hint()
 

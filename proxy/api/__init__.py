@@ -1,5 +1,5 @@
-"""The management API: what support staff and operators see and do on their pages, for programs.
+"""The management API: the pages' data and actions for programs. It is separate from /v1.
 
-Serializers say what goes in and what comes out, `access` says who may, and views do nothing that a
-page does not. The gateway's own endpoints are no part of it.
+`…_views` hold the endpoints, `…_serializers` what they accept and return, `permissions` the access
+rules. An endpoint does nothing that a page cannot do. May import every other package.
 """

@@ -1,4 +1,4 @@
-"""Who is calling: the owner of a token. And nobody, for a view that does not say who may."""
+"""Authentication of API requests by token."""
 
 from django.contrib.auth.models import User
 from rest_framework.authentication import BaseAuthentication
@@ -13,7 +13,7 @@ SCHEME = "bearer"
 
 
 class TokenAuthentication(BaseAuthentication):
-    """`Authorization: Bearer …`"""
+    """Reads `Authorization: Bearer …`; the request acts as the token's owner."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
         scheme, _, plain = request.headers.get("authorization", "").partition(" ")
@@ -28,6 +28,12 @@ class TokenAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-class Denied(BasePermission):
+class DenyAll(BasePermission):
+    """The default for views that do not state their permissions.
+
+    It is here, because REST framework loads its defaults before its views, which `permissions`
+    imports.
+    """
+
     def has_permission(self, request: Request, view: object) -> bool:
         return False

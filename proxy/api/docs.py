@@ -1,6 +1,6 @@
-"""The schema, and a page made of it on the server: no script, nothing from elsewhere.
+"""The API's OpenAPI schema, and a documentation page rendered from it on the server.
 
-Swagger UI and its like need inline styles, which the pages' Content-Security-Policy forbids.
+Swagger UI and similar tools need inline styles, which the pages' Content-Security-Policy forbids.
 """
 
 import re
@@ -15,15 +15,15 @@ from drf_spectacular.renderers import OpenApiJsonRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from proxy.api.access import Guarded
 from proxy.api.authentication import SCHEME, TokenAuthentication
+from proxy.api.permissions import ProtectedView
 from proxy.pages.access import render_page, staff_page
 
 _METHODS = ("get", "post", "patch", "put", "delete")
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """The schema's word for it; known by being imported."""
+    """Describes token authentication in the schema; importing it registers it."""
 
     target_class = TokenAuthentication
     name = "token"
@@ -34,15 +34,15 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 @cache
 def schema() -> dict[str, Any]:
-    """All of the API, whoever asks: what it has is no secret among staff."""
+    """The whole API, the same for every user: its shape is not a secret among staff."""
     document: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return document
 
 
-class Schema(Guarded):
-    needs = {"get": ()}
+class Schema(ProtectedView):
+    required_permissions = {"get": ()}
     renderer_classes = [OpenApiJsonRenderer]
-    schema = None  # no part of itself
+    schema = None  # does not describe itself
 
     def get(self, request: Request) -> Response:
         return Response(schema())
@@ -66,7 +66,7 @@ def docs(request: HttpRequest) -> HttpResponse:
 
 
 def _groups(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The operations by what they are about, as the first part of their path says."""
+    """The operations, grouped by their tag: the first part of the path."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for operation in _operations(document):
         groups.setdefault(operation["tag"], []).append(operation)
@@ -77,31 +77,31 @@ def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for path, methods in document["paths"].items():
         for method in _METHODS:
             if method in methods:
-                found = methods[method]
+                operation = methods[method]
                 yield {
-                    "tag": found["tags"][0],
+                    "tag": operation["tags"][0],
                     "method": method.upper(),
                     "path": path,
-                    "summary": found.get("summary", ""),
-                    "description": found.get("description", ""),
-                    "parameters": found.get("parameters", ()),
-                    "takes": _body(document, _name(found.get("requestBody", {}))),
+                    "summary": operation.get("summary", ""),
+                    "description": operation.get("description", ""),
+                    "parameters": operation.get("parameters", ()),
+                    "takes": _body(document, _name(operation.get("requestBody", {}))),
                     "gives": [
                         (code, *_body(document, _name(part)))
-                        for code, part in found["responses"].items()
+                        for code, part in operation["responses"].items()
                     ],
                 }
 
 
 def _name(part: dict[str, Any]) -> str:
-    """The schema of a body; empty if it has none."""
+    """The name of a body's schema; empty if it has none."""
     for content in part.get("content", {}).values():
         return str(content["schema"].get("$ref", "")).rpartition("/")[2]
     return ""
 
 
 def _body(document: dict[str, Any], name: str) -> tuple[str, str]:
-    """A schema that only wraps another, as that one and a word for the wrapping."""
+    """Split a schema that only wraps another into a prefix and the inner schema's name."""
     if inner := re.fullmatch("Paginated(.+)List", name):
         return "a page of ", inner[1]
     inner = re.fullmatch("Patched(.+)", name)
@@ -111,10 +111,10 @@ def _body(document: dict[str, Any], name: str) -> tuple[str, str]:
 
 
 def _fields(part: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Name, type and meaning of each field."""
+    """Name, type and description of each field."""
     required = part.get("required", ())
     return [
-        (name, f"{_type(field)}{'' if name in required else ', optional'}", _meaning(field))
+        (name, f"{_type(field)}{'' if name in required else ', optional'}", _description(field))
         for name, field in part.get("properties", {}).items()
     ]
 
@@ -125,7 +125,7 @@ def _type(field: dict[str, Any]) -> str:
     return " or ".join(named) or str(field.get("format") or field.get("type") or "any")
 
 
-def _meaning(field: dict[str, Any]) -> str:
+def _description(field: dict[str, Any]) -> str:
     choices = ", ".join(str(choice) for choice in field.get("enum", ()) if choice != "")
-    said = str(field.get("description", "")).partition("* `")[0].strip()  # the choices are a schema
-    return " ".join(part for part in (said, choices) if part)
+    text = str(field.get("description", "")).partition("* `")[0].strip()  # choices come from `enum`
+    return " ".join(part for part in (text, choices) if part)

@@ -1,4 +1,4 @@
-"""Every error of the API has a `detail`: a sentence. Of what was sent wrong, `fields` says more."""
+"""Error responses of the API: `detail` is a sentence; `fields` lists the invalid fields, if any."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.core.exceptions import NON_FIELD_ERRORS
-from django.core.exceptions import ValidationError as Invalid
+from django.core.exceptions import ValidationError as ModelValidationError
 from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
@@ -15,33 +15,34 @@ from proxy.database.outage import AWAY, SENTENCE, reason
 
 logger = logging.getLogger("athena.api")
 
-_WHOLE = frozenset({"", "detail", "non_field_errors", NON_FIELD_ERRORS})
-_SECRET = frozenset({"key"})
-"""Fields whose value is never repeated."""
-UNKNOWN = "unknown"
-"""The code of a field that there is not; its value is not repeated, as it may be anything."""
-_MOST_CHARS = 80
+_NOT_A_FIELD = frozenset({"", "detail", "non_field_errors", NON_FIELD_ERRORS})
+_SECRET_FIELDS = frozenset({"key"})
+"""Fields whose value is never repeated in an error."""
+UNKNOWN_FIELD = "unknown"
+"""The error code of an unknown field. Its value is not repeated, because it may be a secret."""
+_MAX_CHARS = 80
 
 
-def answer(error: Exception, context: dict[str, Any]) -> Response | None:
+def error_response(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, AWAY):
-        logger.warning("the database is away: %s", reason(error))
-        error = Away()
+        logger.warning("the database is unavailable: %s", reason(error))
+        error = DatabaseUnavailable()
     response = exception_handler(error, context)
     if response is not None and isinstance(error, ValidationError):
         fields = error.detail if isinstance(error.detail, dict) else {"": error.detail}
-        first, words = next(iter(fields.items()))
-        named = first not in _WHOLE
-        response.data = {"detail": f"{first}: {_sentence(words)}" if named else _sentence(words)}
-        if named:
+        name, messages = next(iter(fields.items()))
+        is_field = name not in _NOT_A_FIELD
+        sentence = _sentence(messages)
+        response.data = {"detail": f"{name}: {sentence}" if is_field else sentence}
+        if is_field:
             response.data["fields"] = fields
-    elif response is not None and isinstance(error, OutOfDate):
-        response.data.update(error.newest)
+    elif response is not None and isinstance(error, VersionMismatch):
+        response.data.update(error.current)
     return response
 
 
-class Away(APIException):
-    """The database cannot be reached, or somebody holds it for long."""
+class DatabaseUnavailable(APIException):
+    """The database cannot be reached, or stays locked for too long."""
 
     status_code = 503
     default_code = "away"
@@ -49,61 +50,64 @@ class Away(APIException):
 
 
 class NotPossible(APIException):
-    """What is asked for cannot be done to this object."""
+    """The action cannot be performed on this row."""
 
     status_code = 409
     default_code = "not_possible"
 
 
-class Taken(ValidationError):
-    """What is asked for is another object's already, or does not go with what there is."""
+class Conflict(ValidationError):
+    """The row conflicts with another row or with the current configuration."""
 
     status_code = 409
 
 
-class OutOfDate(APIException):
-    """Somebody changed the object since it was read."""
+class VersionMismatch(APIException):
+    """The row has changed since it was read."""
 
     status_code = 412
     default_code = "out_of_date"
 
-    def __init__(self, sentence: str, newest: dict[str, Any]) -> None:
+    def __init__(self, sentence: str, current: dict[str, Any]) -> None:
         super().__init__(sentence)
-        self.newest = newest
+        self.current = current
 
 
-def refusal(errors: Any, sent: Any) -> ValidationError:
-    """What a serializer found wrong; a sentence that does not name the value gets it."""
-    return ValidationError({name: _named(name, words, sent) for name, words in errors.items()})
+def serializer_error(errors: Any, data: Any) -> ValidationError:
+    """The errors of a serializer; adds the sent value to messages that do not contain it."""
+    return ValidationError(
+        {name: _with_value(name, messages, data) for name, messages in errors.items()}
+    )
 
 
-def refusal_of_row(error: Invalid, sent: Any) -> ValidationError:
-    """What the row's own rules say."""
-    found: dict[str, list[Invalid]] = error.update_error_dict({})
-    codes = {part.code for parts in found.values() for part in parts}
+def model_error(error: ModelValidationError, data: Any) -> ValidationError:
+    """The errors of a model's own validation; 409 if only a unique value is taken."""
+    by_field: dict[str, list[ModelValidationError]] = error.update_error_dict({})
+    codes = {part.code for parts in by_field.values() for part in parts}
     fields = {
-        name: _named(name, [word for part in parts for word in part.messages], sent)
-        for name, parts in found.items()
+        name: _with_value(name, [text for part in parts for text in part.messages], data)
+        for name, parts in by_field.items()
     }
-    return Taken(fields) if codes == {"unique"} else ValidationError(fields)
+    return Conflict(fields) if codes == {"unique"} else ValidationError(fields)
 
 
-def _named(name: str, words: Any, sent: Any) -> Any:
-    value = sent.get(name) if isinstance(sent, dict) else None
-    if name in _SECRET or not isinstance(value, str | int | float) or not isinstance(words, list):
-        return words
-    if any(isinstance(word, ErrorDetail) and word.code == UNKNOWN for word in words):
-        return words
-    text = str(value)[:_MOST_CHARS]
-    if any(text in str(word) for word in words):
-        return words
-    return [*words, f"It was {json.dumps(value, ensure_ascii=False)[:_MOST_CHARS]}."]
+def _with_value(name: str, messages: Any, data: Any) -> Any:
+    value = data.get(name) if isinstance(data, dict) else None
+    if name in _SECRET_FIELDS or not isinstance(value, str | int | float):
+        return messages
+    if not isinstance(messages, list):
+        return messages
+    if any(isinstance(text, ErrorDetail) and text.code == UNKNOWN_FIELD for text in messages):
+        return messages
+    if any(str(value)[:_MAX_CHARS] in str(text) for text in messages):
+        return messages
+    return [*messages, f"The value was {json.dumps(value, ensure_ascii=False)[:_MAX_CHARS]}."]
 
 
-def _sentence(words: Any) -> str:
-    """What is said of one field, however it is nested."""
-    if isinstance(words, dict):
-        return " ".join(f"{name}: {_sentence(part)}" for name, part in words.items())
-    if isinstance(words, Iterable) and not isinstance(words, str):
-        return " ".join(_sentence(part) for part in words)
-    return str(words)
+def _sentence(messages: Any) -> str:
+    """Join the messages of one field, however they are nested."""
+    if isinstance(messages, dict):
+        return " ".join(f"{name}: {_sentence(part)}" for name, part in messages.items())
+    if isinstance(messages, Iterable) and not isinstance(messages, str):
+        return " ".join(_sentence(part) for part in messages)
+    return str(messages)

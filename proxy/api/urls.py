@@ -1,12 +1,12 @@
-"""The addresses of the management API."""
+"""URLs of the management API."""
 
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
-from proxy.api.configuration import Formats, Keys, Overrides, Routes, Settings, Upstreams
+from proxy.api.audit_views import Exchanges, Groups, Transcripts
+from proxy.api.configuration_views import Formats, Keys, Overrides, Routes, Settings, Upstreams
 from proxy.api.docs import Schema, docs
-from proxy.api.resolution import Resolution, Version
-from proxy.api.views import Exchanges, Groups, Transcripts
+from proxy.api.resolution_views import Resolution, Version
 
 router = SimpleRouter()
 router.register("exchanges", Exchanges, basename="exchange")

@@ -1,7 +1,7 @@
-"""The environment → the first rows.
+"""Creates the first rows of the configuration from environment variables.
 
-The environment bootstraps, the database is the truth afterwards. A row that came from the
-environment follows it at every start, until an operator edits it; then it is the operator's.
+The database is authoritative: the environment only provides the first values. A row that was
+created from the environment follows it at every start, until an operator edits the row.
 """
 
 import os
@@ -17,6 +17,7 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import models, transaction
 
 from formats import FORMATS
+from proxy.configuration.editing import editing, store
 from proxy.configuration.upstream import DEMO_URL, demo_key
 from proxy.models import (
     ClientKey,
@@ -31,7 +32,7 @@ from proxy.models.keys import digest_of, new_key
 
 _Row = TypeVar("_Row", bound=models.Model)
 
-_MODELS = {
+_DEFAULT_MODELS = {
     "ATHENA_MODEL_OPUS": "deepseek/deepseek-v3.2",
     "ATHENA_MODEL_SONNET": "moonshotai/kimi-k2.5",
     "ATHENA_MODEL_HAIKU": "qwen/qwen3-coder",
@@ -41,15 +42,16 @@ _MODELS = {
 
 @dataclass(frozen=True, slots=True)
 class Bootstrapped:
-    """What a person must be told after a start."""
+    """The values to print after a start."""
 
     upstream: str
     client_key: str | None
-    """A key that was just made, to be shown once."""
+    """A key that was just created, to be shown once."""
     admin_user: str
     admin_password: str | None
+    """The password, if it was just created."""
     unreadable: tuple[str, ...] = ()
-    """Upstreams whose secrets were stored with another ATHENA_SECRET_KEY."""
+    """Upstreams whose secrets were encrypted with another ATHENA_SECRET_KEY."""
 
 
 def client_key_path() -> Path:
@@ -57,7 +59,7 @@ def client_key_path() -> Path:
 
 
 def local_client_key() -> str:
-    """The key for clients on this machine; empty when none is known."""
+    """The key for clients on this machine; empty if there is none."""
     path = client_key_path()
     return os.environ.get("ATHENA_CLIENT_KEY") or (
         path.read_text().strip() if path.exists() else ""
@@ -66,26 +68,25 @@ def local_client_key() -> str:
 
 @transaction.atomic
 def bootstrap(environment: Mapping[str, str] = os.environ) -> Bootstrapped:
-    """Make or update the rows that follow the environment; raises ImproperlyConfigured."""
-    for name in ("OPENROUTER_API_KEY", "ATHENA_ANTHROPIC_API_KEY", *_MODELS):
+    """Create or update the rows that follow the environment; raises ImproperlyConfigured."""
+    for name in ("OPENROUTER_API_KEY", "ATHENA_ANTHROPIC_API_KEY", *_DEFAULT_MODELS):
         value = environment.get(name, "")
         if value and (not value.isprintable() or " " in value):
             raise ImproperlyConfigured(f"{name} must not contain spaces or control characters")
-    # Two nodes may start at once: the row is a lock.
     ConfigurationVersion.objects.get_or_create(pk=1)
-    ConfigurationVersion.objects.select_for_update().get(pk=1)
-    unreadable = tuple(row.name for row in Upstream.objects.all() if not row.is_readable())
-    upstream = _upstreams(environment)
-    _routes(environment, upstream)
-    for name in FORMATS:
-        FormatSettings.objects.get_or_create(format=name)
-    user, password = _admin(environment)
-    return Bootstrapped(upstream.name, _client_key(environment), user, password, unreadable)
+    with editing():  # two nodes may start at the same time
+        unreadable = tuple(row.name for row in Upstream.objects.all() if not row.is_readable())
+        upstream = _upstreams(environment)
+        _routes(environment, upstream)
+        for name in FORMATS:
+            FormatSettings.objects.get_or_create(format=name)
+        user, password = _admin(environment)
+        return Bootstrapped(upstream.name, _client_key(environment), user, password, unreadable)
 
 
 def _upstreams(environment: Mapping[str, str]) -> Upstream:
-    """All upstreams of the environment; the one that routes lead to is returned."""
-    found: list[Upstream] = []
+    """Create or update the upstreams; returns the one that the routes use."""
+    configured: list[Upstream] = []
     if environment.get("OPENROUTER_API_KEY"):
         url = environment.get("OPENROUTER_BASE_URL") or "https://openrouter.ai/api/v1"
         fields: dict[str, Any] = {
@@ -95,8 +96,8 @@ def _upstreams(environment: Mapping[str, str]) -> Upstream:
             "key_variable": "OPENROUTER_API_KEY",
             "active": True,
         }
-        found.append(
-            _follow(Upstream, {"name": "openrouter"}, fields, variable="OPENROUTER_BASE_URL")
+        configured.append(
+            _sync(Upstream, {"name": "openrouter"}, fields, variable="OPENROUTER_BASE_URL")
         )
     if environment.get("ATHENA_ANTHROPIC_API_KEY"):
         url = environment.get("ATHENA_ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
@@ -107,45 +108,45 @@ def _upstreams(environment: Mapping[str, str]) -> Upstream:
             "key_variable": "ATHENA_ANTHROPIC_API_KEY",
             "active": True,
         }
-        found.append(
-            _follow(Upstream, {"name": "anthropic"}, fields, variable="ATHENA_ANTHROPIC_BASE_URL")
+        configured.append(
+            _sync(Upstream, {"name": "anthropic"}, fields, variable="ATHENA_ANTHROPIC_BASE_URL")
         )
-    fields = {"base_url": DEMO_URL, "active": not found}
-    demo = _follow(Upstream, {"name": "demo"}, fields, variable="ATHENA_HOST")
-    if demo.base_url != DEMO_URL:  # wherever it was, it is part of this gateway
+    fields = {"base_url": DEMO_URL, "active": not configured}
+    demo = _sync(Upstream, {"name": "demo"}, fields, variable="ATHENA_HOST")
+    if demo.base_url != DEMO_URL:  # the demo is part of this gateway, even if the row was edited
         demo.base_url = DEMO_URL
-        demo.save(update_fields=["base_url"])
+        store(demo, fields=["base_url"], by_operator=False)
     if demo.from_environment and not (demo.sealed_key and demo.is_readable()):
         demo.store_key(demo_key())
-        demo.save(update_fields=["sealed_key"])
-    return found[0] if found else demo
+        store(demo, fields=["sealed_key"], by_operator=False)
+    return configured[0] if configured else demo
 
 
 def _routes(environment: Mapping[str, str], upstream: Upstream) -> None:
-    names = {name: environment.get(name) or default for name, default in _MODELS.items()}
+    names = {name: environment.get(name) or model for name, model in _DEFAULT_MODELS.items()}
     is_anthropic = upstream.service == Service.ANTHROPIC
     for family in ("opus", "sonnet", "haiku"):
         variable = f"ATHENA_MODEL_{family.upper()}"
-        # Anthropic knows its own names; another model is sent there only if somebody says so.
+        # Anthropic knows the clients' names; another name is sent only if a variable gives one.
         model = environment.get(variable, "") if is_anthropic else names[variable]
         fields = {"upstream": upstream, "upstream_model": model, "listed_as": f"claude-{family}"}
-        _follow(ModelRoute, {"pattern": f"claude-*{family}*"}, fields, variable=variable)
+        _sync(ModelRoute, {"pattern": f"claude-*{family}*"}, fields, variable=variable)
     variable = "ATHENA_MODEL_DEFAULT"
     model = environment.get(variable, "") if is_anthropic else names[variable]
     fields = {"upstream": upstream, "upstream_model": model}
-    default = _follow(ModelRoute, {"pattern": "default"}, fields, variable=variable)
+    default = _sync(ModelRoute, {"pattern": "default"}, fields, variable=variable)
     gateway, _ = GatewaySettings.objects.get_or_create(pk=1)
     if gateway.default_route is None:
         gateway.default_route = default
-        gateway.save(update_fields=["default_route"])
+        store(gateway, fields=["default_route"], by_operator=False)
 
 
-def _follow(
+def _sync(
     model: type[_Row], identity: dict[str, Any], fields: dict[str, Any], *, variable: str
 ) -> _Row:
-    """The row, made or brought up to the environment; one that an operator edited stays.
+    """Create the row or update it from the environment; an edited row stays unchanged.
 
-    `variable` is the one to blame when the row cannot be saved.
+    `variable` is the environment variable to name if the row is not valid.
     """
     row = model._default_manager.filter(**identity).first()
     if row is None:
@@ -160,12 +161,12 @@ def _follow(
         row.full_clean()
     except ValidationError as error:
         raise ImproperlyConfigured(f"{variable}: {'; '.join(error.messages)}") from error
-    row.save()
+    store(row, by_operator=False)
     return row
 
 
 def _client_key(environment: Mapping[str, str]) -> str | None:
-    """A key that was just made, if one was."""
+    """Create or update the first client key; returns the key if it was just generated."""
     path = client_key_path()
     given = environment.get("ATHENA_CLIENT_KEY")
     key = given or (path.read_text().strip() if path.exists() else "")
@@ -175,21 +176,21 @@ def _client_key(environment: Mapping[str, str]) -> str | None:
         return None
     row = ClientKey.objects.filter(from_environment=True).first() if given else None
     row = row or ClientKey(label="environment" if given else "first", from_environment=bool(given))
-    made = key or new_key()
+    plain = key or new_key()
     try:
-        row.adopt(made)
+        row.adopt(plain)
     except ValidationError as error:
         raise ImproperlyConfigured(f"ATHENA_CLIENT_KEY: {'; '.join(error.messages)}") from error
-    row.save()
+    store(row, by_operator=False)
     if given:
         return None
     path.touch(mode=0o600)
-    path.write_text(made)
-    return None if key else made
+    path.write_text(plain)
+    return None if key else plain
 
 
 def _admin(environment: Mapping[str, str]) -> tuple[str, str | None]:
-    """The first administrator, and the password if it was just made."""
+    """Create the first administrator; returns the name, and the password if it was generated."""
     users = get_user_model()._default_manager
     name = environment.get("ATHENA_ADMIN_USER") or "admin"
     if users.filter(is_superuser=True).exists():

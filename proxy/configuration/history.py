@@ -1,8 +1,8 @@
-"""The records of the configuration: what a change was, and an old state brought back.
+"""The history of configuration rows: list the records, compare them, restore an old state.
 
-Plain functions over the records of `proxy.models.history`, for pages and the API alike. Records
-have no secrets, so that nothing said here has any. What comes back is what an operator may edit:
-secrets and revocations stay as they are today.
+Plain functions over the records of `proxy.models.history`, shared by the pages and the API. Records
+hold no secrets, so nothing shown from here does. Restoring an old state brings back the fields that
+an operator may edit; secrets and revocations keep their current values.
 """
 
 import json
@@ -14,15 +14,15 @@ from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db.models import Field, ForeignKey, Model, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from proxy.models import CONFIGURATION, ClientKey, ModelRoute, Upstream
+from proxy.models import CONFIGURATION, ClientKey, Upstream
 from proxy.models.history import Change
 from proxy.security.secret_headers import revealed
 
 ABSENT = "–"
 KINDS = {"+": "created", "~": "changed", "-": "deleted"}
 _DELETED = "-"
-_STAYS = frozenset({"revoked_at"})
-"""Fields that can be edited and yet are never brought back."""
+_NEVER_RESTORED = frozenset({"revoked_at"})
+"""Editable fields that keep their current value when an old state is restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def records(of: type[Model] | Model) -> "QuerySet[Any]":
     """The records of a table or of one row, the newest first."""
     model = of if isinstance(of, type) else type(of)
     found = _history(model).select_related("history_user").order_by("-history_id")
-    # Not joined: a record may name a row that is gone.
+    # Prefetched, not joined: a record may refer to a deleted row.
     found = found.prefetch_related(*(f.name for f in model._meta.fields if _is_reference(f)))
     return found if isinstance(of, type) else found.filter(id=of.pk)
 
@@ -47,19 +47,19 @@ def newest(row: Model) -> Change | None:
 
 
 def newest_of_all() -> Change | None:
-    """The record of the last change of the configuration, whichever table it was in."""
+    """The record of the last configuration change in any table."""
     found = [record for model in CONFIGURATION if (record := records(model).first())]
     return max(found, key=lambda record: record.version, default=None)
 
 
 def version_of(row: Model) -> int:
-    """The number of the version that last changed the row; 0 if no record tells."""
+    """The configuration version that last changed the row; 0 if it has no record."""
     numbers = _history(type(row)).filter(id=row.pk).values_list("version", flat=True)
     return numbers.order_by("-history_id").first() or 0
 
 
 def with_version(rows: "QuerySet[Any]") -> "QuerySet[Any]":
-    """The rows, each with its `version`: read in one statement, so that they belong together."""
+    """Annotate each row with its `version`, in the same query, so that the two match."""
     numbers = _history(rows.model).filter(id=OuterRef("pk")).order_by("-history_id")
     found: QuerySet[Any] = rows.annotate(
         version=Coalesce(Subquery(numbers.values("version")[:1]), 0)
@@ -67,67 +67,52 @@ def with_version(rows: "QuerySet[Any]") -> "QuerySet[Any]":
     return found
 
 
-def before(record: Change) -> Change | None:
-    """The record of the same row that `record` followed."""
+def previous_record(record: Change) -> Change | None:
+    """The previous record of the same row."""
     earlier = records(record.instance_type).filter(id=record.id, history_id__lt=record.history_id)
     return earlier.first()
 
 
-def with_before(found: "QuerySet[Any]", most: int) -> list[tuple[Change, Change | None]]:
-    """The first of the records, each with the one that it followed: all read at once."""
+def with_previous(found: "QuerySet[Any]", limit: int) -> list[tuple[Change, Change | None]]:
+    """The first records, each with the previous record of its row, in two queries."""
     earlier = _history(found.model.instance_type).filter(
         id=OuterRef("id"), history_id__lt=OuterRef("history_id")
     )
     newest_first = earlier.order_by("-history_id").values("history_id")[:1]
-    page: list[Any] = list(found.annotate(followed=Subquery(newest_first))[:most])
-    followed = records(found.model.instance_type).in_bulk({record.followed for record in page})
-    return [(record, followed.get(record.followed)) for record in page]
+    page: list[Any] = list(found.annotate(previous=Subquery(newest_first))[:limit])
+    previous = records(found.model.instance_type).in_bulk({record.previous for record in page})
+    return [(record, previous.get(record.previous)) for record in page]
 
 
 def differences(old: Change | None, new: Change) -> list[FieldChange]:
-    """What changed from one record to the next: all that a row had, if it was made or deleted."""
-    found = []
+    """The fields that differ between two records; all fields for a created or deleted row."""
+    changes = []
     for field in _fields(new):
-        values = [_value(record, field) for record in (old, new)]
-        if values[0] != values[1]:
-            shown = [
-                _shown(record, field, value)
-                for record, value in zip((old, new), values, strict=True)
-            ]
-            found.append(FieldChange(field.name, str(field.verbose_name), shown[0], shown[1]))
-    # Of a time, less is shown than is kept.
-    return [change for change in found if change.old != change.new]
+        old_value, new_value = _value(old, field), _value(new, field)
+        if old_value != new_value:
+            texts = _display(old, field, old_value), _display(new, field, new_value)
+            changes.append(FieldChange(field.name, str(field.verbose_name), *texts))
+    # Times are displayed to the second: two that differ by less look the same.
+    return [change for change in changes if change.old != change.new]
 
 
-def reverted(record: Change) -> Model:
-    """The row as the record has it, to be saved; a row that was deleted is made again.
+def restored_row(record: Change) -> Model:
+    """The row with the values of the record, neither validated nor saved.
 
-    Raises ValidationError if it cannot be so any more.
+    A deleted row is created again under its old id. Raises ValidationError for a deleted key.
     """
     model = record.instance_type
-    present = model._default_manager.filter(pk=record.id).first()
-    row: Any = present or model(pk=record.id)
-    if present is None and isinstance(row, ClientKey):
-        raise ValidationError("A deleted key cannot be made again: its secret was not kept.")
-    headers = row.headers if isinstance(row, Upstream) else {}
+    current = model._default_manager.filter(pk=record.id).first()
+    row: Any = current or model(pk=record.id)
+    if current is None and isinstance(row, ClientKey):
+        raise ValidationError("A deleted key cannot be restored, because its secret was not kept.")
+    current_headers = row.headers if isinstance(row, Upstream) else {}
     for field in _fields(record):
-        if field.editable and field.name not in _STAYS:
+        if field.editable and field.name not in _NEVER_RESTORED:
             setattr(row, field.attname, getattr(record, field.attname))
     if isinstance(row, Upstream):
-        row.headers = revealed(row.headers, headers)
-    if isinstance(row, Upstream | ModelRoute):
-        row.from_environment = False
-    row.full_clean()
-    row._change_reason = f"back to version {record.version}"
+        row.headers = revealed(row.headers, current_headers)
     return row  # type: ignore[no-any-return]
-
-
-def revert(record: Change) -> Model:
-    """The same, saved. What records leave out is not written: it may have changed meanwhile."""
-    row, left_out = reverted(record), record._history_excluded_fields
-    names = [f.name for f in row._meta.fields if not f.primary_key and f.name not in left_out]
-    row.save(update_fields=None if row._state.adding else names)
-    return row
 
 
 def _history(model: type[Model]) -> "QuerySet[Any]":
@@ -139,7 +124,7 @@ def _is_reference(field: "Field[Any, Any]") -> bool:
 
 
 def _fields(record: Change) -> "list[Field[Any, Any]]":
-    """What the record has of its row, but for the primary key."""
+    """The fields of the row that the record holds, without the primary key."""
     model = record.instance_type
     kept = {field.name for field in record._meta.fields}
     return [f for f in model._meta.fields if f.name in kept and not f.primary_key]
@@ -151,7 +136,7 @@ def _value(record: Change | None, field: "Field[Any, Any]") -> Any:
     return getattr(record, field.attname)
 
 
-def _shown(record: Change | None, field: "Field[Any, Any]", value: Any) -> str:
+def _display(record: Change | None, field: "Field[Any, Any]", value: Any) -> str:
     if value is None or value in ("", [], {}):
         return ABSENT
     if _is_reference(field):

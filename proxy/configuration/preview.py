@@ -1,36 +1,36 @@
-"""What a change would do, found out by making it and taking it back.
+"""Previews which models a configuration change would affect.
 
-Nothing of the configuration is computed a second way: the change is saved as it would be, the
-snapshot is loaded as processes load it, every known model is resolved, and all is rolled back.
+The change is saved in a transaction, the snapshot is loaded as a process would load it, every known
+model is resolved, and the transaction is rolled back. There is no second implementation of routing
+that could give another answer.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import transaction
 from django.db.models import Sum
 
+from proxy.configuration.editing import editing
 from proxy.configuration.routing import listed_models, resolve
 from proxy.configuration.snapshot import Snapshot, load
 from proxy.errors import GatewayError
-from proxy.models import ConfigurationVersion, Facet, FormatOverride, ModelRoute, Span, TrafficSum
+from proxy.models import Facet, FormatOverride, ModelRoute, Span, TrafficSum
 
 _RECENT = timedelta(days=7)
-_MOST_NAMES = 200
+_MAX_NAMES = 200
 _WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
-class Treatment:
-    """What is done for a model, as far as an operator cares."""
+class ResolvedModel:
+    """The upstream and the format of a model name; empty strings if no route matches."""
 
     upstream: str
     model: str
     format: str
     pattern: str
-    """Of the route."""
+    """The pattern of the route."""
 
     def __str__(self) -> str:
         if not self.upstream:
@@ -40,11 +40,11 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A model that is treated differently."""
+    """A model that is routed or decoded differently after a change."""
 
     model: str
-    before: Treatment
-    after: Treatment
+    before: ResolvedModel
+    after: ResolvedModel
 
     @property
     def changes_format(self) -> bool:
@@ -56,18 +56,10 @@ class Effect:
         return not self.after.upstream
 
 
-@contextmanager
-def tentatively() -> Iterator[None]:
-    """Whatever the block saves is taken back at its end."""
-    with transaction.atomic():
-        yield
-        transaction.set_rollback(True)
-
-
 def effects_of(change: Callable[[], None], now: datetime) -> list[Effect]:
-    """Which known models `change` would treat differently. It saves rows, and is taken back."""
-    with tentatively():
-        ConfigurationVersion.lock()  # or what others save meanwhile would be taken for its effect
+    """The known models that `change` would affect. What it saves is rolled back."""
+    # The lock keeps out other edits, which would show up as effects of this change.
+    with editing(dry_run=True):
         before, names = load(), [*known_models(now), *_patterns()]
         change()
         after, names = load(), [*names, *known_models(now), *_patterns()]
@@ -75,24 +67,23 @@ def effects_of(change: Callable[[], None], now: datetime) -> list[Effect]:
 
 
 def effects(before: Snapshot, after: Snapshot, names: Iterable[str]) -> list[Effect]:
-    found = []
-    for name in dict.fromkeys(names):
-        old, new = treatment(before, name), treatment(after, name)
-        if old != new:
-            found.append(Effect(name, old, new))
-    return found
+    resolved = (
+        Effect(name, resolved_model(before, name), resolved_model(after, name))
+        for name in dict.fromkeys(names)
+    )
+    return [effect for effect in resolved if effect.before != effect.after]
 
 
-def treatment(snapshot: Snapshot, name: str) -> Treatment:
+def resolved_model(snapshot: Snapshot, name: str) -> ResolvedModel:
     try:
         route = resolve(snapshot, name)
     except GatewayError:
-        return Treatment("", "", "", "")
-    return Treatment(route.upstream.name, route.model, route.format.format, route.pattern)
+        return ResolvedModel("", "", "", "")
+    return ResolvedModel(route.upstream.name, route.model, route.format.format, route.pattern)
 
 
 def _patterns() -> list[str]:
-    """Each stands for the names that it matches, and is one of them itself."""
+    """The patterns of routes and overrides: a pattern matches itself, and stands for its names."""
     rows = (
         model.objects.values_list("pattern", flat=True) for model in (ModelRoute, FormatOverride)
     )
@@ -100,18 +91,18 @@ def _patterns() -> list[str]:
 
 
 def known_models(now: datetime) -> list[str]:
-    """Names worth asking about: those that are offered, configured, or were asked for lately."""
+    """Model names that are listed, configured, or were used in the last days."""
     names: dict[str, None] = dict.fromkeys(listed_models(load()))
     routes = ModelRoute.objects.values_list("pattern", "upstream_model", "listed_as")
     for texts in (*routes, *FormatOverride.objects.values_list("pattern")):
         names.update({text: None for text in texts if text and not set(text) & _WILDCARDS})
-    asked = (
+    used = (
         TrafficSum.objects.filter(span=Span.DAY, facet=Facet.MODEL, start__gte=now - _RECENT)
         .values_list("value", flat=True)
-        # A slip of somebody's pen is no model.
+        # A name that only ever failed is probably a typo.
         .annotate(times=Sum("requests") - Sum("failures") - Sum("client_errors"))
         .filter(times__gt=0)
         .order_by("-times")
     )
-    names.update(dict.fromkeys(asked[:_MOST_NAMES]))
+    names.update(dict.fromkeys(used[:_MAX_NAMES]))
     return [name for name in names if name]

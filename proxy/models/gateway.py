@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connection, models
 from django.db.models import F
@@ -184,18 +183,6 @@ class GatewaySettings(models.Model):
 
     def __str__(self) -> str:
         return "Gateway settings"
-
-
-def check_default(route: ModelRoute) -> None:
-    """Raise ValidationError if the default route is switched off: all other names depend on it.
-
-    Not in the route's own `clean`: an import changes both, one after the other.
-    """
-    is_default = GatewaySettings.objects.filter(default_route=route.pk).exists()
-    if route.pk and is_default and not route.active:
-        raise ValidationError(
-            {"active": "It is the default route: choose another in the gateway settings first."}
-        )
 
 
 class ConfigurationVersion(models.Model):

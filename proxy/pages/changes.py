@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from proxy.configuration.history import KINDS, FieldChange, differences, records, with_before
+from proxy.configuration.history import KINDS, FieldChange, differences, records, with_previous
 from proxy.models import CONFIGURATION
 from proxy.pages.access import has_permission, render_page, staff_page
 
@@ -46,7 +46,7 @@ def changes(request: HttpRequest) -> HttpResponse:
 
 def entries_of(history: "QuerySet[Any]") -> list[Entry]:
     """List the newest history records of one table, each with the fields it changed."""
-    page = with_before(history, _MAX_ENTRIES)
+    page = with_previous(history, _MAX_ENTRIES)
     model, keys = history.model.instance_type, {record.id for record, _ in page}
     existing = set(model._default_manager.filter(pk__in=keys).values_list("pk", flat=True))
     return [_entry(record, earlier, exists=record.id in existing) for record, earlier in page]

@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
+from proxy.configuration import client_keys
 from proxy.configuration.routing import listed_models
 from proxy.configuration.snapshot import load
 from proxy.database.clock import clock
@@ -60,7 +61,7 @@ def rotate_key(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         _, overlap = OVERLAPS.get(request.POST.get("overlap", ""), OVERLAPS[_DEFAULT_OVERLAP])
         try:
-            replacement, plain = key.rotate(overlap, clock.now())
+            replacement, plain = client_keys.rotate(key, overlap, clock.now())
         except ValidationError as error:
             messages.error(request, " ".join(error.messages))
             return redirect("admin:proxy_clientkey_change", key.pk)
@@ -76,7 +77,7 @@ def revoke_key(request: HttpRequest, pk: int) -> HttpResponse:
     key = get_object_or_404(ClientKey, pk=pk)
     if request.method != "POST":
         return render_page(request, "configuration/revoke.html", f"Revoke {key.label}", key=key)
-    key.revoke(clock.now())
+    client_keys.revoke(key, clock.now())
     messages.success(request, f"“{key}” is revoked. All processes reject it within two seconds.")
     return redirect("admin:proxy_clientkey_change", key.pk)
 

@@ -7,14 +7,14 @@ from django import forms
 from django.contrib import messages
 from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
 from django.core.exceptions import ValidationError
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from formats import FORMATS
 from proxy.audit.transcripts.codec import TranscriptContent, Unreadable
+from proxy.configuration.editing import editing, save
 from proxy.configuration.snapshot import load
-from proxy.models import FAILURES, ConfigurationVersion, Exchange, Outcome, Replay, Transcript
+from proxy.models import FAILURES, Exchange, Outcome, Replay, Transcript
 from proxy.pages.access import has_permission, render_page, staff_page, staff_user
 from proxy.pages.exchange_columns import client_pieces, columns_of, diff_answers
 from proxy.security.visible_text import segments
@@ -132,7 +132,7 @@ def replay_exchange(request: HttpRequest, request_id: str) -> HttpResponse:
 
 
 @staff_page("view_exchange", "add_formatoverride", methods=("POST",))
-@transaction.atomic
+@editing()
 def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
     """Save the format that a replay tried as a format override."""
     exchange = get_object_or_404(Exchange, request_id=request_id)
@@ -143,7 +143,6 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
             "Choose a replay that fixed the exchange; only such a replay can become an override.",
         )
         return redirect(exchange)
-    ConfigurationVersion.lock()
     row = override_for(tried)
     is_new = row.pk is None
     if not is_new and not has_permission(request, "change_formatoverride"):
@@ -152,11 +151,10 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
         )
         return redirect(exchange)
     try:
-        row.full_clean()
+        save(row)
     except ValidationError as error:
         messages.error(request, f"The override is not valid: {'; '.join(error.messages)}")
         return redirect(exchange)
-    row.save()
     LogEntry.objects.log_actions(
         staff_user(request).pk,
         [row],

@@ -12,11 +12,15 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 
-from proxy.configuration.document.export import export, present_version
-from proxy.configuration.document.importing import Moved, rehearse, take
-from proxy.configuration.document.problems import Refused
+from proxy.configuration.document.export import current_version, export
+from proxy.configuration.document.import_document import (
+    VersionChanged,
+    preview_import,
+    run_import,
+)
+from proxy.configuration.document.problems import InvalidDocument
 from proxy.configuration.document.schema import GATEWAY, TABLES
-from proxy.configuration.document.yaml_nodes import MOST_BYTES
+from proxy.configuration.document.yaml_nodes import MAX_BYTES
 from proxy.database.clock import clock
 from proxy.pages.access import render_page, staff_page
 
@@ -48,8 +52,8 @@ class DocumentForm(forms.Form):
         file: UploadedFile[Any] | None = self.cleaned_data["file"]
         if file is None:
             return ""
-        if file.size is None or file.size > MOST_BYTES:
-            raise forms.ValidationError(f"The file is larger than {MOST_BYTES:,} bytes.")
+        if file.size is None or file.size > MAX_BYTES:
+            raise forms.ValidationError(f"The file is larger than {MAX_BYTES:,} bytes.")
         try:
             return str(file.read(), "utf-8")
         except UnicodeDecodeError:
@@ -102,18 +106,18 @@ def import_document(request: HttpRequest) -> HttpResponse:
         return _render(request, DocumentForm())
     text, version = form.cleaned_data["text"], form.cleaned_data["version"]
     try:
-        report = take(text, now=clock.now(), reason="import", version=version)
-    except Moved:
+        report = run_import(text, now=clock.now(), reason="import", version=version)
+    except VersionChanged:
         return _show_differences(request, text, has_moved=True)
-    except Refused as refused:
+    except InvalidDocument as refused:
         return _render(request, _form_with(text), refused=refused)
     return _render(request, DocumentForm(), report=report, is_done=True)
 
 
 def _show_differences(request: HttpRequest, text: str, *, has_moved: bool = False) -> HttpResponse:
     try:
-        report = rehearse(text, now=clock.now())
-    except Refused as refused:
+        report = preview_import(text, now=clock.now())
+    except InvalidDocument as refused:
         return _render(request, _form_with(text), refused=refused)
     confirm = ImportForm(initial={"text": text, "version": report.version}, auto_id=False)
     return _render(request, _form_with(text), report=report, confirm=confirm, has_moved=has_moved)
@@ -134,7 +138,7 @@ def _render(request: HttpRequest, form: DocumentForm, **context: Any) -> HttpRes
         "configuration/import_export.html",
         "Export and import",
         form=form,
-        version=present_version(),
+        version=current_version(),
         counts=counts,
         **context,
     )

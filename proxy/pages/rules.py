@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from proxy.configuration.explain import Fact, explain
-from proxy.configuration.preview import known_models, treatment
+from proxy.configuration.preview import known_models, resolved_model
 from proxy.configuration.snapshot import load
 from proxy.database.clock import clock
 from proxy.pages.access import render_page, staff_page
@@ -27,7 +27,7 @@ def rules(request: HttpRequest) -> HttpResponse:
         explanation=explanation,
         facts=[(fact, _edit_url(fact)) for fact in explanation.facts] if explanation else [],
         beaten=[(fact, _edit_url(fact)) for fact in explanation.beaten] if explanation else [],
-        known=[(known, treatment(snapshot, known)) for known in names[:_MAX_KNOWN_MODELS]],
+        known=[(known, resolved_model(snapshot, known)) for known in names[:_MAX_KNOWN_MODELS]],
         version=snapshot.version,
     )
 

@@ -1,4 +1,4 @@
-"""From a replay that helped to the configuration that makes it so."""
+"""Makes a format override from a replay that fixed an exchange."""
 
 from fnmatch import fnmatchcase
 
@@ -6,14 +6,14 @@ from proxy.models import FormatOverride, Replay
 
 
 def helps(replay: Replay) -> bool:
-    """Whether an override to the replay's format would mend the exchange."""
+    """Return whether an override to the replay's format would have fixed the exchange."""
     return replay.result == Replay.Result.FIXED and replay.format != replay.exchange.format
 
 
 def override_for(replay: Replay) -> FormatOverride:
-    """The override that reads the exchange's model as the replay did; not saved, not validated.
+    """The override that gives the exchange's model the format of the replay; not saved.
 
-    It takes precedence over every other that matches the model now.
+    Its priority puts it before every other override that matches the model.
     """
     exchange = replay.exchange
     model = exchange.upstream_model or exchange.model
@@ -21,7 +21,7 @@ def override_for(replay: Replay) -> FormatOverride:
     row = FormatOverride.objects.filter(pattern__iexact=pattern).first()
     row = row or FormatOverride(pattern=pattern)
     row.format, row.active = replay.format, True
-    row.note = f"A replay of {exchange.request_id} as {replay.format} was right."
+    row.note = f"A replay of {exchange.request_id} as {replay.format} fixed it."
     others = FormatOverride.objects.filter(active=True).exclude(pk=row.pk)
     for other in others:  # in order of precedence
         if fnmatchcase(model.lower(), other.pattern.lower()):

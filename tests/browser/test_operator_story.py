@@ -128,7 +128,7 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
         page.click(".object-tools >> text=History")
         olga.picture("operator-history")
         page.click("tr:has-text('created') >> text=Revert to this")
-        assert "is as it was at version" in page.inner_text(".messagelist")
+        assert "was restored to version" in page.inner_text(".messagelist")
         olga.check()
         wait_until(lambda: calls(gateway, key) == ["get_tide"])
 

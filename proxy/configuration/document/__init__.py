@@ -1,5 +1,6 @@
-"""The whole configuration as one YAML document, without secrets, so that it can live in git.
+"""The whole configuration as one YAML document without secrets, to be kept in git.
 
-`write` makes it of the rows, `read` makes a draft of it, `apply` makes rows of the draft, all or
-nothing, and `difference` says what that changed. A dry run is an import that is taken back.
+`export` renders the rows as a document. `import_document` reads one, all or nothing: `parse` turns
+the text into a draft, `apply_draft` saves the draft's rows, and `diff` lists the changes. A dry run
+is an import that is rolled back.
 """

@@ -1,4 +1,4 @@
-"""What changed between two documents: rows that came and went, and fields with their old value."""
+"""Compares two documents: added and removed rows, and changed fields with both values."""
 
 import json
 from collections import Counter
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.configuration.document.export import Document, Row, lean
+from proxy.configuration.document.export import Document, Row, without_defaults
 from proxy.configuration.document.schema import TABLES, Table
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 
 @dataclass(frozen=True, slots=True)
-class Alteration:
-    """Of one field; a side where the row is not there has no text."""
+class FieldChange:
+    """A changed field; `before` is empty for an added row, `after` for a removed one."""
 
     name: str
     before: str
@@ -22,16 +22,16 @@ class Alteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Of one row."""
+class RowChange:
+    """An added, removed or changed row."""
 
     section: str
     name: str
     kind: str
-    fields: tuple[Alteration, ...]
+    fields: tuple[FieldChange, ...]
 
 
-def difference(before: Document, after: Document) -> list[Change]:
+def diff(before: Document, after: Document) -> list[RowChange]:
     return [
         change
         for table in TABLES
@@ -39,45 +39,45 @@ def difference(before: Document, after: Document) -> list[Change]:
     ]
 
 
-def _changes(table: Table, before: list[Row], after: list[Row]) -> Iterator[Change]:
+def _changes(table: Table, before: list[Row], after: list[Row]) -> Iterator[RowChange]:
     old, new = _by_name(table, before), _by_name(table, after)
     for name, row in new.items():
         if name not in old:
-            fields = tuple(Alteration(f, "", _text(v)) for f, v in _said(table, row))
-            yield Change(table.section, name, ADDED, fields)
+            fields = tuple(FieldChange(f, "", _text(v)) for f, v in _fields_to_show(table, row))
+            yield RowChange(table.section, name, ADDED, fields)
             continue
         fields = tuple(
-            Alteration(field, _text(old[name][field]), _text(value))
+            FieldChange(field, _text(old[name][field]), _text(value))
             for field, value in row.items()
             if _text(old[name][field]) != _text(value)
         )
         if fields:
-            yield Change(table.section, name, CHANGED, fields)
+            yield RowChange(table.section, name, CHANGED, fields)
     for name, row in old.items():
         if name not in new:
-            fields = tuple(Alteration(f, _text(v), "") for f, v in _said(table, row))
-            yield Change(table.section, name, REMOVED, fields)
+            fields = tuple(FieldChange(f, _text(v), "") for f, v in _fields_to_show(table, row))
+            yield RowChange(table.section, name, REMOVED, fields)
 
 
-def _said(table: Table, row: Row) -> list[tuple[str, Any]]:
-    """What is worth telling of a row that came or went, besides its name."""
-    fields = lean(table, row).items()
+def _fields_to_show(table: Table, row: Row) -> list[tuple[str, Any]]:
+    """The fields of an added or removed row that differ from the default, without its name."""
+    fields = without_defaults(table, row).items()
     return [(name, value) for name, value in fields if name not in table.identity]
 
 
 def _by_name(table: Table, rows: list[Row]) -> dict[str, Row]:
-    """Client keys may look alike: of those each further one has a number."""
-    found: dict[str, Row] = {}
+    """The rows by name. Client keys may share a name: the second gets a number, and so on."""
+    by_name: dict[str, Row] = {}
     counts: Counter[str] = Counter()
     for row in rows:
         name = " ".join(str(row[part]) for part in table.identity)
         counts[name] += 1
-        found[name if counts[name] == 1 else f"{name} ({counts[name]})"] = row
-    return found
+        by_name[name if counts[name] == 1 else f"{name} ({counts[name]})"] = row
+    return by_name
 
 
 def _text(value: Any) -> str:
-    """As YAML would have it, on one line."""
+    """The value on one line, as YAML would write it."""
     if isinstance(value, str) and value:
         return value
     return json.dumps(value, ensure_ascii=False)

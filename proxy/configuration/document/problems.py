@@ -1,32 +1,34 @@
-"""What is wrong with a document, and where. An import is refused for all of it at once."""
+"""Problems of a document and their positions. An import reports all of them at once."""
 
 from dataclasses import dataclass
 
-_MOST = 100  # that are told; whoever has more begins with these
+_MAX_PROBLEMS = 100
+"""How many problems are reported at once."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Position:
     line: int
     column: int
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    place: Place
+    position: Position
     path: str
-    """Of the field or row, as `routes[2].pattern`; empty for the document as a whole."""
+    """The field or row, like `routes[2].pattern`; empty for the document as a whole."""
     message: str
 
     def __str__(self) -> str:
-        where = f"line {self.place.line}, column {self.place.column}"
+        where = f"line {self.position.line}, column {self.position.column}"
         return ": ".join(part for part in (where, self.path, self.message) if part)
 
 
-class Refused(Exception):
-    """The document cannot be imported, and nothing of it was."""
+class InvalidDocument(Exception):
+    """The document cannot be imported. Nothing of it was saved."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
-        self.problems = sorted(problems, key=lambda problem: problem.place)[:_MOST]
+        self.problems = sorted(problems, key=lambda problem: problem.position)[:_MAX_PROBLEMS]
         self.left_out = len(problems) - len(self.problems)
+        """How many problems were found but are not listed."""

@@ -1,15 +1,24 @@
-"""The sections of a document: which fields of which tables, what kind, and their defaults.
+"""The sections of a document: the fields of each table, their types and defaults.
 
-A field that is not listed here is not exported, so that a secret cannot slip into a document. Rows
-are known by what people call them, never by number: a name, a pattern, a label.
+The field names come from `proxy.configuration.fields`; secrets are represented by `key`. Rows are
+identified by a name, a pattern or a label, never by their id.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from django.db import models
 
+from proxy.configuration.fields import (
+    FORMAT_FIELDS,
+    GATEWAY_FIELDS,
+    KEY_FIELDS,
+    OVERRIDE_FIELDS,
+    ROUTE_FIELDS,
+    UPSTREAM_FIELDS,
+)
 from proxy.models import (
     ClientKey,
     FormatOverride,
@@ -20,15 +29,17 @@ from proxy.models import (
 )
 
 STORED = "stored"
-"""Stands for a secret that the gateway keeps and the document does not show."""
+"""Stands for a secret that the database holds and the document does not show."""
 
 
 class Kind(Enum):
+    """The type of a field. The values complete the sentence "it must be …"."""
+
     TEXT = "text"
-    WHOLE = "a whole number"
+    INTEGER = "a whole number"
     NUMBER = "a number"
-    FLAG = "true or false"
-    MOMENT = "a time such as 2027-01-31T12:00:00Z"
+    BOOLEAN = "true or false"
+    TIME = "a time such as 2027-01-31T12:00:00Z"
     LIST = "a list"
     OBJECT = "a mapping"
     KEY = "`$NAME`, the name of an environment variable"
@@ -40,7 +51,7 @@ class Field:
     name: str
     kind: Kind
     default: Any = None
-    """What it is where the document does not say."""
+    """The value of a field that the document leaves out."""
     is_nullable: bool = True
     is_required: bool = False
 
@@ -50,9 +61,9 @@ class Table:
     section: str
     model: type[models.Model]
     identity: tuple[str, ...]
-    """The fields by which a row is known; of the one row of the gateway, none."""
+    """The fields that identify a row; empty for the single row of the gateway settings."""
     order: tuple[str, ...]
-    """The fields that sort the rows of a document, in the order of Python on every database."""
+    """The fields by which the rows of a document are sorted, in Python on every database."""
     fields: tuple[Field, ...]
 
     @property
@@ -63,13 +74,13 @@ class Table:
 
 
 _KINDS = {
-    "BooleanField": Kind.FLAG,
+    "BooleanField": Kind.BOOLEAN,
     "CharField": Kind.TEXT,
-    "DateTimeField": Kind.MOMENT,
+    "DateTimeField": Kind.TIME,
     "FloatField": Kind.NUMBER,
     "ForeignKey": Kind.TEXT,
-    "IntegerField": Kind.WHOLE,
-    "PositiveIntegerField": Kind.WHOLE,
+    "IntegerField": Kind.INTEGER,
+    "PositiveIntegerField": Kind.INTEGER,
     "SlugField": Kind.TEXT,
 }
 
@@ -84,8 +95,10 @@ def _field(model: type[models.Model], name: str) -> Field:
     return Field(name, kind, default, column.null, is_required)
 
 
-def _fields(model: type[models.Model], names: str) -> tuple[Field, ...]:
-    return tuple(_field(model, name) for name in names.split())
+def _fields(
+    model: type[models.Model], names: Iterable[str], **replaced: Field
+) -> tuple[Field, ...]:
+    return tuple(replaced[name] if name in replaced else _field(model, name) for name in names)
 
 
 GATEWAY = Table(
@@ -93,55 +106,35 @@ GATEWAY = Table(
     GatewaySettings,
     identity=(),
     order=(),
-    fields=_fields(
-        GatewaySettings,
-        "default_route max_body_bytes max_headers max_header_bytes max_json_depth max_json_nodes "
-        "request_timeout stall_timeout max_streams key_max_streams key_requests_per_minute "
-        "max_line_bytes max_event_bytes max_answer_bytes "
-        "open_after ping_after drain_time capture_content "
-        "sample_calls sample_others failures_per_hour transcript_bytes transcript_days "
-        "exchange_days",
-    ),
+    fields=_fields(GatewaySettings, GATEWAY_FIELDS),
 )
 UPSTREAMS = Table(
     "upstreams",
     Upstream,
     identity=("name",),
     order=("name",),
-    fields=(
-        *_fields(Upstream, "name service dialect base_url"),
-        Field("key", Kind.STORED_KEY),
-        *_fields(
-            Upstream,
-            "headers provider_preferences connect_timeout first_byte_timeout idle_timeout "
-            "progress_timeout total_timeout active",
-        ),
-    ),
+    fields=_fields(Upstream, UPSTREAM_FIELDS, key_variable=Field("key", Kind.STORED_KEY)),
 )
 ROUTES = Table(
     "routes",
     ModelRoute,
     identity=("pattern",),
     order=("priority", "pattern"),
-    fields=_fields(
-        ModelRoute,
-        "pattern upstream upstream_model listed_as priority max_tokens context_window reasoning "
-        "parallel_calls sample_calls fallback active",
-    ),
+    fields=_fields(ModelRoute, ROUTE_FIELDS),
 )
 OVERRIDES = Table(
     "overrides",
     FormatOverride,
     identity=("pattern",),
     order=("priority", "pattern"),
-    fields=_fields(FormatOverride, "pattern format priority note active"),
+    fields=_fields(FormatOverride, OVERRIDE_FIELDS),
 )
 FORMAT_SETTINGS = Table(
     "formats",
     FormatSettings,
     identity=("format",),
     order=("format",),
-    fields=_fields(FormatSettings, "format buffer_limit strict markers context_warning"),
+    fields=_fields(FormatSettings, ("format", *FORMAT_FIELDS)),
 )
 KEYS = Table(
     "keys",
@@ -149,14 +142,11 @@ KEYS = Table(
     identity=("label", "prefix"),
     order=("label", "prefix"),
     fields=(
-        *_fields(ClientKey, "label"),
+        *_fields(ClientKey, KEY_FIELDS[:1]),
         Field("prefix", Kind.TEXT),
         Field("key", Kind.KEY),
-        *_fields(
-            ClientKey,
-            "owner allowed_models requests_per_minute max_streams capture_content expires_at",
-        ),
-        Field("revoked", Kind.FLAG, default=False, is_nullable=False),
+        *_fields(ClientKey, KEY_FIELDS[1:]),
+        Field("revoked", Kind.BOOLEAN, default=False, is_nullable=False),
     ),
 )
 

@@ -1,8 +1,8 @@
-"""YAML text → nodes that know where they stand.
+"""Parses YAML into nodes that know their position.
 
-The plain part of YAML and no more: anchors, aliases, tags and names that are there twice are
-refused; `yes`, `012` and dates are text. What is a number, a boolean or null here is one for every
-other reader of YAML too. Depth, size and number of nodes are bounded.
+Only a plain subset of YAML is accepted: anchors, aliases, tags and duplicate names are rejected;
+`yes`, `012` and dates are text. Every other YAML reader agrees on the numbers, booleans and nulls
+that are recognized here. Depth, size and number of nodes are limited.
 """
 
 import re
@@ -12,34 +12,34 @@ from typing import Any
 
 import yaml
 
-from proxy.configuration.document.problems import Place, Problem, Refused
+from proxy.configuration.document.problems import InvalidDocument, Position, Problem
 from proxy.security.visible_text import visible
 
-MOST_BYTES = 1024 * 1024
-_MOST_NODES = 50_000
-_MOST_DEPTH = 20
-_MOST_DIGITS = 18
-_START = Place(1, 1)
+MAX_BYTES = 1024 * 1024
+_MAX_NODES = 50_000
+_MAX_DEPTH = 20
+_MAX_DIGITS = 18
+_START = Position(1, 1)
 _LOADER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 _NULL = re.compile(r"~|null|Null|NULL|")
 _TRUE = re.compile(r"true|True|TRUE")
 _FALSE = re.compile(r"false|False|FALSE")
-_WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+][0-9]{1,3})?")
-# What no database can store.
+# Characters that a database cannot store.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     value: Any
-    """None, a boolean, a number, a text, a list of nodes, or a dict of nodes."""
-    place: Place
-    """Of an entry in a mapping: where its key is."""
+    """None, a boolean, a number, a string, a list of nodes, or a dict of nodes."""
+    position: Position
+    """For an entry of a mapping, the position of its key."""
 
     def plain(self) -> Any:
-        """The value, without places."""
+        """The value without positions."""
         if isinstance(self.value, list):
             return [node.plain() for node in self.value]
         if isinstance(self.value, dict):
@@ -48,22 +48,24 @@ class Node:
 
 
 def compose(text: str) -> tuple[Node, list[Problem]]:
-    """The document's node, and what is wrong with its parts; raises Refused."""
+    """The document's root node and the problems of its parts; raises InvalidDocument."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise _refused(_START, "it is not UTF-8") from None
-    if size > MOST_BYTES:
-        raise _refused(_START, f"it has {size:,} bytes, and {MOST_BYTES:,} is the most")
+        raise _invalid(_START, "the document is not valid UTF-8") from None
+    if size > MAX_BYTES:
+        raise _invalid(_START, f"the document has {size:,} bytes; the maximum is {MAX_BYTES:,}")
     composer = _Composer(text)
     try:
         return composer.document(), composer.problems
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = Place(mark.line + 1, mark.column + 1) if mark else _START
-        raise _refused(place, f"it is not YAML: {visible(error.problem or '')}") from None
+        position = Position(mark.line + 1, mark.column + 1) if mark else _START
+        raise _invalid(
+            position, f"this is not valid YAML: {visible(error.problem or '')}"
+        ) from None
     except yaml.YAMLError as error:
-        raise _refused(_START, f"it is not YAML: {visible(str(error))[:200]}") from None
+        raise _invalid(_START, f"this is not valid YAML: {visible(str(error))[:200]}") from None
 
 
 def join(path: str, name: str) -> str:
@@ -82,58 +84,58 @@ class _Composer:
         next(self._events)  # the stream's start
         event = next(self._events)
         if isinstance(event, yaml.StreamEndEvent):
-            raise _refused(_START, "it is empty")
+            raise _invalid(_START, "the document is empty")
         node = self._node(next(self._events), "", 0)
         next(self._events)  # the document's end
         event = next(self._events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise _refused(_place(event), "a second document begins here: there can be one only")
+            raise _invalid(_position(event), "a second document starts here; only one is allowed")
         return node
 
     def _node(self, event: Any, path: str, depth: int) -> Node:
-        place = _place(event)
+        position = _position(event)
         self._count += 1
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise _refused(place, "anchors and aliases are not allowed: write it out", path)
+            raise _invalid(position, "anchors and aliases are not allowed; repeat the value", path)
         if event.tag is not None:
-            raise _refused(place, "tags are not allowed", path)
-        if depth > _MOST_DEPTH:
-            raise _refused(place, f"it is nested more than {_MOST_DEPTH} deep", path)
-        if self._count > _MOST_NODES:
-            raise _refused(place, f"it has more than {_MOST_NODES:,} values")
+            raise _invalid(position, "tags are not allowed", path)
+        if depth > _MAX_DEPTH:
+            raise _invalid(position, f"the nesting is deeper than {_MAX_DEPTH} levels", path)
+        if self._count > _MAX_NODES:
+            raise _invalid(position, f"the document has more than {_MAX_NODES:,} values")
         if isinstance(event, yaml.MappingStartEvent):
-            return Node(self._mapping(path, depth), place)
+            return Node(self._mapping(path, depth), position)
         if isinstance(event, yaml.SequenceStartEvent):
-            return Node(self._sequence(path, depth), place)
-        return Node(self._scalar(event, path), place)
+            return Node(self._sequence(path, depth), position)
+        return Node(self._scalar(event, path), position)
 
     def _mapping(self, path: str, depth: int) -> dict[str, Node]:
-        found: dict[str, Node] = {}
+        entries: dict[str, Node] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._node(event, path, depth + 1)
             name = key.value if isinstance(key.value, str) else ""
             if not name:
-                self._blame(key.place, path, "a name here is not text: put it into quotes")
+                self._report(key.position, path, "a name here is not text; put it in quotes")
             inner = join(path, name)
             value = self._node(next(self._events), inner, depth + 1)
-            if name and name in found:
-                self._blame(key.place, inner, "it is there twice")
+            if name and name in entries:
+                self._report(key.position, inner, "this name appears twice")
             elif name:
-                found[name] = Node(value.value, key.place)
-        return found
+                entries[name] = Node(value.value, key.position)
+        return entries
 
     def _sequence(self, path: str, depth: int) -> list[Node]:
-        found: list[Node] = []
+        items: list[Node] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            found.append(self._node(event, f"{path}[{len(found)}]", depth + 1))
-        return found
+            items.append(self._node(event, f"{path}[{len(items)}]", depth + 1))
+        return items
 
     def _scalar(self, event: Any, path: str) -> Any:
         text: str = event.value
         if _UNSTORABLE.search(text):
-            self._blame(_place(event), path, "it has a character that cannot be stored")
+            self._report(_position(event), path, "the text has a character that cannot be stored")
             return visible(text)
-        if not event.implicit[0]:  # it is in quotes, or a block
+        if not event.implicit[0]:  # a quoted or block scalar
             return text
         if _NULL.fullmatch(text):
             return None
@@ -141,20 +143,20 @@ class _Composer:
             return bool(_TRUE.fullmatch(text))
         if _NUMBER.fullmatch(text) and abs(float(text)) < float("inf"):
             return float(text)
-        if not _WHOLE.fullmatch(text):
+        if not _INTEGER.fullmatch(text):
             return text
-        if len(text) > _MOST_DIGITS:
-            self._blame(_place(event), path, f"a number has at most {_MOST_DIGITS} digits")
+        if len(text) > _MAX_DIGITS:
+            self._report(_position(event), path, f"a number has at most {_MAX_DIGITS} digits")
             return 0
         return int(text)
 
-    def _blame(self, place: Place, path: str, message: str) -> None:
-        self.problems.append(Problem(place, path, message))
+    def _report(self, position: Position, path: str, message: str) -> None:
+        self.problems.append(Problem(position, path, message))
 
 
-def _place(event: Any) -> Place:
-    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+def _position(event: Any) -> Position:
+    return Position(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
-def _refused(place: Place, message: str, path: str = "") -> Refused:
-    return Refused([Problem(place, path, message)])
+def _invalid(position: Position, message: str, path: str = "") -> InvalidDocument:
+    return InvalidDocument([Problem(position, path, message)])

@@ -10,11 +10,11 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 from django.utils import timezone
 
-from proxy.configuration.document.diff import ADDED, REMOVED, Change
+from proxy.configuration.document.diff import ADDED, REMOVED, RowChange
 from proxy.configuration.document.export import export
-from proxy.configuration.document.importing import Report, rehearse, take
-from proxy.configuration.document.problems import Refused
-from proxy.configuration.document.yaml_nodes import MOST_BYTES
+from proxy.configuration.document.import_document import Report, preview_import, run_import
+from proxy.configuration.document.problems import InvalidDocument
+from proxy.configuration.document.yaml_nodes import MAX_BYTES
 from proxy.configuration.findings import findings
 from proxy.database.outage import told
 from proxy.security.visible_text import visible
@@ -76,10 +76,10 @@ class Command(BaseCommand):
         text, now = _read(name), timezone.now()
         try:
             if is_dry_run:
-                report = rehearse(text, now=now)
+                report = preview_import(text, now=now)
             else:
-                report = take(text, now=now, reason="config import")
-        except Refused as refused:
+                report = run_import(text, now=now, reason="config import")
+        except InvalidDocument as refused:
             for problem in refused.problems:
                 self.stderr.write(visible(str(problem)))
             more = f" {refused.left_out} more problems are not shown." if refused.left_out else ""
@@ -100,10 +100,10 @@ class Command(BaseCommand):
 def _read(name: str) -> str:
     try:
         if name == "-":
-            data = sys.stdin.buffer.read(MOST_BYTES + 1)
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with Path(name).open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
+                data = file.read(MAX_BYTES + 1)
         return data.decode()
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror}") from error
@@ -131,7 +131,7 @@ def _report_lines(report: Report, *, is_dry_run: bool) -> Iterator[str]:
         yield f"{rows} changed. The configuration is now version {report.version}."
 
 
-def _change_lines(change: Change) -> Iterator[str]:
+def _change_lines(change: RowChange) -> Iterator[str]:
     yield f"{_SIGNS.get(change.kind, '~')} {change.section} {change.name}".rstrip()
     for field in change.fields:
         arrow = " → " if field.before and field.after else ""

@@ -8,11 +8,12 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
-from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from proxy.models import ClientKey, ConfigurationVersion
+from proxy.configuration import client_keys
+from proxy.configuration.editing import editing, save
+from proxy.models import ClientKey
 from proxy.models.keys import new_key
 from proxy.security.visible_text import visible
 
@@ -71,14 +72,14 @@ class Command(BaseCommand):
         plain = new_key()
         row.adopt(plain)
         try:
-            row.full_clean()
+            with editing():
+                save(row, reason="key create")
         except ValidationError as error:
             problems = [
                 f"{_FIELD_OPTIONS.get(field, field)}: {' '.join(texts)}"
                 for field, texts in error.message_dict.items()
             ]
             raise CommandError("\n".join(problems)) from error
-        _save(row, "key create")
         if options["json"]:
             self.stdout.write(json.dumps({**_described(row), "key": plain}))
         else:
@@ -121,16 +122,8 @@ class Command(BaseCommand):
         if row.revoked_at is not None:
             self.stdout.write("This key was already revoked.")
             return
-        row._change_reason = "key revoke"  # type: ignore[attr-defined]
-        row.revoke(timezone.now())
+        client_keys.revoke(row, timezone.now(), reason="key revoke")
         self.stdout.write(visible(f"Revoked {row}."))
-
-
-@transaction.atomic
-def _save(row: Any, reason: str) -> None:
-    ConfigurationVersion.lock()
-    row._change_reason = reason
-    row.save()
 
 
 def _described(row: ClientKey) -> dict[str, Any]:

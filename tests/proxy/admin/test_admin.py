@@ -160,6 +160,6 @@ def test_no_editable_field_is_missing_on_its_page(pages):
 
 def test_the_bounds_of_a_number_are_told_beside_it(pages):
     page = pages.get("/admin/proxy/gatewaysettings/1/change/").text
-    assert "From 1024 (1 KiB) to 268435456 (256 MiB); at first 33554432 (32 MiB)." in page
-    assert "From 0.1 to 600; at first 30." in page
+    assert "From 1024 (1 KiB) to 268435456 (256 MiB); default 33554432 (32 MiB)." in page
+    assert "From 0.1 to 600; default 30." in page
     assert "2147483647" not in page

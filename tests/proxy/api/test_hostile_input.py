@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rest_framework.throttling import SimpleRateThrottle
 
 from formats import FORMATS
-from proxy.api.configuration_in import (
+from proxy.api.configuration_serializers import (
     FormatIn,
     KeyIn,
     OverrideIn,

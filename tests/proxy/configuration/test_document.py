@@ -13,12 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formats import FORMATS
-from proxy.configuration.document.export import _Dumper, current, export, present_version, render
-from proxy.configuration.document.importing import Moved, rehearse, take
-from proxy.configuration.document.problems import Refused
+from proxy.configuration.document.export import (
+    _Dumper,
+    current_document,
+    current_version,
+    export,
+    render,
+)
+from proxy.configuration.document.import_document import (
+    VersionChanged,
+    preview_import,
+    run_import,
+)
+from proxy.configuration.document.problems import InvalidDocument
 from proxy.configuration.document.schema import TABLES
 from proxy.configuration.document.yaml_nodes import compose
-from proxy.configuration.preview import tentatively
+from proxy.configuration.editing import editing
 from proxy.models import (
     CONFIGURATION,
     ClientKey,
@@ -126,15 +136,15 @@ def dump(document):
 
 def take_now(document, **options):
     document = document if isinstance(document, str) else dump(document)
-    return take(document, now=NOW, **{"reason": "test", **options})
+    return run_import(document, now=NOW, **{"reason": "test", **options})
 
 
 def problems(document):
     """What an import is refused for, without the places; nothing may have changed."""
-    before, number = text(), present_version()
-    with pytest.raises(Refused) as caught:
+    before, number = text(), current_version()
+    with pytest.raises(InvalidDocument) as caught:
         take_now(document)
-    assert (text(), present_version()) == (before, number)
+    assert (text(), current_version()) == (before, number)
     return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
 
 
@@ -248,7 +258,7 @@ def test_importing_an_export_changes_nothing(rich):
     records = {model: model.history.count() for model in CONFIGURATION}
     report = take_now(before)
     assert (report.changes, report.effects) == ([], [])
-    assert report.version == present_version()
+    assert report.version == current_version()
     assert {model: model.history.count() for model in CONFIGURATION} == records
     assert text() == before
 
@@ -342,7 +352,7 @@ def configurations(draw):
 @given(configurations(), configurations())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_configuration_comes_back_from_any_other(one, other):
-    with tentatively():
+    with editing(dry_run=True):
         _make(one)
         wanted = text()
         assert take_now(wanted).changes == []
@@ -374,7 +384,7 @@ def test_a_change_is_told_field_by_field_and_by_its_effects():
     by_pattern["claude-*opus*"]["priority"] = 50
     document["routes"].remove(by_pattern["claude-*haiku*"])
     document["overrides"] = [{"pattern": "qwen/*", "format": "standard"}]
-    report = rehearse(dump(document), now=NOW)
+    report = preview_import(dump(document), now=NOW)
     assert changes(report) == [
         (
             "routes",
@@ -405,7 +415,7 @@ def test_a_change_is_told_field_by_field_and_by_its_effects():
     assert ModelRoute.objects.filter(pattern="claude-*haiku*").exists(), "a dry run changes nothing"
     done = take_now(document, version=report.version)
     assert (done.changes, done.effects) == (report.changes, report.effects)
-    assert rehearse(dump(document), now=NOW).changes == []
+    assert preview_import(dump(document), now=NOW).changes == []
 
 
 def test_only_rows_that_differ_become_the_operators():
@@ -419,9 +429,9 @@ def test_only_rows_that_differ_become_the_operators():
 
 
 def test_an_import_is_refused_if_the_configuration_moved_on():
-    report = rehearse(text(), now=NOW)
+    report = preview_import(text(), now=NOW)
     FormatOverride.objects.create(pattern="x", format="kimi")
-    with pytest.raises(Moved):
+    with pytest.raises(VersionChanged):
         take_now({"athena": 1, "overrides": []}, version=report.version)
     assert FormatOverride.objects.count() == 1
 
@@ -462,7 +472,7 @@ def test_routes_exchange_their_places(rich):
     one, other = document["routes"][1:3]
     one["pattern"], other["pattern"] = other["pattern"], one["pattern"]
     take_now(document)
-    assert rehearse(dump(document), now=NOW).changes == []
+    assert preview_import(dump(document), now=NOW).changes == []
 
 
 def test_fallbacks_may_be_turned_around_and_lead_to_rows_that_come_later(rich):
@@ -495,7 +505,7 @@ def test_a_circle_is_refused(rich):
         {"pattern": "spare", "upstream": "demo", "fallback": "spare"},
     ]
     assert problems(document) == [
-        f"routes[{number}].fallback: it leads into a circle of fallbacks" for number in range(3)
+        f"routes[{number}].fallback: the fallbacks form a circle" for number in range(3)
     ]
 
 
@@ -538,75 +548,75 @@ formats:
 keys: none
 models: []
 """
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidDocument) as caught:
         take_now(wrong)
     assert [str(problem) for problem in caught.value.problems] == [
-        "line 3, column 3: gateway.default_route: there is no route 'nowhere'",
+        "line 3, column 3: gateway.default_route: the route 'nowhere' does not exist",
         "line 4, column 3: gateway.ping_after: 1000: Ensure this value is less than or equal to 600.",
         "line 5, column 3: gateway.drain_time: it must be a number, not 'soon'",
         "line 8, column 3: upstreams[0].base_url: 'ftp://nowhere' is not a base URL: it needs http:// "
         "or https:// and a host, and may have a port and a path, but no user, query or fragment",
         "line 9, column 3: upstreams[0].key: it must be `stored`, or `$NAME`, the name of an "
-        "environment variable; a key itself has no place here",
+        "environment variable; never write a key itself here",
         "line 10, column 3: upstreams[1].name: 'two words': Enter a valid “slug” consisting of "
         "letters, numbers, underscores or hyphens.",
-        "line 12, column 3: upstreams[1].headers: 'authorization' may carry a secret, which has no "
-        "place here: write `stored`, and enter it in the admin",
-        "line 13, column 3: upstreams[2].name: it is missing",
-        "line 16, column 3: routes[0].upstream: there is no upstream 'gone'",
+        "line 12, column 3: upstreams[1].headers: 'authorization' may carry a secret, which must "
+        "not be in a document; write `stored`, and enter the value in the admin",
+        "line 13, column 3: upstreams[2].name: this field is missing",
+        "line 16, column 3: routes[0].upstream: the upstream 'gone' does not exist",
         "line 17, column 3: routes[0].max_tokens: 0: Ensure this value is greater than or equal to 1.",
-        "line 20, column 3: routes[1].patern: there is no such field",
-        "line 21, column 3: routes[2].pattern: 'b' is there twice",
-        "line 25, column 3: routes[3].fallback: there is no route 'gone'",
+        "line 20, column 3: routes[1].patern: this field does not exist",
+        "line 21, column 3: routes[2].pattern: 'b' appears twice",
+        "line 25, column 3: routes[3].fallback: the route 'gone' does not exist",
         "line 26, column 3: routes[3].reasoning: Value 'no' is not a valid choice.",
         "line 27, column 3: routes[4]: it must be a mapping",
         "line 30, column 3: overrides[0].format: Value 'klingon' is not a valid choice.",
         "line 31, column 3: overrides[0].priority: it must be a whole number, not 1.5",
         "line 34, column 3: formats[0].markers: the format standard has no markers",
-        "line 35, column 1: keys: it must be a list; `[]` for none",
-        "line 36, column 1: models: there is no such section",
+        "line 35, column 1: keys: it must be a list; write `[]` for an empty one",
+        "line 36, column 1: models: this section does not exist",
     ]
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("", "it is empty"),
-        ("# nothing", "it is empty"),
-        ("[]", "a document is a mapping"),
-        ("upstreams: []", "`athena: 1` is missing"),
-        ("athena: 2", "of the shape 1 only"),
-        ("athena: true", "of the shape 1 only"),
-        ("athena: [", "it is not YAML"),
-        ("athena: 1\n\tx: 1", "it is not YAML"),
-        ("athena: 1\nx: \x07", "it is not YAML"),
+        ("", "the document is empty"),
+        ("# nothing", "the document is empty"),
+        ("[]", "a document must be a mapping"),
+        ("upstreams: []", "`athena: 1`, the version of the document's format, is missing"),
+        ("athena: 2", "reads only version 1"),
+        ("athena: true", "reads only version 1"),
+        ("athena: [", "this is not valid YAML"),
+        ("athena: 1\n\tx: 1", "this is not valid YAML"),
+        ("athena: 1\nx: \x07", "this is not valid YAML"),
         ("athena: 1\n---\nathena: 1", "a second document"),
         ("athena: 1\nroutes: &a []", "anchors and aliases"),
         ("athena: 1\nroutes: *a", "anchors and aliases"),
         ("athena: 1\nroutes: !!python/object/apply:os.system [x]", "tags are not allowed"),
         ("athena: !!int 1", "tags are not allowed"),
-        ("athena: 1\nathena: 1", "it is there twice"),
-        ("athena: 1\nroutes: []\nroutes: []", "it is there twice"),
-        ("athena: 1\nroutes: " + "[" * 30 + "]" * 30, "more than 20 deep"),
-        ("athena: 1\nroutes: " + "[" * 500_000, "more than 20 deep"),
+        ("athena: 1\nathena: 1", "this name appears twice"),
+        ("athena: 1\nroutes: []\nroutes: []", "this name appears twice"),
+        ("athena: 1\nroutes: " + "[" * 30 + "]" * 30, "deeper than 20 levels"),
+        ("athena: 1\nroutes: " + "[" * 500_000, "deeper than 20 levels"),
         ("athena: 1\nroutes: [" + "1," * 60_000 + "]", "more than 50,000 values"),
-        ("athena: 1 #" + "x" * 2**20, "is the most"),
-        ("athena: 1\ngateway: {1: 2}", "put it into quotes"),
-        ("athena: 1\ngateway: {[]: 2}", "put it into quotes"),
-        ("athena: 1\n<<: {routes: []}", "there is no such section"),
+        ("athena: 1 #" + "x" * 2**20, "the maximum is 1,048,576"),
+        ("athena: 1\ngateway: {1: 2}", "put it in quotes"),
+        ("athena: 1\ngateway: {[]: 2}", "put it in quotes"),
+        ("athena: 1\n<<: {routes: []}", "this section does not exist"),
         ("athena: 1\ngateway: {ping_after: .nan}", "it must be a number, not '.nan'"),
         ("athena: 1\ngateway: {ping_after: 1.0e+999}", "it must be a number"),
         ("athena: 1\ngateway: {ping_after: true}", "it must be a number, not true"),
         ("athena: 1\ngateway: {exchange_days: " + "9" * 5000 + "}", "at most 18 digits"),
-        ("athena: 1\ngateway: {exchange_days: 999999999999999999}", "more than any number"),
+        ("athena: 1\ngateway: {exchange_days: 999999999999999999}", "is too large"),
         ("athena: 1\ngateway: {capture_content: yes}", "it must be true or false, not 'yes'"),
         ("athena: 1\ngateway: {ping_after: }", "it must be a number, not empty"),
         ('athena: 1\noverrides: [{pattern: a, format: kimi, note: "\\0"}]', "cannot be stored"),
-        ('athena: 1\noverrides: [{pattern: a, format: kimi, note: "\\ud800"}]', "it "),
-        ("athena: 1\noverrides: [{pattern: a, format: kimi, note: 7}]", "put it into quotes"),
-        ("athena: 1\noverrides:", "`[]` for none"),
-        ("athena: 1\nupstreams: []", "leads to it"),
-        ("athena: 1\nroutes: []", "the default route 'default' is not there"),
+        ('athena: 1\noverrides: [{pattern: a, format: kimi, note: "\\ud800"}]', "th"),
+        ("athena: 1\noverrides: [{pattern: a, format: kimi, note: 7}]", "put it in quotes"),
+        ("athena: 1\noverrides:", "write `[]` for an empty one"),
+        ("athena: 1\nupstreams: []", "'default' needs it"),
+        ("athena: 1\nroutes: []", "the default route 'default' is missing"),
         ("athena: 1\nroutes: [{pattern: default, upstream: demo, active: false}]", "is not active"),
         (
             "athena: 1\ngateway: {default_route: a}\n"
@@ -619,7 +629,7 @@ models: []
         ),
         (
             "athena: 1\nupstreams: [{name: a, base_url: 'https://a', key: [stored]}]",
-            "has no place here",
+            "never write a key itself here",
         ),
         (
             "athena: 1\nupstreams: [{name: a, base_url: 'https://a', provider_preferences: {a: 1}}]",
@@ -632,7 +642,7 @@ def test_nonsense_is_refused(document, message):
 
 
 def test_a_text_that_no_database_takes_is_refused():
-    assert problems("athena: 1\n# \udc80") == [": it is not UTF-8"]
+    assert problems("athena: 1\n# \udc80") == [": the document is not valid UTF-8"]
 
 
 plain_yaml = st.recursive(
@@ -664,10 +674,10 @@ def sections():
 @given(sections() | plain_yaml)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_the_document_is_it_is_taken_or_refused(document):
-    with tentatively():
+    with editing(dry_run=True):
         try:
             take_now(dump(document))
-        except Refused:
+        except InvalidDocument:
             pass
         else:
             assert take_now(text()).changes == []
@@ -676,7 +686,7 @@ def test_whatever_the_document_is_it_is_taken_or_refused(document):
 @given(st.text(max_size=200) | st.text("athen: 1[]{}&*!|>-'\"\n#%@", max_size=60))
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_is_nodes_or_refused(written):
-    with suppress(Refused):
+    with suppress(InvalidDocument):
         compose(written)
 
 
@@ -692,9 +702,9 @@ def test_a_number_stays_the_same_however_the_database_writes_it(number):
     row = Upstream(name="n", service="openrouter", base_url="https://n.example")
     row.provider_preferences = {"x": number}
     row.save()
-    before, number = text(), present_version()
+    before, number = text(), current_version()
     take_now(before)
-    assert (text(), present_version()) == (before, number)
+    assert (text(), current_version()) == (before, number)
 
 
 def house(**fields):
@@ -717,15 +727,15 @@ def test_a_stored_key_is_kept_and_a_missing_one_is_asked_for(rich):
     row.refresh_from_db()
     assert (row.sealed_key, row.key_variable) == ("", "HOUSE_KEY")
     assert report.remarks == [
-        "The upstream 'house': its stored key is deleted.",
+        "The upstream 'house': its stored key was deleted.",
         "The upstream 'house': the environment variable HOUSE_KEY is not set here.",
     ]
     report = take_now(house(key="stored", headers={"x-new-token": "stored"}))
     row.refresh_from_db()
     assert (row.key_variable, row.headers) == ("", {})
     assert report.remarks == [
-        "The upstream 'house' has no stored key here: enter it.",
-        "The upstream 'house' has no stored value of the header 'x-new-token': enter it.",
+        "The upstream 'house' has no stored key here. Enter it.",
+        "The upstream 'house' has no stored value for the header 'x-new-token'. Enter it.",
     ]
 
 
@@ -764,8 +774,8 @@ def test_an_unknown_key_is_made_of_a_variable_or_left_out(monkeypatch):
     )
     assert take_now(wanted).remarks == [
         "The key 'ci': the environment variable HOUSE_KEY is not set here.",
-        "The key 'ci' is left out: it is not known here.",
-        "The key 'x' is left out: it is not known here.",
+        "The key 'ci' was skipped: it does not exist here.",
+        "The key 'x' was skipped: it does not exist here.",
     ]
     monkeypatch.setenv("HOUSE_KEY", CLIENT)
     take_now(wanted)
@@ -773,14 +783,14 @@ def test_an_unknown_key_is_made_of_a_variable_or_left_out(monkeypatch):
     assert (row.digest, row.allowed_models) == (digest_of(CLIENT), ["claude-*"])
     assert take_now(wanted).changes == []
     assert problems(keys({"label": "other", "key": "$HOUSE_KEY"})) == [
-        "keys[0].label: 'other': the key of $HOUSE_KEY is here as 'ci'"
+        "keys[0].label: 'other': the key in $HOUSE_KEY already exists here as 'ci'"
     ]
     assert problems(keys({"label": "ci", "key": "$HOUSE_KEY", "prefix": "sk"})) == [
-        "keys[0].prefix: 'sk': the key of $HOUSE_KEY begins otherwise"
+        "keys[0].prefix: 'sk': the key in $HOUSE_KEY has another prefix"
     ]
     monkeypatch.setenv("HOUSE_KEY", "a b")
     assert problems(keys({"label": "spaced", "key": "$HOUSE_KEY"})) == [
-        "keys[0].key: $HOUSE_KEY: a client key needs at least 8 ASCII characters and no space"
+        "keys[0].key: $HOUSE_KEY: A client key needs at least 8 ASCII characters and no spaces."
     ]
 
 
@@ -811,11 +821,13 @@ def test_keys_that_look_alike_are_left_alone(rich):
     assert report.changes == []
     assert (
         report.remarks
-        == ["The key 'twin' ('sk-athena-canary') is left out: there are several here."] * 2
+        == ["The key 'twin' ('sk-athena-canary') was skipped: several keys match here."] * 2
     )
     row = {"label": "ada's laptop", "prefix": prefix_of(CLIENT)}
-    assert problems(keys(row, dict(row))) == ["keys[1].label: 'ada's laptop' is there twice"]
-    assert problems(keys(row | {"owner": "nobody"})) == ["keys[0].owner: there is no user 'nobody'"]
+    assert problems(keys(row, dict(row))) == ["keys[1].label: 'ada's laptop' appears twice"]
+    assert problems(keys(row | {"owner": "nobody"})) == [
+        "keys[0].owner: the user 'nobody' does not exist"
+    ]
 
 
 def test_a_document_goes_into_an_empty_database(rich):
@@ -828,9 +840,9 @@ def test_a_document_goes_into_an_empty_database(rich):
     report = take_now(wanted)
     after, before = loaded(), yaml.safe_load(wanted)
     assert {**after, "upstreams": 0, "keys": 0} == {**before, "upstreams": 0, "keys": 0}
-    assert "The upstream 'house' has no stored key here: enter it." in report.remarks
+    assert "The upstream 'house' has no stored key here. Enter it." in report.remarks
     assert (
-        "The key 'ada's laptop' ('sk-athena-canary') is left out: it is not known here."
+        "The key 'ada's laptop' ('sk-athena-canary') was skipped: it does not exist here."
         in report.remarks
     )
 
@@ -844,7 +856,7 @@ def test_a_row_that_came_past_the_admin_does_not_stop_an_export():
 
 def test_a_document_has_no_anchors():
     shared = {"a": [1]}
-    document = current()
+    document = current_document()
     for row in document["upstreams"]:
         row["provider_preferences"] = {"x": shared, "y": shared}
     assert compose(render(document))[1] == []
@@ -861,6 +873,6 @@ def test_the_guide_has_every_field_and_an_example_that_works(monkeypatch):
     monkeypatch.setenv("HOUSE_API_KEY", CANARY)
     example = re.search(r"^```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)[1]
     assert take_now(example).remarks == [
-        "The upstream 'openrouter' has no stored key here: enter it."
+        "The upstream 'openrouter' has no stored key here. Enter it."
     ]
-    assert rehearse(example, now=NOW).changes == []
+    assert preview_import(example, now=NOW).changes == []

@@ -8,14 +8,14 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
+from proxy.configuration.editing import revert
 from proxy.configuration.history import (
-    before,
     differences,
     newest,
     newest_of_all,
+    previous_record,
     records,
-    revert,
-    reverted,
+    restored_row,
     version_of,
     with_version,
 )
@@ -55,7 +55,7 @@ def changed(row, **fields):
 
 
 def said(record):
-    return {c.name: (c.old, c.new) for c in differences(before(record), record)}
+    return {c.name: (c.old, c.new) for c in differences(previous_record(record), record)}
 
 
 def test_a_row_is_at_the_version_that_last_changed_it():
@@ -138,7 +138,7 @@ def test_a_record_has_no_secret_header():
     changed(row, headers={"X-House-Token": f"{CANARY}2", "X-Title": "Athena 2"})
     for record in records(row):
         assert CANARY not in str(vars(record))
-        assert CANARY not in str(differences(before(record), record))
+        assert CANARY not in str(differences(previous_record(record), record))
     assert said(newest(row))["headers"][1] == '{"X-House-Token":"[stored]","X-Title":"Athena 2"}'
     row.refresh_from_db()
     assert row.headers["X-House-Token"] == f"{CANARY}2"
@@ -148,9 +148,7 @@ def test_an_old_state_comes_back_as_a_change_of_its_own():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     old = newest(row)
     changed(row, format="qwen", note="a slip")
-    back = reverted(old)
-    assert FormatOverride.objects.get(pk=row.pk).format == "qwen"  # nothing is saved yet
-    back.save()
+    revert(old)
     row.refresh_from_db()
     assert (row.format, row.note) == ("kimi", "")
     assert newest(row).history_change_reason == f"back to version {old.version}"
@@ -167,9 +165,9 @@ def test_a_deleted_row_comes_back_with_its_number():
 
 def test_the_use_of_a_key_is_not_forgotten_by_going_back(monkeypatch):
     row = ClientKey.objects.first()
-    back = reverted(newest(row))
-    ClientKey.objects.update(last_used_at=timezone.now())  # by a request, meanwhile
-    monkeypatch.setattr("proxy.configuration.history.reverted", lambda record: back)
+    restored = restored_row(newest(row))
+    ClientKey.objects.update(last_used_at=timezone.now())  # by a request, in between
+    monkeypatch.setattr("proxy.configuration.editing.restored_row", lambda record: restored)
     revert(newest(row))
     row.refresh_from_db()
     assert row.last_used_at is not None
@@ -193,7 +191,7 @@ def test_secrets_stay_as_they_are():
     old = newest(row)
     row.store_key("sk-another-key-altogether")
     changed(row, headers={"x-house-token": "new", "X-Title": "b"}, name="renamed")
-    back = reverted(old)
+    back = revert(old)
     assert (back.name, back.read_key()) == ("mine", "sk-another-key-altogether")
     assert back.headers == {"X-House-Token": "new", "X-Title": "a"}
 
@@ -201,10 +199,9 @@ def test_secrets_stay_as_they_are():
 def test_a_secret_that_is_gone_does_not_come_back():
     row = upstream(headers={"X-House-Token": "old", "X-Title": "a"})
     changed(row, headers={})
-    assert reverted(before(newest(row))).headers == {"X-Title": "a"}
+    assert revert(previous_record(newest(row))).headers == {"X-Title": "a"}
     row.delete()
-    back = reverted(records(Upstream).filter(name="mine").last())
-    back.save()
+    back = revert(records(Upstream).filter(name="mine").last())
     assert (back.headers, back.read_key()) == ({"X-Title": "a"}, "")
 
 
@@ -214,7 +211,7 @@ def test_a_stored_key_is_not_dropped_for_a_variable_of_old():
     row.store_key(CANARY)
     row.save()
     with pytest.raises(ValidationError, match="not both"):
-        reverted(old)
+        revert(old)
 
 
 def test_a_revoked_key_stays_revoked():
@@ -224,18 +221,18 @@ def test_a_revoked_key_stays_revoked():
     old = newest(row)
     row.adopt("sk-athena-second-of-two")
     changed(row, label="renamed", revoked_at=timezone.now())
-    back = reverted(old)
+    back = revert(old)
     assert (back.label, back.digest, back.prefix) == ("mine", row.digest, row.prefix)
     assert back.revoked_at is not None
     row.delete()
     with pytest.raises(ValidationError, match="secret was not kept"):
-        reverted(old)
+        revert(old)
 
 
 def test_a_row_that_comes_back_is_the_operators():
     route = ModelRoute.objects.get(pattern="default")
     assert route.from_environment
-    assert not reverted(newest(route)).from_environment
+    assert not revert(newest(route)).from_environment
 
 
 def test_what_cannot_be_any_more_does_not_come_back():
@@ -245,20 +242,20 @@ def test_what_cannot_be_any_more_does_not_come_back():
     changed(route, upstream=Upstream.objects.get(name="demo"), pattern="yours-*")
     ModelRoute.objects.create(pattern="mine-*", upstream=Upstream.objects.get(name="demo"))
     with pytest.raises(ValidationError, match="already exists"):
-        reverted(old)
+        revert(old)
     ModelRoute.objects.filter(pattern="mine-*").delete()
     other.delete()
     with pytest.raises(ValidationError, match="upstream instance with id"):
-        reverted(old)
+        revert(old)
     settings = GatewaySettings.objects.get()
     old = newest(settings)
     type(old).objects.filter(pk=old.pk).update(ping_after=0)
     old.refresh_from_db()
     with pytest.raises(ValidationError):
-        reverted(old)
+        revert(old)
 
 
 def test_every_table_can_go_back():
     for model in (Upstream, ModelRoute, FormatSettings, ClientKey, GatewaySettings):
         for row in model.objects.all():
-            assert reverted(newest(row)).pk == row.pk
+            assert revert(newest(row)).pk == row.pk

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 import pytest
 from django.core.exceptions import ValidationError
 
-from proxy.configuration.document.importing import rehearse
-from proxy.configuration.document.problems import Refused
+from proxy.configuration.document.import_document import preview_import
+from proxy.configuration.document.problems import InvalidDocument
 from proxy.validators import validate_pattern
 from tests.support.stored_exchanges import NOW
 
@@ -46,6 +46,6 @@ def test_a_regular_expression_is_no_pattern():
 def test_a_hostile_document_is_refused_quickly(configured, text):
     """O10."""
     began = time.process_time()
-    with pytest.raises(Refused):
-        rehearse(text, now=NOW)
+    with pytest.raises(InvalidDocument):
+        preview_import(text, now=NOW)
     assert time.process_time() - began < 5

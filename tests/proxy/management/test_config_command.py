@@ -112,8 +112,8 @@ def test_import_errors_have_line_numbers_and_change_nothing(document):
         printed, complaints, failed = run("config", *arguments)
         assert printed == ""
         assert complaints == (
-            "line 7, column 3: gateway.default_route: there is no route 'gone'\n"
-            "line 17, column 3: routes[0].upstream_modell: there is no such field\n"
+            "line 7, column 3: gateway.default_route: the route 'gone' does not exist\n"
+            "line 17, column 3: routes[0].upstream_modell: this field does not exist\n"
         )
         assert failed == "Import rejected. Nothing was changed."
     assert run("config", "export") == before
@@ -133,7 +133,7 @@ def test_exit_status_reports_failure(gateway, tmp_path):
     done = gateway.manage("config", "check", str(path))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "line 1, column 1: athena: this gateway reads documents of the shape 1 only\n"
+        "line 1, column 1: athena: this gateway reads only version 1 of the document's format\n"
         "CommandError: Import rejected. Nothing was changed.\n"
     )
     document = gateway.manage("config", "export").stdout

@@ -1,9 +1,8 @@
 """Nonsense is refused, and the refusal names it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
@@ -12,7 +11,6 @@ from proxy.models import (
     FormatOverride,
     FormatSettings,
     GatewaySettings,
-    KeyState,
     ModelRoute,
     Upstream,
 )
@@ -200,77 +198,6 @@ def test_allowed_models_are_a_list_of_patterns(models):
 
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
-
-
-def client_key(**fields):
-    key = ClientKey(label="laptop", **fields)
-    key.adopt(new_key())
-    key.save()
-    ClientKey.objects.filter(pk=key.pk).update(created_at=NOW - timedelta(days=10))
-    key.refresh_from_db()
-    return key
-
-
-def test_a_key_is_active_until_its_time_is_over_or_it_is_revoked():
-    key = client_key(expires_at=NOW)
-    assert key.state(NOW - timedelta(seconds=1)) is KeyState.ACTIVE
-    assert key.state(NOW) is KeyState.EXPIRED
-    key.revoke(NOW)
-    key.revoke(NOW + timedelta(days=1))
-    key.refresh_from_db()
-    assert (key.state(NOW), key.revoked_at) == (KeyState.REVOKED, NOW)
-
-
-def test_a_key_is_rotated_with_an_overlap():
-    old = client_key(
-        owner=User.objects.create(username="ada"),
-        allowed_models=["qwen/*"],
-        requests_per_minute=60,
-        max_streams=3,
-        capture_content=False,
-        from_environment=True,
-    )
-    made, plain = old.rotate(timedelta(hours=24), NOW)
-    made.refresh_from_db()
-    old.refresh_from_db()
-    assert (made.digest, made.replaces, old.replaced_by) == (digest_of(plain), old, made)
-    assert (made.label, made.owner, made.allowed_models) == ("laptop", old.owner, ["qwen/*"])
-    assert (made.requests_per_minute, made.max_streams, made.capture_content) == (60, 3, False)
-    assert (made.expires_at, made.from_environment) == (None, False)
-    assert old.expires_at == NOW + timedelta(hours=24)
-    assert digest_of(plain) != old.digest
-
-
-def test_a_rotated_key_lives_as_long_as_its_predecessor_was_made_for():
-    made, _ = client_key(expires_at=NOW + timedelta(days=20)).rotate(timedelta(0), NOW)
-    assert made.expires_at == NOW + timedelta(days=30)
-    forever = datetime.max.replace(tzinfo=UTC)
-    made, _ = client_key(expires_at=forever).rotate(timedelta(0), NOW)
-    assert made.expires_at == forever
-
-
-def test_a_key_that_ends_sooner_is_not_made_to_last_longer():
-    old = client_key(expires_at=NOW + timedelta(hours=1))
-    old.rotate(timedelta(hours=24), NOW)
-    assert old.expires_at == NOW + timedelta(hours=1)
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [({"revoked_at": NOW}, "is revoked"), ({"expires_at": NOW}, "is expired")],
-)
-def test_a_key_that_is_refused_cannot_be_rotated(fields, words):
-    with pytest.raises(ValidationError, match=words):
-        client_key(**fields).rotate(timedelta(0), NOW)
-    assert ClientKey.objects.count() == 1
-
-
-def test_a_key_is_replaced_once():
-    old = client_key()
-    old.rotate(timedelta(hours=1), NOW)
-    with pytest.raises(ValidationError, match="already replaced by laptop"):
-        old.rotate(timedelta(hours=1), NOW)
-    assert ClientKey.objects.count() == 2
 
 
 def test_a_key_of_an_upstream_is_hinted_at():

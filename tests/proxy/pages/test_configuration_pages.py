@@ -133,9 +133,9 @@ def test_the_default_route_cannot_be_switched_off(olga):
     form = {"pattern": "default", "upstream": row.upstream_id, "upstream_model": row.upstream_model,
             "priority": "100", "reasoning": "auto"}  # fmt: skip
     page = text_of(olga.post(f"/admin/proxy/modelroute/{row.pk}/change/", form))
-    assert "It is the default route" in page
+    assert "This is the default route" in page
     chosen = {"action": "disable", "_selected_action": [row.pk], "confirmed": "yes"}
-    assert "It is the default route" in text_of(
+    assert "This is the default route" in text_of(
         olga.post("/admin/proxy/modelroute/", chosen, follow=True)
     )
     assert ModelRoute.objects.get(pattern="default").active
@@ -199,7 +199,7 @@ def test_history_shows_author_and_change_and_can_revert(olga):
     assert url in page
     assert olga.get(url).status_code == 405
     page = text_of(olga.post(url, follow=True))
-    assert f"is as it was at version {made}" in page
+    assert f"was restored to version {made}" in page
     row.refresh_from_db()
     assert (row.format, configuration_version()) == ("kimi", made + 2)
     assert row.history.first().history_user.username == "olga"
@@ -223,7 +223,7 @@ def test_an_impossible_revert_is_rejected_with_the_reason(olga):
     olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
     FormatOverride.objects.create(pattern="house/*", format="qwen")
     url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
-    assert "It cannot be as it was" in text_of(olga.post(url, follow=True))
+    assert "This version cannot be restored" in text_of(olga.post(url, follow=True))
     assert FormatOverride.objects.get().format == "qwen"
     gone = olga.post(f"/admin/proxy/formatoverride/{row.pk}/history/999999/revert/")
     assert gone.status_code == 404
@@ -347,13 +347,13 @@ def test_a_new_key_is_shown_once_with_setup_lines_for_every_client(olga):
     ):
         assert line.replace("&quot;", '"') in page.replace("&quot;", '"'), line
     again = text_of(olga.post("/admin/proxy/clientkey/add/", given, follow=True))
-    assert "made already" in again
+    assert "was already created" in again
     assert ClientKey.objects.filter(label="ada").count() == 1
 
 
 def test_an_expiry_in_the_past_is_rejected(olga):
     given = {"label": "ada", "expires_at_0": "2020-01-01", "expires_at_1": "00:00:00"}
-    assert "That moment is over" in text_of(olga.post("/admin/proxy/clientkey/add/", given))
+    assert "This time is in the past" in text_of(olga.post("/admin/proxy/clientkey/add/", given))
     given = {"label": "ada", "allowed_models": "claude-*, kimi-k2"}
     page = text_of(olga.post("/admin/proxy/clientkey/add/", given))
     assert ClientKey.objects.get(label="ada").allowed_models == ["claude-*", "kimi-k2"]
@@ -441,7 +441,7 @@ def test_a_secret_header_is_not_shown_after_saving(olga, row):
     row.refresh_from_db()
     assert row.headers == {"X-House-Token": "canary-of-a-header", "X-Team": "red"}
     page = text_of(olga.post(url, {**form, "headers": '{"X-Other-Token": "[stored]"}'}))
-    assert "Nothing is stored for X-Other-Token" in page
+    assert "No value is stored for X-Other-Token" in page
     history = text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
     assert "canary-of-a-header" not in history
 

@@ -8,7 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from proxy.configuration.document.export import export, present_version
+from proxy.configuration.document.export import current_version, export
 from proxy.models import FormatOverride, ModelRoute, Upstream
 from proxy.roles import OPERATORS
 from tests.support.stored_exchanges import configure
@@ -50,10 +50,10 @@ def test_the_downloaded_document_is_named_after_its_version(web):
     row = Upstream.objects.get()
     row.store_key(CANARY)
     row.save()
-    assert f"athena-{present_version()}.yaml" in page_of(web.get(reverse("configuration:page")))
+    assert f"athena-{current_version()}.yaml" in page_of(web.get(reverse("configuration:page")))
     response = web.get(reverse("configuration:export"))
     assert (
-        response["content-disposition"] == f'attachment; filename="athena-{present_version()}.yaml"'
+        response["content-disposition"] == f'attachment; filename="athena-{current_version()}.yaml"'
     )
     assert response["content-type"] == "application/yaml; charset=utf-8"
     assert response["cache-control"] == "no-store"
@@ -62,7 +62,7 @@ def test_the_downloaded_document_is_named_after_its_version(web):
 
 
 def test_differences_are_shown_and_then_imported(web):
-    number = present_version()
+    number = current_version()
     page = page_of(show(web, edited()))
     assert "1 row would change" in page
     assert re.search(
@@ -70,7 +70,7 @@ def test_differences_are_shown_and_then_imported(web):
     )
     assert "demo: moonshotai/kimi-k2.5 as kimi" in page
     assert f'name="version" value="{number}"' in page
-    assert present_version() == number
+    assert current_version() == number
     assert f"version {number + 1}" in page_of(confirm(web, edited(), number))
     record = ModelRoute.history.first()
     assert record.upstream_model == "moonshotai/kimi-k2.5"
@@ -78,7 +78,7 @@ def test_differences_are_shown_and_then_imported(web):
 
 
 def test_an_import_based_on_an_older_version_is_shown_again(web):
-    text, number = edited(), present_version()
+    text, number = edited(), current_version()
     FormatOverride.objects.create(pattern="x/*", format="kimi")
     page = page_of(confirm(web, text, number))
     assert "The configuration changed after the differences were shown" in page
@@ -108,7 +108,7 @@ def test_the_same_document_changes_nothing(web):
     assert 'name="version"' not in page
 
 
-@pytest.mark.parametrize("way", [show, lambda web, text: confirm(web, text, present_version())])
+@pytest.mark.parametrize("way", [show, lambda web, text: confirm(web, text, current_version())])
 def test_problems_are_shown_with_line_numbers_and_the_text_is_kept(web, way):
     before = export()
     page = page_of(way(web, f"athena: 1\nroutes:\n- patern: '{HOSTILE}'\n"))

@@ -11,7 +11,9 @@ from tests.support.scripted_upstream import Pause
 from tests.support.waiting import wait_for
 
 REVOKE = (
-    "from django.utils import timezone\nClientKey.objects.get(label={!r}).revoke(timezone.now())"
+    "from django.utils import timezone\n"
+    "from proxy.configuration.client_keys import revoke\n"
+    "revoke(ClientKey.objects.get(label={!r}), timezone.now())"
 )
 EXPIRE = (
     "from django.utils import timezone\n"

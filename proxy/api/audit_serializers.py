@@ -1,4 +1,4 @@
-"""What the API takes and what it gives, apart: nothing that comes in is echoed unchecked."""
+"""Serializers of exchanges, transcripts, replays and failure groups."""
 
 from base64 import b64encode
 from typing import Any
@@ -11,12 +11,12 @@ from formats import FORMATS
 from proxy.models import Comment, Exchange, FailureGroup, GroupState, Replay, Transcript
 from proxy.support.failure_text import why
 
-# The other one is the gateway's to say.
+# Only the gateway itself sets the state "regressed".
 SETTABLE = [(s.value, s.label) for s in GroupState if s is not GroupState.REGRESSED]
 
 
 class ExchangeOut(serializers.ModelSerializer[Exchange]):
-    why = serializers.SerializerMethodField(help_text="Why it failed, in one sentence.")
+    why = serializers.SerializerMethodField(help_text="The reason of the failure, in one sentence.")
 
     class Meta:
         model = Exchange
@@ -58,20 +58,24 @@ class Base64(serializers.Field[bytes, str, str, bytes]):
 
 
 @extend_schema_field({"type": "array", "items": {}})
-class Anything(serializers.JSONField):
-    """A list, as it is stored."""
+class JsonList(serializers.JSONField):
+    """A stored list of any JSON values."""
 
 
 class TranscriptOut(serializers.ModelSerializer[Transcript]):
     exchange = ExchangeOut(read_only=True)
     headers = serializers.JSONField(source="content.headers", required=False)
     request = serializers.CharField(source="content.request")
-    tools = Anything(source="content.tools", read_only=True)
+    tools = JsonList(source="content.tools", read_only=True)
     reading = serializers.JSONField(source="content.reading", required=False)
-    raw = Base64(source="content.raw", read_only=True, help_text="What the upstream sent.")
-    arrivals = Anything(source="content.arrivals", read_only=True)
-    events = Anything(source="content.events", read_only=True)
-    sent = Base64(source="content.sent", read_only=True, help_text="What the client got.")
+    raw = Base64(
+        source="content.raw", read_only=True, help_text="The bytes that the upstream sent."
+    )
+    arrivals = JsonList(source="content.arrivals", read_only=True)
+    events = JsonList(source="content.events", read_only=True)
+    sent = Base64(
+        source="content.sent", read_only=True, help_text="The bytes that the client received."
+    )
     left_out = serializers.JSONField(source="content.left_out", required=False)
     redactions = serializers.IntegerField(
         source="content.redactions", required=False, min_value=0, max_value=2**63 - 1
@@ -95,7 +99,7 @@ class TranscriptOut(serializers.ModelSerializer[Transcript]):
 
 
 class ReplayOut(serializers.ModelSerializer[Replay]):
-    """Without what was said."""
+    """A replay without its content."""
 
     author = serializers.CharField(source="author.username", default=None, read_only=True)
 
@@ -105,9 +109,9 @@ class ReplayOut(serializers.ModelSerializer[Replay]):
 
 
 class ReplayContentOut(ReplayOut):
-    """For those who may read transcripts."""
+    """A replay with its content, for users who may read transcripts."""
 
-    events = Anything(read_only=True)
+    events = JsonList(read_only=True)
     sent = Base64(read_only=True)
 
     class Meta:
@@ -116,21 +120,21 @@ class ReplayContentOut(ReplayOut):
 
 
 class GroupIn(serializers.Serializer[Any]):
-    """Who looks after a group, and how far they are; what is left out stays."""
+    """State and assignee of a failure group. Fields that are not sent keep their values."""
 
     state = serializers.ChoiceField(choices=SETTABLE, required=False)
     assignee = serializers.CharField(
-        required=False, allow_null=True, max_length=150, help_text="A name; null for nobody."
+        required=False, allow_null=True, max_length=150, help_text="A user name, or null."
     )
 
     def validate_assignee(self, name: str | None) -> Any:
         if name is None:
             return None
-        people = get_user_model()._default_manager.filter(is_staff=True, is_active=True)
-        person = people.filter(username=name).first()
-        if person is None:
-            raise serializers.ValidationError("Nobody of the staff has this name.")
-        return person
+        staff = get_user_model()._default_manager.filter(is_staff=True, is_active=True)
+        user = staff.filter(username=name).first()
+        if user is None:
+            raise serializers.ValidationError("No active staff user has this name.")
+        return user
 
 
 class CommentIn(serializers.Serializer[Any]):
@@ -138,7 +142,7 @@ class CommentIn(serializers.Serializer[Any]):
 
 
 class ReplayIn(serializers.Serializer[Any]):
-    """How an answer is read again; what is left out is as the configuration has it today."""
+    """Options of a replay; the current configuration applies to those that are not sent."""
 
     format = serializers.ChoiceField(choices=sorted(FORMATS), required=False)
     buffer_limit = serializers.IntegerField(

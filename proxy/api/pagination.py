@@ -1,4 +1,4 @@
-"""Lists, a page at a time: a cursor stands between two rows, and no rows are counted."""
+"""Pagination of the API's lists by cursor; rows are never counted."""
 
 from typing import Any
 
@@ -23,15 +23,15 @@ class NewestFirst(CursorPagination):
         try:
             return super().paginate_queryset(queryset, request, view)
         except (ValueError, OverflowError, ValidationError, DataError) as error:
-            raise NotFound("The cursor is none of this list.") from error
+            raise NotFound("The cursor does not belong to this list.") from error
 
 
 class LastSeenFirst(NewestFirst):
     ordering = ("-last_seen", "-id")
 
 
-class InOrder(NewestFirst):
-    """As the table is ordered: rows with priorities by precedence, others by name."""
+class InTableOrder(NewestFirst):
+    """The model's default order: by precedence for rows with a priority, by name for others."""
 
     def get_ordering(
         self, request: Request, queryset: "QuerySet[Any]", view: APIView

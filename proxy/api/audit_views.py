@@ -1,4 +1,4 @@
-"""The endpoints: exchanges, their transcripts and replays, and groups of failures."""
+"""Endpoints of exchanges, their transcripts and replays, and of failure groups."""
 
 from typing import Any
 
@@ -13,11 +13,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.throttling import BaseThrottle, UserRateThrottle
 
-from proxy.api.access import Guarded, user_of
-from proxy.api.errors import NotPossible
-from proxy.api.pages import LastSeenFirst, NewestFirst
-from proxy.api.parsing import is_text
-from proxy.api.serializers import (
+from proxy.api.audit_serializers import (
     CommentIn,
     CommentOut,
     ExchangeOut,
@@ -30,58 +26,65 @@ from proxy.api.serializers import (
     ReplayOut,
     TranscriptOut,
 )
+from proxy.api.errors import NotPossible
+from proxy.api.json_parser import is_storable
+from proxy.api.pagination import LastSeenFirst, NewestFirst
+from proxy.api.permissions import ProtectedView, user_of
 from proxy.audit.transcripts.codec import Unreadable
 from proxy.database.clock import clock
 from proxy.models import Exchange, FailureGroup, GroupState, Transcript
 from proxy.support.exchange_list import FILTERS, BadFilter, filtered
 from proxy.support.replay import NotReplayable, replay
 
-list_of = list  # classes below have a method of this name
+list_of = list  # a name for the type: classes below have a method `list`
 _PAGING = ("cursor", "page_size")
 _HELP = {
-    "outcome": "One of the outcomes, or `failed` for any that somebody should look at.",
-    "key": "The number of a client key.",
+    "outcome": "One of the outcomes, or `failed` for all that need attention.",
+    "key": "The id of a client key.",
     "code": "An error code.",
-    "leaked": "The format of markup that leaked into text, or `any`.",
-    "group": "The number of a group of failures.",
-    "rescued": "`any`: with a call that was rescued from text.",
-    "served_by": "Who answered behind the upstream, as it says; `none` where it does not.",
-    "since": "A time, or `1h`, `24h`, `7d`, `30d`, `90d`.",
-    "until": "A time.",
+    "leaked": "The format whose markup leaked into the text, or `any`.",
+    "group": "The id of a failure group.",
+    "rescued": "`any`: exchanges with a tool call that was recovered from text.",
+    "served_by": "The provider that the upstream names as its source; `none` if it names none.",
+    "since": "A time such as `2026-01-31T09:34`, or `1h`, `24h`, `7d`, `30d`, `90d`.",
+    "until": "A time such as `2026-01-31T09:34`.",
 }
 
 
 class ReplayRate(UserRateThrottle):
-    """A replay costs CPU, other requests hardly any."""
+    """Limits replays separately, because they cost far more CPU than other requests."""
 
     scope = "replay"
 
 
-class Endpoint(viewsets.GenericViewSet[Any], Guarded):
+class Endpoint(viewsets.GenericViewSet[Any], ProtectedView):
     filters: tuple[str, ...] = ()
 
     def query(self) -> dict[str, str]:
-        """The filters of the request; raises ValidationError for one that is not known."""
-        found = {name: str(value) for name, value in self.request.query_params.items()}
-        unknown = found.keys() - {*self.filters, *_PAGING}
+        """The filters of the request; raises ValidationError for an unknown one."""
+        filters = {name: str(value) for name, value in self.request.query_params.items()}
+        unknown = filters.keys() - {*self.filters, *_PAGING}
         if unknown:
-            raise ValidationError({sorted(unknown)[0]: ["There is no such filter."]})
-        for name, value in found.items():
-            if not is_text(value):
-                raise ValidationError({name: ["It has a character that is no text."]})
-        return found
+            raise ValidationError({sorted(unknown)[0]: ["This filter does not exist."]})
+        for name, value in filters.items():
+            if not is_storable(value):
+                message = "The value contains a NUL character or an unpaired surrogate."
+                raise ValidationError({name: [message]})
+        return filters
 
-    def taken(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
-        """What was sent, checked; raises ValidationError."""
-        given = serializer(data=self.request.data)
-        given.is_valid(raise_exception=True)
-        checked: dict[str, Any] = given.validated_data
-        return checked
+    def validated_body(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
+        """The values of the request's body; raises ValidationError."""
+        body = serializer(data=self.request.data)
+        body.is_valid(raise_exception=True)
+        values: dict[str, Any] = body.validated_data
+        return values
 
     def may(self, permission: str) -> bool:
         return bool(self.request.user.has_perm(f"proxy.{permission}"))
 
-    def paged(self, rows: "QuerySet[Any]", serializer: type[BaseSerializer[Any]]) -> Response:
+    def page_response(
+        self, rows: "QuerySet[Any]", serializer: type[BaseSerializer[Any]]
+    ) -> Response:
         page = self.paginate_queryset(rows)
         return self.get_paginated_response(serializer(page, many=True).data)
 
@@ -94,7 +97,7 @@ class Endpoint(viewsets.GenericViewSet[Any], Guarded):
     retrieve=extend_schema(summary="One exchange"),
 )
 class Exchanges(mixins.RetrieveModelMixin, Endpoint):
-    needs = {
+    required_permissions = {
         "list": ("view_exchange",),
         "retrieve": ("view_exchange",),
         "replays": ("view_exchange", "view_replay"),
@@ -112,26 +115,26 @@ class Exchanges(mixins.RetrieveModelMixin, Endpoint):
             rows = filtered(self.query(), clock.now())
         except BadFilter as error:
             raise ValidationError(str(error)) from error
-        return self.paged(rows, ExchangeOut)
+        return self.page_response(rows, ExchangeOut)
 
     @extend_schema(summary="The replays of an exchange", responses=ReplayOut(many=True))
     @action(detail=True, methods=["get"], serializer_class=ReplayOut)
     def replays(self, request: Request, request_id: str) -> Response:
         rows = self.get_object().replays.select_related("author").defer("events", "sent")
-        return self.paged(rows, ReplayOut)
+        return self.page_response(rows, ReplayOut)
 
     @extend_schema(
-        summary="Read a stored answer again",
-        description="With today's code and configuration, or as asked. No network is used, and "
-        "the original stays as it is.",
+        summary="Replay a stored answer",
+        description="Decodes the stored answer with the current code and configuration, or with "
+        "the given options. It uses no network and does not change the original.",
         request=ReplayIn,
         responses={201: ReplayContentOut, 409: Problem},
     )
     @replays.mapping.post
     def make_replay(self, request: Request, request_id: str) -> Response:
-        exchange, options = self.get_object(), self.taken(ReplayIn)
+        exchange, options = self.get_object(), self.validated_body(ReplayIn)
         try:
-            made = replay(
+            new_replay = replay(
                 exchange,
                 format_name=options.get("format"),
                 held_chars=options.get("buffer_limit"),
@@ -139,10 +142,10 @@ class Exchanges(mixins.RetrieveModelMixin, Endpoint):
                 author=user_of(request),
             )
         except NotReplayable as error:
-            raise NotPossible(f"It cannot be replayed: {error}.") from error
-        made.save()
+            raise NotPossible(f"This exchange cannot be replayed: {error}.") from error
+        new_replay.save()
         serializer = ReplayContentOut if self.may("view_transcript") else ReplayOut
-        return Response(serializer(made).data, status=201)
+        return Response(serializer(new_replay).data, status=201)
 
     def get_throttles(self) -> "list_of[BaseThrottle]":
         rates = super().get_throttles()
@@ -151,11 +154,11 @@ class Exchanges(mixins.RetrieveModelMixin, Endpoint):
 
 @extend_schema_view(
     retrieve=extend_schema(
-        summary="What an exchange said", responses={200: TranscriptOut, 409: Problem}
+        summary="The transcript of an exchange", responses={200: TranscriptOut, 409: Problem}
     )
 )
 class Transcripts(mixins.RetrieveModelMixin, Endpoint):
-    needs = {"retrieve": ("view_exchange", "view_transcript")}
+    required_permissions = {"retrieve": ("view_exchange", "view_transcript")}
     queryset = Transcript.objects.select_related("exchange", "standing")
     serializer_class = TranscriptOut
     lookup_field = "exchange__request_id"
@@ -165,15 +168,15 @@ class Transcripts(mixins.RetrieveModelMixin, Endpoint):
     def get_object(self) -> Any:
         row = super().get_object()
         try:
-            row.content  # noqa: B018  whether it can be opened
+            row.content  # noqa: B018  raises if it cannot be decoded
         except Unreadable as error:
-            raise NotPossible(f"It cannot be read: {error}.") from error
+            raise NotPossible(f"This transcript cannot be read: {error}.") from error
         return row
 
 
-@extend_schema_view(retrieve=extend_schema(summary="One group", responses=GroupDetailOut))
+@extend_schema_view(retrieve=extend_schema(summary="One failure group", responses=GroupDetailOut))
 class Groups(mixins.RetrieveModelMixin, Endpoint):
-    needs = {
+    required_permissions = {
         "list": ("view_failuregroup",),
         "retrieve": ("view_failuregroup",),
         "partial_update": ("view_failuregroup", "change_failuregroup"),
@@ -187,7 +190,7 @@ class Groups(mixins.RetrieveModelMixin, Endpoint):
     filters = ("state", "format", "code")
 
     @extend_schema(
-        summary="Groups of failures, those that failed last first",
+        summary="Failure groups, the most recent failure first",
         responses=GroupOut(many=True),
         parameters=[
             OpenApiParameter("state", str, enum=GroupState.values),
@@ -199,40 +202,42 @@ class Groups(mixins.RetrieveModelMixin, Endpoint):
         query, rows = self.query(), self.get_queryset()
         if state := query.get("state"):
             if state not in GroupState.values:
-                raise ValidationError({"state": [f"One of {', '.join(GroupState.values)}."]})
+                raise ValidationError({"state": [f"Choose one of {', '.join(GroupState.values)}."]})
             rows = rows.filter(state=state)
         if query.get("format"):
             rows = rows.filter(format=query["format"])
         if query.get("code"):
             rows = rows.filter(error_code=query["code"])
-        return self.paged(rows, GroupOut)
+        return self.page_response(rows, GroupOut)
 
     @extend_schema(
-        summary="Change who looks after a group", request=GroupIn, responses=GroupDetailOut
+        summary="Change the state or the assignee of a failure group",
+        request=GroupIn,
+        responses=GroupDetailOut,
     )
     def partial_update(self, request: Request, pk: str) -> Response:
-        group, changed = self.get_object(), self.taken(GroupIn)
-        for name, value in changed.items():
+        group, changes = self.get_object(), self.validated_body(GroupIn)
+        for name, value in changes.items():
             setattr(group, name, value)
-        if changed:
-            group.save(update_fields=list(changed))
+        if changes:
+            group.save(update_fields=list(changes))
         return Response(GroupDetailOut(group).data)
 
     @extend_schema(
         operation_id="groups_comments_list",
-        summary="What was said about a group",
+        summary="Comments on a failure group",
         responses=CommentOut(many=True),
     )
     @action(detail=True, methods=["get"], serializer_class=CommentOut, pagination_class=NewestFirst)
     def comments(self, request: Request, pk: str) -> Response:
         group = get_object_or_404(FailureGroup, pk=pk)
-        return self.paged(group.comments.select_related("author"), CommentOut)
+        return self.page_response(group.comments.select_related("author"), CommentOut)
 
     @extend_schema(
-        summary="Say something about a group", request=CommentIn, responses={201: CommentOut}
+        summary="Comment on a failure group", request=CommentIn, responses={201: CommentOut}
     )
     @comments.mapping.post
     def add_comment(self, request: Request, pk: str) -> Response:
-        group, given = get_object_or_404(FailureGroup, pk=pk), self.taken(CommentIn)
-        made = group.comments.create(author=user_of(request), text=given["text"])
-        return Response(CommentOut(made).data, status=201)
+        group, given = get_object_or_404(FailureGroup, pk=pk), self.validated_body(CommentIn)
+        comment = group.comments.create(author=user_of(request), text=given["text"])
+        return Response(CommentOut(comment).data, status=201)

@@ -1,4 +1,4 @@
-"""What the configuration does as a whole: its version, and what it makes of a model's name."""
+"""Endpoints of the configuration as a whole: its version, and the route of a model name."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from proxy.api.access import Guarded
-from proxy.api.configuration_out import ResolutionOut, VersionOut
-from proxy.api.serializers import Problem
+from proxy.api.audit_serializers import Problem
+from proxy.api.configuration_serializers import ResolutionOut, VersionOut
+from proxy.api.permissions import ProtectedView
 from proxy.configuration.history import newest_of_all
 from proxy.configuration.routing import Route, fallback, resolve
 from proxy.configuration.snapshot import NotBootstrapped, load, read_version
@@ -17,15 +17,15 @@ from proxy.errors import GatewayError
 from proxy.models import CONFIGURATION
 
 _VIEW_ALL = tuple(f"view_{model._meta.model_name}" for model in CONFIGURATION)
-_MOST_CHARS = 200
+_MAX_CHARS = 200
 
 
-class Resolution(Guarded):
-    needs = {"get": _VIEW_ALL}
+class Resolution(ProtectedView):
+    required_permissions = {"get": _VIEW_ALL}
 
     @extend_schema(
-        summary="What is done for a model's name",
-        description="By the configuration as it is, with every rule of precedence.",
+        summary="Resolve a model name",
+        description="The route, upstream and format that the current configuration gives the name.",
         parameters=[
             OpenApiParameter("model", str, required=True, description="As a client would send it.")
         ],
@@ -37,26 +37,26 @@ class Resolution(Guarded):
         unknown = sorted(request.query_params.keys() - {"model"})
         name = request.query_params.get("model", "")
         if unknown:
-            raise ValidationError({unknown[0]: ["There is no such parameter."]})
-        if not name or len(name) > _MOST_CHARS:
-            raise ValidationError({"model": [f"Give a name of 1 to {_MOST_CHARS} characters."]})
+            raise ValidationError({unknown[0]: ["This parameter does not exist."]})
+        if not name or len(name) > _MAX_CHARS:
+            raise ValidationError({"model": [f"Enter a name of 1 to {_MAX_CHARS} characters."]})
         try:
             snapshot = load()
             route = resolve(snapshot, name)
         except (GatewayError, NotBootstrapped) as error:
             raise NotFound(str(error) or "There is no configuration yet.") from error
         other = fallback(snapshot, route, name)
-        found = {
-            **_treatment(route),
+        resolution = {
+            **_resolved_route(route),
             "model": name,
             "version": snapshot.version,
-            "fallback": _treatment(other) if other else None,
+            "fallback": _resolved_route(other) if other else None,
         }
-        return Response(ResolutionOut(found).data)
+        return Response(ResolutionOut(resolution).data)
 
 
-class Version(Guarded):
-    needs = {"get": _VIEW_ALL}
+class Version(ProtectedView):
+    required_permissions = {"get": _VIEW_ALL}
 
     @extend_schema(
         summary="The version of the configuration, and who made it",
@@ -67,15 +67,15 @@ class Version(Guarded):
     def get(self, request: Request) -> Response:
         record = newest_of_all()
         user = record.history_user if record else None
-        found = {
+        version = {
             "version": read_version(),
             "changed_at": record.history_date if record else None,
             "changed_by": user.username if user else None,
         }
-        return Response(VersionOut(found).data)
+        return Response(VersionOut(version).data)
 
 
-def _treatment(route: Route) -> dict[str, Any]:
+def _resolved_route(route: Route) -> dict[str, Any]:
     return {
         "pattern": route.pattern,
         "upstream": route.upstream.name,

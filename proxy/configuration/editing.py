@@ -1,0 +1,123 @@
+"""The one way to change configuration rows.
+
+The admin, the API, imports, reverts, replays, commands and the bootstrap all change rows here:
+
+    with editing():              # one transaction that holds the configuration's lock
+        row = …                  # read the row after the lock is held
+        check_version(row, seen) # refuse to overwrite a change that the editor has not seen
+        save(row, reason="…")    # validate, mark as edited by an operator, save
+
+Every saved or deleted row leaves a record in the history and makes a new configuration version. The
+record's author is the user of the current request, which simple-history's middleware knows.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Model
+
+from proxy.configuration.history import newest, restored_row
+from proxy.models import ConfigurationVersion, GatewaySettings, ModelRoute, Upstream
+from proxy.models.history import Change
+
+
+class EditConflict(Exception):
+    """The row has changed since the editor read it."""
+
+    def __init__(self, last_change: Change | None) -> None:
+        super().__init__("the row has changed since it was read")
+        self.last_change = last_change
+        """The newest record of the row; None if the history has no record of it."""
+        self.version = version_of_record(last_change)
+
+
+@contextmanager
+def editing(*, dry_run: bool = False) -> Iterator[None]:
+    """Hold the configuration's lock for one transaction; a dry run is rolled back at its end."""
+    with transaction.atomic():
+        lock()
+        yield
+        if dry_run:
+            transaction.set_rollback(True)
+
+
+def lock() -> None:
+    """Lock the configuration until the current transaction ends.
+
+    For code that runs in a transaction of the caller's, such as a form of Django's admin; all other
+    code uses `editing`. Locking again in the same transaction does no harm.
+    """
+    ConfigurationVersion.lock()
+
+
+def check_version(row: Model, seen: Container[int]) -> None:
+    """Raise EditConflict unless the row's version is one that the editor has seen."""
+    last_change = newest(row)
+    if version_of_record(last_change) not in seen:
+        raise EditConflict(last_change)
+
+
+def version_of_record(record: Change | None) -> int:
+    return record.version if record else 0
+
+
+def save(row: Model, *, fields: Iterable[str] | None = None, reason: str = "") -> None:
+    """Validate a row and save it as an operator's edit; raises ValidationError."""
+    row.full_clean()
+    if isinstance(row, ModelRoute):
+        check_default_route(row)
+    store(row, fields=fields, reason=reason)
+
+
+def store(
+    row: Any, *, fields: Iterable[str] | None = None, reason: str = "", by_operator: bool = True
+) -> None:
+    """Save a row that the caller has validated.
+
+    Only the given fields are written; all of them if the row is new or no fields are given. A row
+    that an operator saves no longer follows the environment.
+    """
+    lock()
+    names = None if fields is None or row._state.adding else {*fields}
+    if by_operator and isinstance(row, Upstream | ModelRoute):
+        row.from_environment = False
+        names = None if names is None else names | {"from_environment"}
+    if reason:
+        row._change_reason = reason
+    row.save(update_fields=names)
+
+
+def delete(row: Any, *, reason: str = "") -> None:
+    """Delete a row; raises ProtectedError if another row needs it."""
+    lock()
+    if reason:
+        row._change_reason = reason
+    row.delete()
+
+
+def revert(record: Change) -> Model:
+    """Bring back the state in a record, also of a deleted row; raises ValidationError.
+
+    Fields that records leave out are not written, because they may have changed since.
+    """
+    row = restored_row(record)
+    left_out = record._history_excluded_fields
+    fields = [f.name for f in row._meta.fields if not f.primary_key and f.name not in left_out]
+    save(row, fields=fields, reason=f"back to version {record.version}")
+    return row
+
+
+def check_default_route(route: ModelRoute) -> None:
+    """Raise ValidationError if the route is inactive and the default: other names depend on it.
+
+    `ModelRoute.clean` does not check this, because an import may change both rows, one after the
+    other.
+    """
+    is_default = GatewaySettings.objects.filter(default_route=route.pk).exists()
+    if route.pk and is_default and not route.active:
+        raise ValidationError(
+            {"active": "This is the default route. Choose another in the gateway settings first."}
+        )
