@@ -1,4 +1,4 @@
-"""What an operator may enter. Each refusal names the offending value."""
+"""Validators of configuration values. Each error names the invalid value."""
 
 import re
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ _PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,2000}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
-# Whoever steers the gateway could have them sent to an upstream of their own.
+# Operators could otherwise have these sent to an upstream of their own.
 _OWN_VARIABLES = frozenset(
     {"ATHENA_ADMIN_PASSWORD", "ATHENA_METRICS_TOKEN", "ATHENA_SECRET_KEY", "DATABASE_URL"}
 )
-# Set by the gateway itself, or meant for one connection only.
+# Set by the gateway itself, or specific to one connection.
 _RESERVED_HEADERS = frozenset(
     {
         "accept-encoding",
@@ -37,10 +37,10 @@ _RESERVED_HEADERS = frozenset(
 
 
 def validate_pattern(value: str) -> None:
-    """A glob over model names: `*`, `?` and `[…]`, never a regular expression."""
+    """Check a glob for model names: `*`, `?` and `[…]`, not a regular expression."""
     if not _PATTERN.fullmatch(value):
         raise ValidationError(
-            "%(value)r is not a pattern: use the characters of model names, * and ?",
+            "%(value)r is not a valid pattern. Use the characters of model names, * and ?",
             params={"value": value[:80]},
         )
 
@@ -48,11 +48,11 @@ def validate_pattern(value: str) -> None:
 def validate_base_url(value: str) -> None:
     try:
         url = urlsplit(value)
-        port_is_good = url.port is None or url.port > 0
+        is_valid_port = url.port is None or url.port > 0
     except ValueError:
-        port_is_good = False
+        is_valid_port = False
     if (
-        not port_is_good
+        not is_valid_port
         or url.scheme not in ("http", "https")
         or not url.hostname
         or url.username is not None
@@ -61,16 +61,16 @@ def validate_base_url(value: str) -> None:
         or re.search(r"\s", value)
     ):
         raise ValidationError(
-            "%(value)r is not a base URL: it needs http:// or https:// and a host, and may have a "
-            "port and a path, but no user, query or fragment",
+            "%(value)r is not a valid base URL. It needs http:// or https:// and a host, and may "
+            "have a port and a path, but no user, query or fragment.",
             params={"value": value[:200]},
         )
 
 
 def validate_address(value: str) -> None:
-    """Refuse where the gateway may not connect to, as far as that can be told without resolving.
+    """Reject addresses that the gateway may not connect to, without resolving host names.
 
-    What a name stands for is looked at with every connection.
+    Resolved addresses are checked at every connection.
     """
     try:
         url = urlsplit(value)
@@ -82,46 +82,48 @@ def validate_address(value: str) -> None:
             params={"value": value[:200], "reason": str(error)},
         ) from error
     except ValueError:
-        pass  # no URL at all, which `validate_base_url` says
+        pass  # not a URL: `validate_base_url` reports it
 
 
 def validate_variable(value: str) -> None:
     if not _VARIABLE.fullmatch(value):
         raise ValidationError(
-            "%(value)r is not the name of an environment variable", params={"value": value[:80]}
+            "%(value)r is not a valid name of an environment variable.",
+            params={"value": value[:80]},
         )
     if value in _OWN_VARIABLES:
         raise ValidationError(
-            "%(value)r is for the gateway alone: who has it is its master", params={"value": value}
+            "%(value)r is a secret of the gateway itself and cannot be used.",
+            params={"value": value},
         )
 
 
 def validate_headers(value: Any) -> None:
     if not isinstance(value, dict):
-        raise ValidationError("must be an object of header names and values")
+        raise ValidationError("Enter an object of header names and values.")
     for name, text in value.items():
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _RESERVED_HEADERS:
-            raise ValidationError("the header %(name)r cannot be set", params={"name": name[:80]})
+            raise ValidationError("The header %(name)r cannot be set.", params={"name": name[:80]})
         if not isinstance(text, str) or not _HEADER_VALUE.fullmatch(text):
             raise ValidationError(
-                "the value of %(name)r must be one line of plain text", params={"name": name}
+                "The value of %(name)r must be one line of ASCII text.", params={"name": name}
             )
 
 
 def validate_object(value: Any) -> None:
     if not isinstance(value, dict):
-        raise ValidationError("must be a JSON object")
+        raise ValidationError("Enter a JSON object.")
 
 
 def validate_patterns(value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValidationError("must be a list of patterns")
+        raise ValidationError("Enter a list of patterns.")
     for pattern in value:
         validate_pattern(pattern)
 
 
 def validate_markers(format_name: str, markers: Any) -> None:
-    """`{"SECTION_BEGIN": ["<|calls|>"], …}` for a format that has such tokens."""
+    """Check `{"SECTION_BEGIN": ["<|calls|>"], …}` against the tokens of the format."""
     try:
         format_with_markers(format_name, marker_pairs(markers))
     except (KeyError, TypeError, ValueError) as error:
@@ -129,10 +131,10 @@ def validate_markers(format_name: str, markers: Any) -> None:
 
 
 def marker_pairs(markers: Mapping[str, list[str]]) -> tuple[tuple[str, str], ...]:
-    """The markers as `formats` takes them; raises TypeError for another shape."""
+    """The markers as `formats` expects them; raises TypeError for another shape."""
     if not isinstance(markers, dict):
-        raise TypeError("must be an object of token names and lists of spellings")
+        raise TypeError("Enter an object of token names and lists of spellings.")
     for role, spellings in markers.items():
         if not isinstance(spellings, list) or not all(isinstance(s, str) for s in spellings):
-            raise TypeError(f"the spellings of {role} must be a list of strings")
+            raise TypeError(f"The spellings of {role} must be a list of strings.")
     return tuple((role, text) for role, spellings in markers.items() for text in spellings)

@@ -9,8 +9,10 @@ from rest_framework import serializers
 
 from formats import FORMATS
 from proxy.models import Comment, Exchange, FailureGroup, GroupState, Replay, Transcript
+from proxy.models.formats import FORMAT_BOUNDS
 from proxy.support.failure_text import why
 
+_BUFFER_MIN, _BUFFER_MAX = (int(bound) for bound in FORMAT_BOUNDS["buffer_limit"])
 # Only the gateway itself sets the state "regressed".
 SETTABLE = [(s.value, s.label) for s in GroupState if s is not GroupState.REGRESSED]
 
@@ -146,7 +148,7 @@ class ReplayIn(serializers.Serializer[Any]):
 
     format = serializers.ChoiceField(choices=sorted(FORMATS), required=False)
     buffer_limit = serializers.IntegerField(
-        required=False, min_value=1024, max_value=64 * 1024 * 1024
+        required=False, min_value=_BUFFER_MIN, max_value=_BUFFER_MAX
     )
     strict = serializers.BooleanField(required=False, allow_null=True, default=None)
 

@@ -16,7 +16,7 @@ from django.utils.crypto import salted_hmac
 
 from proxy import models
 from proxy.configuration.loop_guard import VIA, own_name
-from proxy.models.sealed import unreadable
+from proxy.models.encrypted_headers import unreadable_headers
 from proxy.security.secret_headers import carries_secret
 from proxy.security.vault import SecretUnreadable
 from proxy.validators import validate_base_url, validate_headers
@@ -91,7 +91,7 @@ def read_upstream(row: models.Upstream) -> Upstream:
         key, trouble = "", "its stored key cannot be read with the present secret: enter it again"
     if row.key_variable and not key:
         trouble = f"the environment variable {row.key_variable} is not set"
-    if names := unreadable(row.headers):
+    if names := unreadable_headers(row.headers):
         what = (
             "the stored value of its header" if len(names) == 1 else "stored values of its headers"
         )

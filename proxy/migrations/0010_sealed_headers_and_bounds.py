@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import proxy.models.sealed
+import proxy.models.encrypted_headers
 import proxy.validators
 from django.db import migrations, models
 
@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='historicalupstream',
             name='headers',
-            field=proxy.models.sealed.SealedHeaders(blank=True, default=dict, help_text='Sent with every request, e.g. {"HTTP-Referer": "https://example.org"}', validators=[proxy.validators.validate_headers]),
+            field=proxy.models.encrypted_headers.EncryptedHeadersField(blank=True, default=dict, help_text='Sent with every request, e.g. {"HTTP-Referer": "https://example.org"}', validators=[proxy.validators.validate_headers]),
         ),
         migrations.AlterField(
             model_name='upstream',
@@ -65,7 +65,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='upstream',
             name='headers',
-            field=proxy.models.sealed.SealedHeaders(blank=True, default=dict, help_text='Sent with every request, e.g. {"HTTP-Referer": "https://example.org"}', validators=[proxy.validators.validate_headers]),
+            field=proxy.models.encrypted_headers.EncryptedHeadersField(blank=True, default=dict, help_text='Sent with every request, e.g. {"HTTP-Referer": "https://example.org"}', validators=[proxy.validators.validate_headers]),
         ),
         migrations.RunPython(seal_headers, migrations.RunPython.noop),
         migrations.RunPython(bring_into_bounds, migrations.RunPython.noop),

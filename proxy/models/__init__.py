@@ -1,4 +1,7 @@
-"""What operators steer, and what the gateway remembers."""
+"""The database tables: the configuration, and the audit of exchanges.
+
+May import `proxy.security`, `proxy.database`, `proxy.validators` and `formats`.
+"""
 
 from proxy.models.audit import (
     FAILURES,
@@ -29,7 +32,7 @@ CONFIGURATION = (
     ClientKey,
     GatewaySettings,
 )
-"""The tables whose rows make up a snapshot. A change to any of them is a new version."""
+"""The tables that make up the configuration. A change of any row makes a new version."""
 
 __all__ = [
     "CONFIGURATION",

@@ -1,16 +1,14 @@
-"""How a model's text is read."""
+"""Format overrides and the settings of each format: how a model's tool calls are decoded."""
 
-from typing import Any
-
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MinValueValidator
 from django.db import models
 
 from formats import FORMATS
-from proxy.models.bounds import in_bounds
+from proxy.models.bounded_numbers import KIB, MIB, Bounds
 from proxy.models.history import recorded
 from proxy.validators import validate_markers, validate_pattern
 
-_BUFFER: list[Any] = [MinValueValidator(1024), MaxValueValidator(64 * 1024 * 1024)]
+FORMAT_BOUNDS = Bounds("format", buffer_limit=(KIB, 64 * MIB))
 
 
 def format_choices() -> list[tuple[str, str]]:
@@ -22,11 +20,13 @@ class FormatOverride(models.Model):
         max_length=200,
         unique=True,
         validators=[validate_pattern],
-        help_text="Model names, ours or the upstream's; * matches anything, case does not count.",
+        help_text="Model names of the client or the upstream. * matches anything; case is ignored.",
     )
     format = models.CharField(max_length=20, choices=format_choices)
-    priority = models.IntegerField(default=100, help_text="The lowest that matches wins.")
-    note = models.CharField(max_length=200, blank=True, help_text="Why it is there.")
+    priority = models.IntegerField(
+        default=100, help_text="The matching row with the lowest number wins."
+    )
+    note = models.CharField(max_length=200, blank=True, help_text="The reason for this override.")
     active = models.BooleanField(default=True)
 
     history = recorded()
@@ -41,25 +41,26 @@ class FormatOverride(models.Model):
 class FormatSettings(models.Model):
     format = models.CharField(max_length=20, choices=format_choices, unique=True)
     buffer_limit = models.PositiveIntegerField(
-        default=1024 * 1024,
-        validators=_BUFFER,
-        help_text="Characters that may be held back because they cannot be decided yet.",
+        default=MIB,
+        validators=FORMAT_BOUNDS.validators("buffer_limit"),
+        help_text="Characters that may be held back until it is clear if they are a tool call.",
     )
     strict = models.BooleanField(
         default=False,
-        help_text="Refuse a section that the model left open, even if its calls are complete.",
+        help_text="Treat an unclosed section of tool calls as an error, even if the calls are "
+        "complete.",
     )
     markers = models.JSONField(
         default=dict,
         blank=True,
-        help_text='More spellings of its tokens: {"SECTION_BEGIN": ["<|calls|>"]}',
+        help_text='Additional spellings of its tokens: {"SECTION_BEGIN": ["<|calls|>"]}',
     )
     context_warning = models.PositiveIntegerField(
         "context warning size",
         null=True,
         blank=True,
         validators=[MinValueValidator(1024)],
-        help_text="Bytes of a request beyond which a notice is recorded.",
+        help_text="Requests with more bytes than this get a notice in the audit.",
     )
 
     history = recorded()
@@ -67,7 +68,7 @@ class FormatSettings(models.Model):
     class Meta:
         ordering = ("format",)
         verbose_name_plural = "format settings"
-        constraints = [in_bounds("format", "buffer_limit", 1024, 64 * 1024 * 1024)]
+        constraints = FORMAT_BOUNDS.constraints()
 
     def __str__(self) -> str:
         return self.format

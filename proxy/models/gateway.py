@@ -1,21 +1,37 @@
-"""The gateway as a whole: one row of settings, and the version of everything that steers it."""
+"""The gateway's settings, a single row, and the version of the whole configuration."""
 
-from typing import Any
-
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MinValueValidator
 from django.db import connection, models
 from django.db.models import F
 from django.db.transaction import TransactionManagementError
 
-from proxy.models.bounds import in_bounds
+from proxy.models.bounded_numbers import KIB, MIB, Bounds, NumberField
 from proxy.models.history import recorded
-from proxy.models.numbers import NumberField
 from proxy.models.routes import ModelRoute
 
-_SHARE: list[Any] = [MinValueValidator(0), MaxValueValidator(1)]
-_DAYS: list[Any] = [MinValueValidator(1), MaxValueValidator(3650)]
-_BYTES: list[Any] = [MinValueValidator(16 * 1024), MaxValueValidator(64 * 1024 * 1024)]
-_SECONDS: list[Any] = [MinValueValidator(0.1), MaxValueValidator(600)]
+_BOUNDS = Bounds(
+    "gateway",
+    max_body_bytes=(KIB, 256 * MIB),
+    max_line_bytes=(16 * KIB, 64 * MIB),
+    max_event_bytes=(16 * KIB, 64 * MIB),
+    max_answer_bytes=(64 * KIB, 1024 * MIB),
+    max_headers=(20, 1000),
+    max_header_bytes=(4 * KIB, MIB),
+    max_json_depth=(16, 900),
+    max_json_nodes=(1000, 10_000_000),
+    request_timeout=(0.1, 600),
+    stall_timeout=(0.1, 600),
+    max_streams=(1, 100_000),
+    key_max_streams=(1, 100_000),
+    open_after=(0.1, 600),
+    ping_after=(0.1, 600),
+    drain_time=(0.1, 600),
+    sample_calls=(0, 1),
+    sample_others=(0, 1),
+    transcript_bytes=(4 * KIB, 16 * MIB),
+    transcript_days=(1, 3650),
+    exchange_days=(1, 3650),
+)
 
 
 class GatewaySettings(models.Model):
@@ -25,132 +41,139 @@ class GatewaySettings(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text="For names that no route matches. One with a slash keeps its name.",
+        help_text="For model names that match no route. A name with a slash is sent unchanged.",
     )
     max_body_bytes = models.PositiveIntegerField(
         default=32 * 1024 * 1024,
-        validators=[MinValueValidator(1024), MaxValueValidator(256 * 1024 * 1024)],
+        validators=_BOUNDS.validators("max_body_bytes"),
         help_text="Larger requests get 413.",
     )
     max_line_bytes = models.PositiveIntegerField(
         "longest line of an upstream's stream",
         default=1024 * 1024,
-        validators=_BYTES,
-        help_text="Bytes. A longer one ends the answer in an error.",
+        validators=_BOUNDS.validators("max_line_bytes"),
+        help_text="Bytes. A longer line ends the answer with an error.",
     )
     max_event_bytes = models.PositiveIntegerField(
         "largest event of an upstream's stream",
         default=4 * 1024 * 1024,
-        validators=_BYTES,
-        help_text="Bytes. A larger one ends the answer in an error.",
+        validators=_BOUNDS.validators("max_event_bytes"),
+        help_text="Bytes. A larger event ends the answer with an error.",
     )
     max_answer_bytes = models.PositiveIntegerField(
-        "largest answer that is held whole",
+        "largest answer without streaming",
         default=64 * 1024 * 1024,
-        validators=[MinValueValidator(64 * 1024), MaxValueValidator(1024 * 1024 * 1024)],
-        help_text="Bytes. For clients that do not stream; a larger one is an error.",
+        validators=_BOUNDS.validators("max_answer_bytes"),
+        help_text="Bytes. For clients that do not stream; a larger answer is an error.",
     )
     max_headers = models.PositiveIntegerField(
         default=100,
-        db_default=100,  # of these, so that a release without the column can write the row
-        validators=[MinValueValidator(20), MaxValueValidator(1000)],
+        db_default=100,  # lets the release before this column write the row
+        validators=_BOUNDS.validators("max_headers"),
         help_text="Requests with more headers get 431.",
     )
     max_header_bytes = models.PositiveIntegerField(
         default=64 * 1024,
         db_default=64 * 1024,
-        validators=[MinValueValidator(4096), MaxValueValidator(1024 * 1024)],
-        help_text="Requests whose address and headers are longer get 431.",
+        validators=_BOUNDS.validators("max_header_bytes"),
+        help_text="Requests whose URL and headers are longer get 431.",
     )
     max_json_depth = models.PositiveIntegerField(
         default=128,
         db_default=128,
-        validators=[MinValueValidator(16), MaxValueValidator(900)],
-        help_text="Requests that are nested deeper get 400.",
+        validators=_BOUNDS.validators("max_json_depth"),
+        help_text="Requests with deeper nested JSON get 400.",
     )
     max_json_nodes = models.PositiveIntegerField(
         default=200_000,
         db_default=200_000,
-        validators=[MinValueValidator(1000), MaxValueValidator(10_000_000)],
-        help_text="Requests with more values in their JSON get 400.",
+        validators=_BOUNDS.validators("max_json_nodes"),
+        help_text="Requests with more JSON values get 400.",
     )
     request_timeout = NumberField(
         default=30,
         db_default=30,
-        validators=_SECONDS,
-        help_text="Seconds in which the head of a request must come; and in which its body must "
-        "begin, may pause, and come at 500 bytes a second. Others get 408.",
+        validators=_BOUNDS.validators("request_timeout"),
+        help_text="Seconds for the headers of a request, and for each pause of its body, which "
+        "must also arrive at 500 bytes per second. Slower requests get 408.",
     )
     stall_timeout = NumberField(
         default=60,
         db_default=60,
-        validators=_SECONDS,
-        help_text="Seconds for which a client may take nothing of its answer, though there is "
-        "some. Then both connections are closed.",
+        validators=_BOUNDS.validators("stall_timeout"),
+        help_text="Seconds for which a client may read nothing of a waiting answer. Then both "
+        "connections are closed.",
     )
     max_streams = models.PositiveIntegerField(
-        "requests at once",
+        "concurrent requests",
         default=500,
         db_default=500,
-        validators=[MinValueValidator(1), MaxValueValidator(100_000)],
-        help_text="Of those that one node is answering, shared out among its processes. More "
-        "get 503, and are told when to try again.",
+        validators=_BOUNDS.validators("max_streams"),
+        help_text="The maximum for one node, divided among its processes. Further requests get "
+        "503 with a Retry-After header.",
     )
     key_max_streams = models.PositiveIntegerField(
-        "requests at once of a key",
+        "concurrent requests per key",
         default=32,
         db_default=32,
-        validators=[MinValueValidator(1), MaxValueValidator(100_000)],
-        help_text="Of every key that has no limit of its own.",
+        validators=_BOUNDS.validators("key_max_streams"),
+        help_text="For every key without a limit of its own.",
     )
     key_requests_per_minute = models.PositiveIntegerField(
-        "requests a minute of a key",
+        "requests per minute and key",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Of every key that has no limit of its own; empty: as many as come.",
+        help_text="For every key without a limit of its own. Empty: unlimited.",
     )
     open_after = NumberField(
         default=30,
-        validators=_SECONDS,
-        help_text="Seconds after which a stream is opened although the upstream is still silent.",
+        validators=_BOUNDS.validators("open_after"),
+        help_text="Seconds after which a stream is opened even if the upstream has sent nothing.",
     )
     ping_after = NumberField(
-        default=10, validators=_SECONDS, help_text="Seconds of silence after which a ping is sent."
+        default=10,
+        validators=_BOUNDS.validators("ping_after"),
+        help_text="Seconds of silence after which a ping is sent to the client.",
     )
     drain_time = NumberField(
         default=30,
-        validators=_SECONDS,
-        help_text="Seconds that open streams may go on when the gateway is stopped.",
+        validators=_BOUNDS.validators("drain_time"),
+        help_text="Seconds for which open streams may continue when the gateway stops.",
     )
 
     capture_content = models.BooleanField(
-        default=True, help_text="Whether any transcript is kept. Exchanges are, in any case."
+        default=True, help_text="Whether transcripts are stored. Exchanges are stored in any case."
     )
     sample_calls = NumberField(
         default=0.01,
-        validators=_SHARE,
-        help_text="Share of successful exchanges with tool calls whose transcript is kept, 0–1.",
+        validators=_BOUNDS.validators("sample_calls"),
+        help_text="Share of successful exchanges with tool calls whose transcript is stored, 0–1.",
     )
     sample_others = NumberField(
         default=0,
-        validators=_SHARE,
-        help_text="Share of the other successful exchanges whose transcript is kept, 0–1.",
+        validators=_BOUNDS.validators("sample_others"),
+        help_text="Share of other successful exchanges whose transcript is stored, 0–1.",
     )
     failures_per_hour = models.PositiveIntegerField(
         default=20,
-        help_text="Transcripts of one kind of failure, or of leaked markup, that an hour may add.",
+        help_text="Transcripts stored per hour for each kind of failure or of leaked markup.",
     )
     transcript_bytes = models.PositiveIntegerField(
         default=256 * 1024,
-        validators=[MinValueValidator(4096), MaxValueValidator(16 * 1024 * 1024)],
-        help_text="Of each part of a transcript; of a longer one, head and tail are kept.",
+        validators=_BOUNDS.validators("transcript_bytes"),
+        help_text="For each part of a transcript. Only the start and the end of longer parts are "
+        "stored.",
     )
     transcript_days = models.PositiveIntegerField(
-        default=7, validators=_DAYS, help_text="Then transcripts are deleted."
+        default=7,
+        validators=_BOUNDS.validators("transcript_days"),
+        help_text="Older transcripts are deleted.",
     )
     exchange_days = models.PositiveIntegerField(
-        default=90, validators=_DAYS, help_text="Then exchanges are deleted."
+        default=90,
+        validators=_BOUNDS.validators("exchange_days"),
+        help_text="Older exchanges are deleted.",
     )
 
     history = recorded()
@@ -159,26 +182,7 @@ class GatewaySettings(models.Model):
         verbose_name_plural = "gateway settings"
         constraints = [
             models.CheckConstraint(condition=models.Q(pk=1), name="gateway_is_one_row"),
-            in_bounds("gateway", "max_body_bytes", 1024, 256 * 1024 * 1024),
-            in_bounds("gateway", "max_line_bytes", 16 * 1024, 64 * 1024 * 1024),
-            in_bounds("gateway", "max_event_bytes", 16 * 1024, 64 * 1024 * 1024),
-            in_bounds("gateway", "max_answer_bytes", 64 * 1024, 1024 * 1024 * 1024),
-            in_bounds("gateway", "max_headers", 20, 1000),
-            in_bounds("gateway", "max_header_bytes", 4096, 1024 * 1024),
-            in_bounds("gateway", "max_json_depth", 16, 900),
-            in_bounds("gateway", "max_json_nodes", 1000, 10_000_000),
-            in_bounds("gateway", "request_timeout", 0.1, 600),
-            in_bounds("gateway", "stall_timeout", 0.1, 600),
-            in_bounds("gateway", "max_streams", 1, 100_000),
-            in_bounds("gateway", "key_max_streams", 1, 100_000),
-            in_bounds("gateway", "open_after", 0.1, 600),
-            in_bounds("gateway", "ping_after", 0.1, 600),
-            in_bounds("gateway", "drain_time", 0.1, 600),
-            in_bounds("gateway", "sample_calls", 0, 1),
-            in_bounds("gateway", "sample_others", 0, 1),
-            in_bounds("gateway", "transcript_bytes", 4096, 16 * 1024 * 1024),
-            in_bounds("gateway", "transcript_days", 1, 3650),
-            in_bounds("gateway", "exchange_days", 1, 3650),
+            *_BOUNDS.constraints(),
         ]
 
     def __str__(self) -> str:
@@ -186,7 +190,7 @@ class GatewaySettings(models.Model):
 
 
 class ConfigurationVersion(models.Model):
-    """Counts every change of the configuration; processes compare it with what they hold."""
+    """Counts the changes of the configuration; processes reload when it differs from theirs."""
 
     number = models.PositiveBigIntegerField(default=1)
 
@@ -198,14 +202,17 @@ class ConfigurationVersion(models.Model):
 
     @classmethod
     def advance(cls) -> int:
-        """Make what was just saved a new version, in the same transaction; its number."""
+        """Make what was just saved a new version, in the same transaction; returns its number."""
         if not cls.objects.filter(pk=1).update(number=F("number") + 1):
             cls.objects.create(pk=1)
         return cls.objects.get(pk=1).number
 
     @classmethod
     def lock(cls) -> None:
-        """Keep others from changing the configuration until the transaction ends."""
-        if not connection.in_atomic_block:  # SQLite would not mind, and PostgreSQL fail
-            raise TransactionManagementError("the configuration is locked in a transaction only")
+        """Keep others from changing the configuration until the transaction ends.
+
+        Only `proxy.configuration.editing` calls this.
+        """
+        if not connection.in_atomic_block:  # PostgreSQL would fail; SQLite would not lock
+            raise TransactionManagementError("lock the configuration inside a transaction")
         cls.objects.select_for_update().filter(pk=1).first()

@@ -1,8 +1,8 @@
-"""What was changed, when and by whom: every save of a configuration row leaves a record.
+"""The history of configuration rows: every save and deletion leaves a record.
 
-The record carries the number of the configuration's version that the change made, so that a row's
-newest number says whether somebody changed it since it was read. Secrets, their hashes included,
-are left out; bringing an old record back leaves them as they are.
+A record holds the configuration version that the change made, so that the version of a row's newest
+record tells whether the row has changed since it was read. Secrets and their hashes are not
+recorded; restoring an old record leaves them unchanged.
 """
 
 from datetime import datetime
@@ -13,14 +13,14 @@ from simple_history.models import HistoricalRecords
 
 
 class Change(models.Model):
-    """What our records have besides the row's own fields."""
+    """The fields that every record has besides those of its row."""
 
     version = models.PositiveBigIntegerField(default=0)
 
     class Meta:
         abstract = True
 
-    # Of every record, by simple-history.
+    # Added to every record by simple-history.
     id: int
     history_id: int
     history_date: datetime
@@ -32,5 +32,5 @@ class Change(models.Model):
 
 
 def recorded(*left_out: str) -> HistoricalRecords:
-    """The history of a table, without the fields that are left out."""
+    """The history of a table; `left_out` fields are not recorded."""
     return HistoricalRecords(bases=[Change], excluded_fields=list(left_out))

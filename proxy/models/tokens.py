@@ -1,4 +1,4 @@
-"""How a program shows that it acts for a member of the staff."""
+"""API tokens: credentials of programs that use the management API for a staff user."""
 
 import secrets
 from datetime import datetime
@@ -8,12 +8,12 @@ from django.db import models
 
 from proxy.models.keys import PREFIX_CHARS, digest_of, prefix_of
 
-# One that `proxy.security.redaction` knows, should it turn up in a conversation.
+# `proxy.security.redaction` recognizes this prefix, should a token appear in a conversation.
 _PREFIX = "sk-api-"
 
 
 class ApiToken(models.Model):
-    """Of the management API. It may do what its owner may; only its hash is stored."""
+    """A token with the permissions of its owner. Only its hash is stored."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
     label = models.CharField(max_length=100, blank=True)
@@ -32,7 +32,7 @@ class ApiToken(models.Model):
     def make(
         cls, owner: models.Model, *, label: str = "", expires_at: datetime | None = None
     ) -> tuple["ApiToken", str]:
-        """A new one, saved; and the token itself, which is shown once."""
+        """Create and save a token; returns the row and the token itself, to be shown once."""
         plain = f"{_PREFIX}{secrets.token_urlsafe(32)}"
         row = cls.objects.create(
             owner_id=owner.pk,
@@ -45,7 +45,7 @@ class ApiToken(models.Model):
 
     @classmethod
     def find(cls, plain: str, now: datetime) -> "ApiToken | None":
-        """The token's row, if it is known and has not expired."""
+        """The row of a token; None if it is unknown or has expired."""
         row = cls.objects.select_related("owner").filter(digest=digest_of(plain)).first()
-        is_over = row is not None and row.expires_at is not None and row.expires_at <= now
-        return None if is_over else row
+        has_expired = row is not None and row.expires_at is not None and row.expires_at <= now
+        return None if has_expired else row

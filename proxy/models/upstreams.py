@@ -1,17 +1,14 @@
-"""Whom the gateway calls."""
+"""Upstreams: the servers that the gateway calls."""
 
 import os
-from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from formats import DIALECTS
-from proxy.models.bounds import in_bounds
+from proxy.models.bounded_numbers import Bounds, NumberField
+from proxy.models.encrypted_headers import EncryptedHeadersField, unreadable_headers
 from proxy.models.history import recorded
-from proxy.models.numbers import NumberField
-from proxy.models.sealed import SealedHeaders, unreadable
 from proxy.security.vault import SecretUnreadable, seal, unseal
 from proxy.validators import (
     validate_address,
@@ -21,7 +18,14 @@ from proxy.validators import (
     validate_variable,
 )
 
-_SECONDS: list[Any] = [MinValueValidator(0.1), MaxValueValidator(3600)]
+_BOUNDS = Bounds(
+    "upstream",
+    connect_timeout=(0.1, 3600),
+    first_byte_timeout=(0.1, 3600),
+    idle_timeout=(0.1, 3600),
+    progress_timeout=(0.1, 3600),
+    total_timeout=(1, 24 * 3600),
+)
 
 
 def dialect_choices() -> list[tuple[str, str]]:
@@ -29,11 +33,11 @@ def dialect_choices() -> list[tuple[str, str]]:
 
 
 class Service(models.TextChoices):
-    """Whose service it is: small differences of requests follow from it."""
+    """The service of an upstream. Some details of requests depend on it."""
 
     OPENROUTER = "openrouter", "OpenRouter"
     ANTHROPIC = "anthropic", "Anthropic"
-    OTHER = "other", "another (vLLM, Moonshot, DeepSeek, …)"
+    OTHER = "other", "other (vLLM, Moonshot, DeepSeek, …)"
 
 
 class Upstream(models.Model):
@@ -42,19 +46,19 @@ class Upstream(models.Model):
         max_length=20,
         choices=Service,
         default=Service.OTHER,
-        help_text="Decides how reasoning is asked for and replayed, and what the API insists on.",
+        help_text="Decides how reasoning is requested and sent back, and which API rules apply.",
     )
     dialect = models.CharField(
         max_length=20,
         choices=dialect_choices,
         default="openai",
-        help_text="How it frames messages.",
+        help_text="The API format that the upstream speaks.",
     )
     base_url = models.CharField(
         "base URL",
         max_length=300,
         validators=[validate_base_url, validate_address],
-        help_text="Up to and including the version: https://openrouter.ai/api/v1",
+        help_text="Including the version, for example https://openrouter.ai/api/v1",
     )
     sealed_key = models.TextField(blank=True, editable=False)
     key_variable = models.CharField(
@@ -62,9 +66,9 @@ class Upstream(models.Model):
         max_length=100,
         blank=True,
         validators=[validate_variable],
-        help_text="Name of the variable that holds the API key, instead of a stored one.",
+        help_text="Name of the variable that holds the API key, instead of a stored key.",
     )
-    headers = SealedHeaders(
+    headers = EncryptedHeadersField(
         default=dict,
         blank=True,
         validators=[validate_headers],
@@ -76,28 +80,36 @@ class Upstream(models.Model):
         validators=[validate_object],
         help_text="OpenRouter's provider object: which providers may serve, and in which order.",
     )
-    connect_timeout = NumberField(default=5, validators=_SECONDS, help_text="Seconds.")
+    connect_timeout = NumberField(
+        default=5,
+        validators=_BOUNDS.validators("connect_timeout"),
+        help_text="Seconds to establish a connection.",
+    )
     first_byte_timeout = NumberField(
-        default=300, validators=_SECONDS, help_text="Seconds until the answer must have begun."
+        default=300,
+        validators=_BOUNDS.validators("first_byte_timeout"),
+        help_text="Seconds until the first byte of an answer.",
     )
     idle_timeout = NumberField(
-        default=120, validators=_SECONDS, help_text="Seconds that a begun answer may be silent."
+        default=120,
+        validators=_BOUNDS.validators("idle_timeout"),
+        help_text="Seconds without any data within an answer.",
     )
     progress_timeout = NumberField(
         default=180,
-        validators=_SECONDS,
-        help_text="Seconds that a begun answer may consist of comments and pings alone.",
+        validators=_BOUNDS.validators("progress_timeout"),
+        help_text="Seconds with only comments and pings within an answer.",
     )
     total_timeout = NumberField(
         default=3600,
-        validators=[MinValueValidator(1), MaxValueValidator(24 * 3600)],
-        help_text="Seconds that an answer may take in all.",
+        validators=_BOUNDS.validators("total_timeout"),
+        help_text="Seconds for a whole answer.",
     )
     active = models.BooleanField(default=True)
     from_environment = models.BooleanField(
         default=False,
         editable=False,
-        help_text="Set from the environment at every start, until an operator edits it.",
+        help_text="Set from the environment at every start, until an operator edits the row.",
     )
 
     history = recorded("sealed_key")
@@ -110,11 +122,7 @@ class Upstream(models.Model):
                 name="upstream_has_one_key",
                 violation_error_message="Give a key or the name of a variable, not both.",
             ),
-            in_bounds("upstream", "connect_timeout", 0.1, 3600),
-            in_bounds("upstream", "first_byte_timeout", 0.1, 3600),
-            in_bounds("upstream", "idle_timeout", 0.1, 3600),
-            in_bounds("upstream", "progress_timeout", 0.1, 3600),
-            in_bounds("upstream", "total_timeout", 1, 24 * 3600),
+            *_BOUNDS.constraints(),
         ]
 
     def __str__(self) -> str:
@@ -123,30 +131,30 @@ class Upstream(models.Model):
     def clean(self) -> None:
         if self.provider_preferences and self.service != Service.OPENROUTER:
             raise ValidationError(
-                {"provider_preferences": "Only OpenRouter knows provider preferences."}
+                {"provider_preferences": "Only OpenRouter supports provider preferences."}
             )
 
     def store_key(self, key: str) -> None:
-        """Seal a key for this upstream; the row must still be saved."""
+        """Encrypt an API key into this row; the caller saves it. An empty key removes it."""
         self.sealed_key, self.key_variable = (seal(key), "") if key else ("", self.key_variable)
-        self._change_reason = "the key was changed"  # the record itself has nothing of it
+        self._change_reason = "the key was changed"  # the history has no field for it
 
     def read_key(self) -> str:
-        """The key, empty if there is none; raises SecretUnreadable."""
+        """The API key; empty if there is none. Raises SecretUnreadable."""
         if self.key_variable:
             return os.environ.get(self.key_variable, "")
         return unseal(self.sealed_key) if self.sealed_key else ""
 
     def is_readable(self) -> bool:
-        """Whether its secrets were sealed with the present secret."""
+        """Return whether all secrets can be decrypted with the current ATHENA_SECRET_KEY."""
         try:
             self.read_key()
         except SecretUnreadable:
             return False
-        return not unreadable(self.headers)
+        return not unreadable_headers(self.headers)
 
     def key_hint(self) -> str:
-        """Where the key comes from, or its last characters: enough to tell it from another."""
+        """The source of the key or its last characters: enough to tell keys apart."""
         if self.key_variable:
             return f"${self.key_variable}"
         try:

@@ -171,7 +171,7 @@ def test_a_circle_of_fallbacks_is_refused(operator):
     url = f"/api/routes/{first['id']}/"
     response = send(operator, "PATCH", url, {"fallback": "second-*"})
     assert response.status_code == 400
-    assert "second-* leads back to this route" in response.json()["fields"]["fallback"][0]
+    assert "second-* falls back to this route" in response.json()["fields"]["fallback"][0]
 
 
 def test_a_format_is_addressed_by_its_name(operator):

@@ -554,8 +554,9 @@ models: []
         "line 3, column 3: gateway.default_route: the route 'nowhere' does not exist",
         "line 4, column 3: gateway.ping_after: 1000: Ensure this value is less than or equal to 600.",
         "line 5, column 3: gateway.drain_time: it must be a number, not 'soon'",
-        "line 8, column 3: upstreams[0].base_url: 'ftp://nowhere' is not a base URL: it needs http:// "
-        "or https:// and a host, and may have a port and a path, but no user, query or fragment",
+        "line 8, column 3: upstreams[0].base_url: 'ftp://nowhere' is not a valid base URL. It needs "
+        "http:// or https:// and a host, and may have a port and a path, but no user, query or "
+        "fragment.",
         "line 9, column 3: upstreams[0].key: it must be `stored`, or `$NAME`, the name of an "
         "environment variable; never write a key itself here",
         "line 10, column 3: upstreams[1].name: 'two words': Enter a valid “slug” consisting of "
@@ -809,7 +810,7 @@ keys:
 """
     said = problems(document)
     assert [line.partition(":")[0] for line in said] == ["upstreams[0].key", "keys[0].key"]
-    assert all("for the gateway alone" in line for line in said)
+    assert all("is a secret of the gateway itself" in line for line in said)
     assert "the-canary" not in " ".join(said)
 
 

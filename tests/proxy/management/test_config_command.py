@@ -211,7 +211,7 @@ def test_key_create_prints_only_the_key():
         ([""], "label: This field cannot be blank."),
         (["x", "--owner", "nobody"], "no user is named 'nobody'"),
         (["x", "--days", "0"], "--days must be from 1 to 3650"),
-        (["x", "--models", "a b"], "'a b' is not a pattern"),
+        (["x", "--models", "a b"], "'a b' is not a valid pattern"),
         (["x", "--at-once", "0"], "--at-once: Ensure"),
         (["x", "--requests-per-minute", "-1"], "--requests-per-minute: Ensure"),
     ],

@@ -125,7 +125,7 @@ def test_fallbacks_cannot_lead_in_a_circle():
     a = ModelRoute.objects.create(pattern="a", upstream=one)
     b = ModelRoute.objects.create(pattern="b", upstream=one, fallback=a)
     a.fallback = b
-    with pytest.raises(ValidationError, match="b leads back to this route"):
+    with pytest.raises(ValidationError, match="b falls back to this route"):
         a.full_clean()
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import read_upstream
 from proxy.models import FormatSettings, GatewaySettings, ModelRoute, Upstream
-from proxy.models.sealed import SealedHeaders, unreadable
+from proxy.models.encrypted_headers import EncryptedHeadersField, unreadable_headers
 from tests.support.chat import ask, says
 from tests.support.stored_exchanges import configure
 
@@ -68,7 +68,7 @@ def test_what_another_secret_sealed_is_named_and_not_lost(row, settings):
     """O9: the other upstreams go on."""
     present, settings.SECRET_KEY = settings.SECRET_KEY, "another secret of the site, long enough"
     row.refresh_from_db()
-    assert unreadable(row.headers) == ["X-Api-Token"]
+    assert unreadable_headers(row.headers) == ["X-Api-Token"]
     assert "X-Api-Token cannot be read" in read_upstream(row).trouble
     row.save()
     settings.SECRET_KEY = present
@@ -90,8 +90,8 @@ def test_headers_from_before_are_sealed_by_the_migration(row):
 
 
 def test_what_is_no_object_is_left_alone():
-    assert SealedHeaders().get_prep_value(["a"]) == ["a"]
-    assert unreadable(["a"]) == []
+    assert EncryptedHeadersField().get_prep_value(["a"]) == ["a"]
+    assert unreadable_headers(["a"]) == []
 
 
 def test_a_secret_of_another_gateway_stops_one_upstream_and_no_other(gateway, client, upstream):

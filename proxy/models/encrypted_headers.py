@@ -1,0 +1,58 @@
+"""A column of HTTP headers whose secret values are encrypted in the database and plain in memory.
+
+A value that cannot be decrypted with the current secret keeps its stored form, with a marker, so
+that saving the row loses nothing. `unreadable_headers` names such headers.
+"""
+
+from typing import Any
+
+from django.db.models import JSONField
+
+from proxy.security.secret_headers import STORED, carries_secret
+from proxy.security.vault import SecretUnreadable, seal, unseal
+
+_MARKER = "sealed:"
+
+
+class EncryptedHeadersField(JSONField):
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        return _map_secrets(super().from_db_value(value, expression, connection), _decrypt)
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        return super().get_db_prep_value(_map_secrets(value, _encrypt), connection, prepared)
+
+    def value_to_string(self, obj: Any) -> Any:
+        """Keep secrets encrypted in the output of `dumpdata`."""
+        return _map_secrets(self.value_from_object(obj), _encrypt)
+
+
+def unreadable_headers(headers: Any) -> list[str]:
+    """The headers whose stored value was encrypted with another secret."""
+    if not isinstance(headers, dict):
+        return []
+    return [name for name, value in headers.items() if _is_encrypted(value)]
+
+
+def _map_secrets(headers: Any, change: Any) -> Any:
+    """Change each secret value. Non-objects are returned unchanged."""
+    if not isinstance(headers, dict):
+        return headers
+    return {
+        name: change(value) if isinstance(value, str) and carries_secret(name) else value
+        for name, value in headers.items()
+    }
+
+
+def _encrypt(value: str) -> str:
+    return value if value == STORED or _is_encrypted(value) else _MARKER + seal(value)
+
+
+def _decrypt(value: str) -> str:
+    try:
+        return unseal(value.removeprefix(_MARKER)) if _is_encrypted(value) else value
+    except SecretUnreadable:
+        return value
+
+
+def _is_encrypted(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(_MARKER)
