@@ -118,7 +118,7 @@ def test_a_weak_key_of_the_environment_is_refused_by_name():
 
 
 def test_a_bad_address_of_the_environment_is_refused():
-    with pytest.raises(ImproperlyConfigured, match="not a base URL"):
+    with pytest.raises(ImproperlyConfigured, match="not a valid base URL"):
         bootstrap(OPENROUTER | {"OPENROUTER_BASE_URL": "nonsense"})
 
 

@@ -122,6 +122,11 @@ FIRST_VERSION = "0011"
 CONTRACTIONS: dict[str, str] = {}
 
 
+def column_type(field):
+    """The type of a column; for a reference the other table, as no table is loaded here."""
+    return field.remote_field.model if field.is_relation else field.db_type(connection)
+
+
 def trouble(operation, before, after):
     """Why the version before could not go on after an operation; empty if it could."""
     match operation:
@@ -132,7 +137,7 @@ def trouble(operation, before, after):
             old, new = (state.models["proxy", model].fields[name] for state in (before, after))
             if old.null and not new.null:
                 return "it may insert null"
-            if old.db_type(connection) != new.db_type(connection):
+            if column_type(old) != column_type(new):
                 return "it knows another type of column"
         case (
             ops.RemoveField()
