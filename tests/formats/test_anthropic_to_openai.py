@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from formats import Notice, NoticeCode, Pipeline, ReplyOptions, build_pipeline
-from tests.formats.test_oracle import ASKED, openai_client
+from tests.support.official_sdks import QUESTION, openai_client
 from tests.support.openai_reader import Answer, payloads, read
 from tests.support.wire import IDENTITY, byte_cuts, decode, relay
 
@@ -210,7 +210,7 @@ def test_a_call_that_was_cut_is_an_error_and_not_an_end():
 
 def test_the_official_package_rebuilds_a_tool_heavy_answer():
     body = relayed(text(0, "Hi "), *(use(n, "read", '{"path":', f'"{n}"}}') for n in range(1, 9)))
-    with openai_client(body).chat.completions.stream(model="m", messages=ASKED) as answer:
+    with openai_client(body).chat.completions.stream(model="m", messages=QUESTION) as answer:
         made = answer.get_final_completion().choices[0].message
     assert made.content == "Hi "
     assert [json.loads(call.function.arguments) for call in made.tool_calls] == [

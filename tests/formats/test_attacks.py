@@ -18,9 +18,19 @@ from formats import (
     merge_deltas,
 )
 from formats.conversation import Reasoning, Text, ToolCall
-from tests.formats.anthropic.test_decoder import EMPTY, block, event, message, part, text, tool
-from tests.formats.openai.test_decoder import calls, entry
-from tests.support.wire import byte_cuts, chunk, cuts, data, decode, relay, reply_from, stream
+from tests.support.anthropic_frames import EMPTY, block, event, message, part, text, tool
+from tests.support.wire import (
+    byte_cuts,
+    calls,
+    chunk,
+    cuts,
+    data,
+    decode,
+    entry,
+    relay,
+    reply_from,
+    stream,
+)
 
 TOOLS = Toolbox(
     [

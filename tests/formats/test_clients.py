@@ -26,9 +26,8 @@ from formats import (
     collect,
 )
 from formats.events import CallFault
-from tests.formats.openai.test_decoder import calls, entry
 from tests.support.client_views import payloads, view
-from tests.support.wire import IDENTITY, OPTIONS, decode, relay, stream
+from tests.support.wire import IDENTITY, OPTIONS, calls, decode, entry, relay, stream
 
 START = MessageStart("msg_1", "m")
 END = MessageEnd(StopReason.TOOL_USE, usage=Usage(input=9, output=3, cache_read=4))

@@ -9,6 +9,7 @@ import pytest
 
 from bench.bodies import body as claude_code_body
 from formats import DIALECTS, ClientError, Complexity, TooComplex
+from tests.support.wire import nested
 
 MOST = Complexity(depth=20, nodes=1000)
 
@@ -24,10 +25,6 @@ def is_refused(body: bytes, most: Complexity = MOST) -> bool:
             found.add(isinstance(error, TooComplex))
     (is_too_complex,) = found  # in every dialect
     return is_too_complex
-
-
-def nested(levels: int, opening: bytes = b'{"a":') -> bytes:
-    return opening * levels + b"1" + (b"}" if opening[:1] == b"{" else b"]") * levels
 
 
 @pytest.mark.parametrize(

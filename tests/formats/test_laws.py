@@ -1,7 +1,6 @@
 """The eight laws, over every registered dialect and format."""
 
 import json
-import re
 from random import Random
 
 import pytest
@@ -11,14 +10,12 @@ from hypothesis import strategies as st
 from formats import (
     DIALECTS,
     FORMATS,
-    Event,
     FailureKind,
     MessageEnd,
     MessageFailed,
     MessageStart,
     State,
     StopReason,
-    Toolbox,
     ToolCallEnd,
     Usage,
     build_pipeline,
@@ -26,32 +23,17 @@ from formats import (
     merge_deltas,
     next_state,
 )
-from formats.conversation import Tool
-from tests.formats.native.test_vectors import IN_TEXT
+from tests.support.native_calls import (
+    CALLS,
+    NATIVE,
+    TOOLS,
+    encoded,
+    garbage,
+    whole,
+    written,
+)
 from tests.support.strategies import arguments, messages, names, pieces, prose
-from tests.support.wire import CREATED, IDENTITY, OPTIONS, byte_cuts, decode, stream, text_from
-
-NATIVE = [name for name, native in FORMATS.items() if native]
-
-# What a model of each format may write, from which hostile text is made.
-SHARDS = sorted(
-    {
-        shard
-        for vector in IN_TEXT
-        if len(vector["text"]) < 1000
-        for shard in re.findall(r"<[^<>]{1,40}>|✿\w+✿:?|[{}\[\]\",:`]|\w+|\s+", vector["text"])
-    }
-)
-garbage = st.lists(st.sampled_from(SHARDS), max_size=30).map("".join)
-whole = st.sampled_from([vector["text"] for vector in IN_TEXT if len(vector["text"]) < 1000])
-TOOLS = Toolbox(
-    Tool(name, None, b'{"type":"object","properties":{"a":{"type":"integer"},"b":{}}}')
-    for name in ("ping", "ferry_times")
-)
-
-
-def encoded(events: list[Event], dialect: str) -> bytes:
-    return DIALECTS[dialect].encoder(OPTIONS).feed(events)
+from tests.support.wire import CREATED, IDENTITY, byte_cuts, decode, stream, text_from
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
@@ -142,22 +124,8 @@ def test_3_round_trip_decoding_what_was_encoded_gives_the_events_back(dialect, e
     assert merge_deltas(got) == merge_deltas(events)
 
 
-CALLS = {
-    "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0"
-    "<|tool_call_argument_begin|>{json}<|tool_call_end|><|tool_calls_section_end|>",
-    "qwen": '<tool_call>\n{{"name": "{name}", "arguments": {json}}}\n</tool_call>',
-    "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}"
-    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-}
-
-
 def test_every_native_format_takes_part_in_the_laws():
     assert CALLS.keys() == set(NATIVE)
-
-
-def written(format_name: str, name: str, given_arguments: object) -> str:
-    """A call as the model itself would write it."""
-    return CALLS[format_name].format(name=name, json=json.dumps(given_arguments))
 
 
 @pytest.mark.parametrize("finish", ["stop", "length", "tool_calls"])

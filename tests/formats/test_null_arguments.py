@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from formats import NoticeCode, Tool, Toolbox
 from formats.null_arguments import NullFilter
-from tests.formats.openai.test_decoder import calls, entry
 from tests.support.strategies import arguments
-from tests.support.wire import cuts, reply_from, stream
+from tests.support.wire import calls, cuts, entry, reply_from, stream
 
 OPTIONAL = frozenset({"a", "b"})
 

@@ -4,40 +4,20 @@ import json
 from typing import Any
 
 import anthropic
-import httpx2
 import openai
 import pytest
 from hypothesis import given, settings
 
 from formats import DIALECTS, Event, MessageFailed, StopReason, collect
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
+from tests.support.official_sdks import (
+    QUESTION,
+    anthropic_client,
+    openai_client,
+    streamed_by_anthropic,
+)
 from tests.support.strategies import messages
 from tests.support.wire import OPTIONS, relay, stream
-
-HEADERS = {"content-type": "text/event-stream"}
-ASKED: Any = [{"role": "user", "content": "x"}]
-
-
-def _transport(body: bytes, headers: dict[str, str]) -> httpx2.Client:
-    answer = httpx2.Response(200, headers=headers, content=body)
-    return httpx2.Client(transport=httpx2.MockTransport(lambda request: answer))
-
-
-def anthropic_client(body: bytes, headers: dict[str, str] = HEADERS) -> anthropic.Anthropic:
-    return anthropic.Anthropic(
-        api_key="k", base_url="http://test", http_client=_transport(body, headers), max_retries=0
-    )
-
-
-def openai_client(body: bytes, headers: dict[str, str] = HEADERS) -> openai.OpenAI:
-    return openai.OpenAI(
-        api_key="k", base_url="http://test", http_client=_transport(body, headers), max_retries=0
-    )
-
-
-def streamed_by_anthropic(body: bytes) -> anthropic.types.Message:
-    with anthropic_client(body).messages.stream(model="m", max_tokens=9, messages=ASKED) as answer:
-        return answer.get_final_message()
 
 
 def check_anthropic(message: Any, events: list[Event]) -> None:
@@ -77,7 +57,7 @@ def test_anthropic_reads_a_whole_message(events):
         return
     body = DIALECTS["anthropic"].encode_reply(collect(events), OPTIONS)
     client = anthropic_client(body, {"content-type": "application/json"})
-    check_anthropic(client.messages.create(model="m", max_tokens=9, messages=ASKED), events)
+    check_anthropic(client.messages.create(model="m", max_tokens=9, messages=QUESTION), events)
 
 
 def check_openai(completion: Any, events: list[Event]) -> None:
@@ -103,11 +83,11 @@ def test_openai_rebuilds_a_stream(events):
     client = openai_client(body)
     if isinstance(end, MessageFailed):
         with pytest.raises(openai.APIError):
-            list(client.chat.completions.create(model="m", messages=ASKED, stream=True))
+            list(client.chat.completions.create(model="m", messages=QUESTION, stream=True))
         return
     if end.stop_reason in (StopReason.MAX_TOKENS, StopReason.REFUSAL):
         return  # the helper raises for these, as it does for OpenAI's own
-    with client.chat.completions.stream(model="m", messages=ASKED) as answer:
+    with client.chat.completions.stream(model="m", messages=QUESTION) as answer:
         check_openai(answer.get_final_completion(), events)
 
 
@@ -122,7 +102,7 @@ def test_openai_reads_a_whole_completion(events):
         return
     body = DIALECTS["openai"].encode_reply(collect(events), OPTIONS)
     client = openai_client(body, {"content-type": "application/json"})
-    check_openai(client.chat.completions.create(model="m", messages=ASKED), events)
+    check_openai(client.chat.completions.create(model="m", messages=QUESTION), events)
 
 
 KIMI = (
@@ -138,6 +118,6 @@ def test_both_rebuild_a_rescued_call():
     assert message.content[1].input == {"harbor": "Moss"}
     assert message.stop_reason == "tool_use"
     client = openai_client(relay(upstream, client="openai", format_name="kimi"))
-    with client.chat.completions.stream(model="m", messages=ASKED) as answer:
+    with client.chat.completions.stream(model="m", messages=QUESTION) as answer:
         made = answer.get_final_completion().choices[0].message.tool_calls
     assert [call.function.name for call in made] == ["get_tide"]

@@ -37,9 +37,9 @@ from formats.native.markup_watch import MarkupWatch
 from formats.native.rescue import CallRescue
 from formats.pipeline import Pipeline
 from formats.registry import format_with_markers
-from tests.formats.test_laws import NATIVE, TOOLS, encoded, garbage, whole, written
-from tests.formats.test_oracle import ASKED, openai_client, streamed_by_anthropic
 from tests.support.client_views import view
+from tests.support.native_calls import NATIVE, TOOLS, encoded, garbage, whole, written
+from tests.support.official_sdks import QUESTION, openai_client, streamed_by_anthropic
 from tests.support.strategies import messages, pieces
 from tests.support.wire import byte_cuts, chunk, data, stream, text_from
 
@@ -175,7 +175,7 @@ def rebuilt(body, dialect):
     try:
         if dialect == "anthropic":
             return streamed_by_anthropic(body).model_dump(exclude={"usage"})
-        with openai_client(body).chat.completions.stream(model="m", messages=ASKED) as answer:
+        with openai_client(body).chat.completions.stream(model="m", messages=QUESTION) as answer:
             choice = answer.get_final_completion().choices[0]
     except (anthropic.APIStatusError, openai.APIError) as error:
         return type(error).__name__
@@ -225,7 +225,7 @@ def test_what_is_written_anew_has_the_names_of_what_went_before():
     for payload in body.decode().split("data: ")[1:-1]:
         found = json.loads(payload)
         assert {name: found[name] for name in names} == names
-    with openai_client(body).chat.completions.stream(model="m", messages=ASKED) as answer:
+    with openai_client(body).chat.completions.stream(model="m", messages=QUESTION) as answer:
         completion = answer.get_final_completion()
     assert (completion.id, completion.model) == ("gen-7", "vendor/m")
     assert completion.choices[0].finish_reason == "tool_calls"
@@ -393,7 +393,7 @@ def test_a_finish_that_is_wrong_is_not_sent_before_it_is_put_right():
 def test_framing_that_strict_clients_do_not_read_is_written_anew(deltas):
     body = stream(*deltas, finish="tool_calls" if "tool_calls" in deltas[0] else "stop")
     with openai_client(relayed("openai", [body])).chat.completions.stream(
-        model="m", messages=ASKED
+        model="m", messages=QUESTION
     ) as answer:
         message = answer.get_final_completion().choices[0].message
     assert message.content == "Hi" or [c.function.arguments for c in message.tool_calls] == ["{}"]

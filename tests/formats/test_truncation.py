@@ -20,9 +20,8 @@ from formats import (
     collect,
 )
 from formats.conversation import ToolCall
-from tests.formats.native.test_kimi_log import BODY as KIMI_LOG
-from tests.formats.test_laws import written
 from tests.support.client_views import view
+from tests.support.native_calls import KIMI_LOG, written
 from tests.support.upstream_answers import Call, document
 from tests.support.upstream_answers import stream as spoken
 from tests.support.wire import IDENTITY, OPTIONS, decode, stream

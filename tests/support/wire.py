@@ -48,6 +48,23 @@ def stream(*deltas: dict[str, Any], finish: str | None = "stop", done: bool = Tr
     return body + (b"data: [DONE]\n\n" if done else b"")
 
 
+def entry(
+    index: int | None = None,
+    call_id: str | None = None,
+    name: str | None = None,
+    arguments: str | None = None,
+) -> dict[str, Any]:
+    """One entry of `tool_calls`, with only the fields that are given."""
+    function = {"name": name, "arguments": arguments}
+    fields = {"index": index, "id": call_id}
+    present = {key: value for key, value in fields.items() if value is not None}
+    return present | {"function": {k: v for k, v in function.items() if v is not None}}
+
+
+def calls(*entries: dict[str, Any]) -> dict[str, Any]:
+    return {"tool_calls": list(entries)}
+
+
 def anthropic_stream(events: Sequence[Event]) -> bytes:
     """The events as an Anthropic upstream would send them."""
     return DIALECTS["anthropic"].encoder(OPTIONS).feed(events)
@@ -128,3 +145,7 @@ def cuts(text: str, count: int = 6) -> Iterator[list[str]]:
 def byte_cuts(body: bytes, count: int = 6) -> Iterator[list[bytes]]:
     for pieces in cuts(body.decode("latin-1"), count):
         yield [piece.encode("latin-1") for piece in pieces]
+
+
+def nested(levels: int, opening: bytes = b'{"a":') -> bytes:
+    return opening * levels + b"1" + (b"}" if opening[:1] == b"{" else b"]") * levels

@@ -23,49 +23,12 @@ from formats import (
 )
 from formats.anthropic.decoder import AnthropicDecoder
 from formats.conversation import Text, ToolCall
+from tests.support.anthropic_frames import EMPTY, block, event, message, part, text, tool
 from tests.support.wire import decode, reply_from
-
-
-def event(kind, **fields):
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
-
-
-def block(index, start, *deltas, stop=True):
-    body = event("content_block_start", index=index, content_block=start)
-    body += b"".join(event("content_block_delta", index=index, delta=delta) for delta in deltas)
-    return body + (event("content_block_stop", index=index) if stop else b"")
-
-
-def text(value):
-    return {"type": "text_delta", "text": value}
-
-
-def part(value):
-    return {"type": "input_json_delta", "partial_json": value}
-
-
-def tool(name="f", call_id="toolu_1", **fields):
-    return {"type": "tool_use", "id": call_id, "name": name, "input": {}, **fields}
-
-
-def message(*blocks, stop="end_turn", usage=None):
-    counts = {"input_tokens": 9, "output_tokens": 1, "cache_read_input_tokens": 4}
-    start = {"id": "msg_9", "model": "m", "content": [], "usage": counts}
-    end = {"stop_reason": stop, "stop_sequence": None}
-    return (
-        event("message_start", message=start)
-        + event("ping")
-        + b"".join(blocks)
-        + event("message_delta", delta=end, usage=usage or {"output_tokens": 7})
-        + event("message_stop")
-    )
 
 
 def events_of(body):
     return merge_deltas(decode(body, upstream="anthropic"))[1:-1]
-
-
-EMPTY = {"type": "text", "text": ""}
 
 
 def test_text_thinking_and_calls():

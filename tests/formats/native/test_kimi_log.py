@@ -1,17 +1,15 @@
 """A real stream that broke a parser: every token of two calls alone in a chunk of the reasoning."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from formats import build_pipeline, merge_deltas
-from tests.formats.test_oracle import ASKED, openai_client
+from tests.support.native_calls import KIMI_LOG
+from tests.support.official_sdks import QUESTION, openai_client
 from tests.support.openai_reader import OPENROUTERS, Answer, read
 from tests.support.wire import IDENTITY, byte_cuts, decode, relay
 
-LOG = Path(__file__).parents[2] / "fixtures/chat/kimi-calls-in-reasoning-token-by-token.sse"
-BODY = LOG.read_bytes()
 TASKS = [
     {
         "description": "Explore core C headers",
@@ -30,13 +28,13 @@ TASKS = [
 
 @pytest.fixture(scope="module")
 def answer() -> Answer:
-    return read(relay(BODY, client="openai", format_name="kimi"), theirs=OPENROUTERS)
+    return read(relay(KIMI_LOG, client="openai", format_name="kimi"), theirs=OPENROUTERS)
 
 
 def test_every_token_of_the_log_is_alone_in_its_chunk():
     pieces = [
         json.loads(line[6:])["choices"][0]["delta"].get("reasoning")
-        for line in BODY.decode().splitlines()
+        for line in KIMI_LOG.decode().splitlines()
         if line.startswith("data: {")
     ]
     for token in (" <|tool_calls_section_begin|>", " <|tool_call_argument_begin|>", " functions"):
@@ -70,7 +68,7 @@ def test_id_model_and_time_are_the_upstreams_and_usage_comes_last(answer):
 
 
 def test_the_arguments_stream_while_the_model_writes_them():
-    before, _, _ = BODY.partition(b" network")
+    before, _, _ = KIMI_LOG.partition(b" network")
     pipeline = build_pipeline(
         client="openai", upstream="openai", format_name="kimi", identity=IDENTITY
     )
@@ -80,13 +78,13 @@ def test_the_arguments_stream_while_the_model_writes_them():
 
 
 def test_any_cut_of_the_bytes_gives_the_same_answer():
-    expected = merge_deltas(decode(BODY, format_name="kimi"))
-    for parts in byte_cuts(BODY, 2):
+    expected = merge_deltas(decode(KIMI_LOG, format_name="kimi"))
+    for parts in byte_cuts(KIMI_LOG, 2):
         assert merge_deltas(decode(parts, format_name="kimi")) == expected
 
 
 def test_the_official_package_rebuilds_the_calls():
-    client = openai_client(relay(BODY, client="openai", format_name="kimi"))
-    with client.chat.completions.stream(model="m", messages=ASKED) as stream:
+    client = openai_client(relay(KIMI_LOG, client="openai", format_name="kimi"))
+    with client.chat.completions.stream(model="m", messages=QUESTION) as stream:
         calls = stream.get_final_completion().choices[0].message.tool_calls
     assert [json.loads(call.function.arguments) for call in calls] == TASKS

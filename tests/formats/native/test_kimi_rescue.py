@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from formats import ReplyOptions
-from tests.formats.test_oracle import ASKED, openai_client
+from tests.support.official_sdks import QUESTION, openai_client
 from tests.support.openai_reader import Answer, payloads, read
 from tests.support.wire import chunk, cuts, data, relay, stream, toolbox
 
@@ -151,7 +151,7 @@ def test_id_model_and_time_are_the_upstreams_in_every_chunk():
 
 def test_the_official_package_rebuilds_text_and_calls():
     client = openai_client(rescue({"content": f"Let me look. {section(LS, LS)}"}))
-    with client.chat.completions.stream(model="m", messages=ASKED) as answer:
+    with client.chat.completions.stream(model="m", messages=QUESTION) as answer:
         choice = answer.get_final_completion().choices[0]
     assert choice.message.content.strip() == "Let me look."
     assert [made.function.arguments for made in choice.message.tool_calls] == [

@@ -7,8 +7,7 @@ import pytest
 from formats import FailureKind, NoticeCode, StopReason, Tool, Toolbox, collect, merge_deltas
 from formats.conversation import Reasoning, Text, ToolCall
 from formats.native.parameter_values import coerce
-from tests.formats.openai.test_decoder import calls, entry
-from tests.support.wire import byte_cuts, decode, reply_from, stream
+from tests.support.wire import byte_cuts, calls, decode, entry, reply_from, stream
 
 KIMI = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"

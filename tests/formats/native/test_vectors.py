@@ -1,9 +1,6 @@
 """Every vector, at any cut, through every dialect, streamed and collected: the same message."""
 
-import json
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,76 +10,22 @@ from formats import (
     Collector,
     Limits,
     MessageFailed,
-    Reply,
     StopReason,
     collect,
     merge_deltas,
 )
-from formats.conversation import Reasoning, Text, ToolCall
+from formats.conversation import ToolCall
 from tests.support.client_views import view
+from tests.support.native_calls import IN_DELTAS, IN_TEXT, expected, seen, vector_id, vectors_of
 from tests.support.wire import OPTIONS, cuts, decode, relay, stream, text_from, toolbox
-
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "native"
-
-
-def _filled(value: Any, big: dict[str, Any] | None, *, decoded: bool) -> Any:
-    if big is None:
-        return value
-    if isinstance(value, str):
-        unit = big.get("decoded", big["char"]) if decoded else big["char"]
-        return value.replace("{BIG}", unit * big["count"])
-    if isinstance(value, dict):
-        return {key: _filled(item, big, decoded=decoded) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, big, decoded=decoded) for item in value]
-    return value
-
-
-def _vectors(format_name: str) -> list[dict[str, Any]]:
-    vectors = []
-    for line in (FIXTURES / f"{format_name}.jsonl").read_text().splitlines():
-        vector = json.loads(line)
-        big = vector.get("big")
-        if "text_template" in vector:
-            vector["text"] = _filled(vector["text_template"], big, decoded=False)
-        vector["expect"] = _filled(vector["expect"], big, decoded=True)
-        vectors.append(vector)
-    return vectors
-
-
-VECTORS = [vector for name in FORMATS for vector in _vectors(name)]
-IN_TEXT = [vector for vector in VECTORS if "deltas" not in vector]
-IN_DELTAS = [vector for vector in VECTORS if "deltas" in vector]
-
-
-def _name(vector: dict[str, Any]) -> str:
-    return str(vector["id"])
-
-
-def seen(reply: Reply, channel: str) -> dict[str, Any]:
-    """What a vector expects, as a reply has it."""
-    run = Text if channel == "content" else Reasoning
-    return {
-        "text": "".join(part.text for part in reply.parts if isinstance(part, run)),
-        "calls": [
-            {"name": part.name, "arguments": json.loads(part.arguments)}
-            for part in reply.parts
-            if isinstance(part, ToolCall)
-        ],
-    }
-
-
-def expected(vector: dict[str, Any]) -> dict[str, Any]:
-    calls = [{"name": c["name"], "arguments": c["arguments"]} for c in vector["expect"]["calls"]]
-    return {"text": vector["expect"]["text"], "calls": calls}
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_every_registered_format_has_vectors(format_name):
-    assert _vectors(format_name)
+    assert vectors_of(format_name)
 
 
-@pytest.mark.parametrize("vector", IN_TEXT, ids=_name)
+@pytest.mark.parametrize("vector", IN_TEXT, ids=vector_id)
 def test_text_gives_the_expected_message_at_any_cut(vector):
     whole = None
     for pieces in cuts(vector["text"], 1 if len(vector["text"]) > 10_000 else 4):
@@ -100,7 +43,7 @@ def test_text_gives_the_expected_message_at_any_cut(vector):
         assert merge_deltas(events) == whole
 
 
-@pytest.mark.parametrize("vector", IN_TEXT, ids=_name)
+@pytest.mark.parametrize("vector", IN_TEXT, ids=vector_id)
 def test_every_dialect_streams_the_expected_message(vector):
     for client, upstream in product(DIALECTS, DIALECTS):
         body = relay(
@@ -121,7 +64,7 @@ def test_every_dialect_streams_the_expected_message(vector):
             assert (got.stop in ("tool_use", "tool_calls")) is bool(vector["expect"]["calls"])
 
 
-@pytest.mark.parametrize("vector", IN_TEXT, ids=_name)
+@pytest.mark.parametrize("vector", IN_TEXT, ids=vector_id)
 def test_every_dialect_collects_the_expected_message(vector):
     collector = Collector()
     collector.feed(
@@ -143,7 +86,7 @@ def test_every_dialect_collects_the_expected_message(vector):
 CUT = [vector for vector in IN_TEXT if vector["expect"]["error"] == "truncated"]
 
 
-@pytest.mark.parametrize("vector", CUT, ids=_name)
+@pytest.mark.parametrize("vector", CUT, ids=vector_id)
 def test_a_call_cut_by_the_token_limit_ends_in_max_tokens_without_the_call(vector):
     events = decode(
         text_from("openai", [vector["text"]], vector["channel"], finish="length"),
@@ -157,7 +100,7 @@ def test_a_call_cut_by_the_token_limit_ends_in_max_tokens_without_the_call(vecto
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
-@pytest.mark.parametrize("vector", IN_DELTAS, ids=_name)
+@pytest.mark.parametrize("vector", IN_DELTAS, ids=vector_id)
 def test_deltas_give_the_expected_message(vector, finish):
     body = stream(*vector["deltas"], finish=finish)
     reply = collect(decode(body, tools=toolbox(vector["tools"])))

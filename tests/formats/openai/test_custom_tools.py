@@ -24,7 +24,7 @@ from formats import (
     collect,
 )
 from formats.openai.custom_tools import InputReader, wrap_input
-from tests.formats.test_oracle import ASKED, openai_client
+from tests.support.official_sdks import QUESTION, openai_client
 from tests.support.openai_reader import DONE, read
 from tests.support.strategies import pieces
 from tests.support.wire import (
@@ -57,7 +57,7 @@ FLAT = {
 
 
 def parse(**fields: Any) -> Any:
-    request = {"model": "m", "messages": ASKED, **fields}
+    request = {"model": "m", "messages": QUESTION, **fields}
     return DIALECTS["openai"].parse(json.dumps(request).encode())
 
 
@@ -203,11 +203,13 @@ def test_the_official_package_reads_a_whole_completion_and_rebuilds_a_stream():
     reply = collect(decode(body, tools=TOOLBOX))
     whole = DIALECTS["openai"].encode_reply(reply, OPTIONS)
     client = openai_client(whole, {"content-type": "application/json"})
-    [call] = client.chat.completions.create(model="m", messages=ASKED).choices[0].message.tool_calls
+    [call] = (
+        client.chat.completions.create(model="m", messages=QUESTION).choices[0].message.tool_calls
+    )
     assert (call.type, call.custom.name, call.custom.input) == ("custom", "ApplyPatch", PATCH)
     # Its helper's last step trips over custom calls, OpenAI's own included; before that it has them.
     client = openai_client(relay(body, client="openai", toolbox=TOOLBOX))
-    with client.chat.completions.stream(model="m", messages=ASKED) as answer:
+    with client.chat.completions.stream(model="m", messages=QUESTION) as answer:
         for _ in answer:
             snapshot = answer.current_completion_snapshot
     [call] = snapshot.choices[0].message.tool_calls
@@ -230,7 +232,7 @@ HISTORIES = {
 @pytest.mark.parametrize("upstream", DIALECTS)
 def test_earlier_calls_go_to_the_model_as_calls_of_the_function(call, upstream):
     history = [
-        *ASKED,
+        *QUESTION,
         {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", **call}]},
         {"role": "tool", "tool_call_id": "call_1", "content": "done"},
     ]

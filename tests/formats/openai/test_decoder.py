@@ -28,19 +28,18 @@ from formats import (
 from formats.conversation import Reasoning, Text, ToolCall
 from formats.openai.decoder import OpenAIDecoder
 from tests.support.client_views import view
-from tests.support.wire import CREATED, byte_cuts, chunk, data, decode, relay, reply_from, stream
-
-
-def entry(index=None, call_id=None, name=None, arguments=None):
-    """One entry of `tool_calls`, with only the fields that are given."""
-    function = {"name": name, "arguments": arguments}
-    fields = {"index": index, "id": call_id}
-    found = {key: value for key, value in fields.items() if value is not None}
-    return found | {"function": {k: v for k, v in function.items() if v is not None}}
-
-
-def calls(*entries):
-    return {"tool_calls": list(entries)}
+from tests.support.wire import (
+    CREATED,
+    byte_cuts,
+    calls,
+    chunk,
+    data,
+    decode,
+    entry,
+    relay,
+    reply_from,
+    stream,
+)
 
 
 def made(*deltas, finish="tool_calls"):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.formats.test_complexity import nested
 from tests.support.chat import ask, error_of, says
+from tests.support.wire import nested
 
 
 def placed(client, body):

@@ -31,7 +31,7 @@ from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.security.content_security import POLICY
 from proxy.security.redaction import storable
 from proxy.support.exchange_list import LEAKS
-from tests.formats.native.test_vectors import expected, seen
+from tests.support.native_calls import expected, seen
 from tests.support.staff_pages import HOSTILE, get, log_in, text_of
 from tests.support.stored_exchanges import (
     configure,
