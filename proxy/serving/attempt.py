@@ -21,6 +21,7 @@ from formats import (
     Notice,
     NoticeCode,
     Pipeline,
+    Rendered,
     ReplyOptions,
     Toolbox,
     UpstreamError,
@@ -30,14 +31,14 @@ from proxy.audit.exchange import Exchange, Reading
 from proxy.configuration.routing import Route
 from proxy.errors import GatewayError, UpstreamFailed
 from proxy.upstreams.client import (
-    NOTHING_CARRIED,
+    NOTHING_FORWARDED,
     Answer,
-    Carried,
+    Forwarded,
     UpstreamClient,
     failure_of,
     redacted_events,
 )
-from proxy.upstreams.error_answers import told_headers
+from proxy.upstreams.error_answers import forwarded_headers
 
 _MAX_BLANK_BYTES = 8 * 1024
 """Before an answer. Some upstreams keep a connection open with an empty line per second."""
@@ -73,7 +74,7 @@ async def attempt(
     exchange: Exchange,
     *,
     options: ReplyOptions,
-    forwarded: Carried,
+    forwarded: Forwarded,
 ) -> StartedAnswer:
     """Wait for an answer to start; raises UpstreamFailed if it does not.
 
@@ -84,40 +85,36 @@ async def attempt(
     exchange.start_attempt(route)
     upstream, started_at = route.upstream, perf_counter()
     is_same_dialect = upstream.dialect == exchange.dialect
-    wants_stream = conversation.stream or not (is_same_dialect and route.format.format == STANDARD)
     if not route.parallel_calls:
         choice = replace(conversation.tool_choice, parallel=False)
         conversation = replace(conversation, tool_choice=choice)
-    rendered = DIALECTS[upstream.dialect].render(conversation, route.target, stream=wants_stream)
-    exchange.answer.add_events(rendered.notices)
-    if route.context_warning is not None and len(rendered.body) > route.context_warning:
-        detail = f"{len(rendered.body)} bytes > {route.context_warning}"
-        exchange.answer.add_events([Notice(NoticeCode.CONTENT_LARGE, detail)])
+    rendered = _render(route, conversation, exchange)
     asked_at = perf_counter()
     exchange.transfer.own_time += asked_at - started_at
     try:
         body = await client.open(
             route,
             rendered.body,
-            forwarded if is_same_dialect else NOTHING_CARRIED,
+            forwarded if is_same_dialect else NOTHING_FORWARDED,
             tokens=options.input_estimate,
         )
-    except UpstreamFailed as refused:
+    except UpstreamFailed as failure:
         if not is_same_dialect:
-            refused.refusal = None
+            failure.refusal = None
         raise
-    headers = told_headers(body.headers, upstream) if is_same_dialect else {}
+    headers = forwarded_headers(body.headers, upstream) if is_same_dialect else {}
     max_calls, taken_ids = conversation.max_calls(), conversation.call_ids()
+    identity = Identity(
+        token=exchange.token,
+        message_id=exchange.message_id,
+        model=exchange.request.model,
+        taken_ids=taken_ids,
+    )
     pipeline = build_pipeline(
         client=exchange.dialect,
         upstream=upstream.dialect,
         format_name=route.format.format,
-        identity=Identity(
-            token=exchange.token,
-            message_id=exchange.message_id,
-            model=exchange.request.model,
-            taken_ids=taken_ids,
-        ),
+        identity=identity,
         toolbox=Toolbox(conversation.tools, aliases=rendered.aliases),
         max_calls=max_calls,
         options=options,
@@ -141,11 +138,15 @@ async def attempt(
         if is_document == conversation.stream:
             pipeline.stop_passthrough()  # the client wants the other form
         if is_document:
-            max_bytes = route.limits.answer_bytes
-            document = await _read_document(_document_start(blank, start), reader, max_bytes)
+            document = _document_start(blank, start)
+            document = await _read_document(document, reader, route.limits.answer_bytes)
             events = pipeline.decode_whole(document)
         else:
             events = await _read_first_events(pipeline, _stream_start(blank, start), reader)
+        if pipeline.done:  # only the last event can be a failure
+            events = redacted_events(events, upstream)
+        exchange.answer.served_by = pipeline.served_by
+        _check_failure(events, pipeline, exchange)
     except (TimeoutError, httpx.TransportError) as error:
         body.abort()
         raise failure_of(error, upstream) from error
@@ -154,19 +155,33 @@ async def attempt(
         raise
     finally:
         reader.close()
-    if pipeline.done:  # only the last event can be a failure
-        events = redacted_events(events, upstream)
-    exchange.answer.served_by = pipeline.served_by
-    if failure := _failure(events):
-        body.abort()
-        exchange.add_events(events)
-        exchange.update_usage(pipeline.usage)
-        raise exchange.error or exchange.error_of(failure)
     exchange.answer.seconds_to_start = perf_counter() - asked_at
     passed_through = pipeline.encode(events) if is_document and pipeline.is_passthrough else None
     if not pipeline.is_passthrough:  # encoding has found a difference
         passed_through = None
     return StartedAnswer(route, pipeline, body, events, passed_through, headers)
+
+
+def _render(route: Route, conversation: Conversation, exchange: Exchange) -> Rendered:
+    upstream = route.upstream
+    can_pass_through = upstream.dialect == exchange.dialect and route.format.format == STANDARD
+    rendered = DIALECTS[upstream.dialect].render(
+        conversation, route.target, stream=conversation.stream or not can_pass_through
+    )
+    exchange.answer.add_events(rendered.notices)
+    if route.context_warning is not None and len(rendered.body) > route.context_warning:
+        detail = f"{len(rendered.body)} bytes > {route.context_warning}"
+        exchange.answer.add_events([Notice(NoticeCode.CONTENT_LARGE, detail)])
+    return rendered
+
+
+def _check_failure(events: list[Event], pipeline: Pipeline, exchange: Exchange) -> None:
+    """Raise the error of an answer that failed before any content."""
+    first = next(filter(_is_content, events), None)
+    if isinstance(first, MessageFailed):
+        exchange.add_events(events)
+        exchange.update_usage(pipeline.usage)
+        raise exchange.error or exchange.error_of(first)
 
 
 class _FirstReads:
@@ -242,9 +257,3 @@ async def _read_document(start: bytes, reader: _FirstReads, max_bytes: int) -> b
 
 def _is_content(event: Event) -> bool:
     return not isinstance(event, MessageStart | Notice)
-
-
-def _failure(events: list[Event]) -> MessageFailed | None:
-    """Return the failure of an answer without any content."""
-    first = next(filter(_is_content, events), None)
-    return first if isinstance(first, MessageFailed) else None

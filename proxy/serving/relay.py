@@ -36,8 +36,8 @@ from proxy.serving.attempt import StartedAnswer
 from proxy.serving.deadlines import Alarm, Deadlines
 from proxy.serving.retry import start_answer
 from proxy.upstreams.client import (
-    NOTHING_CARRIED,
-    Carried,
+    NOTHING_FORWARDED,
+    Forwarded,
     UpstreamClient,
     failure_of,
     redacted_events,
@@ -77,7 +77,7 @@ class Relay:
     async def open(
         self,
         conversation: Conversation,
-        forwarded: Carried = NOTHING_CARRIED,
+        forwarded: Forwarded = NOTHING_FORWARDED,
         *,
         within: float | None = None,
     ) -> None:
@@ -190,7 +190,7 @@ class Relay:
             if timer is not None:
                 timer.cancel()
 
-    async def _open(self, conversation: Conversation, forwarded: Carried) -> None:
+    async def _open(self, conversation: Conversation, forwarded: Forwarded) -> None:
         # Kept here, because nothing may be left to take the task's result.
         self._answer = await start_answer(
             self._client,

@@ -17,7 +17,7 @@ from proxy.configuration.snapshot import Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.serving.attempt import StartedAnswer, attempt
-from proxy.upstreams.client import Carried, UpstreamClient
+from proxy.upstreams.client import Forwarded, UpstreamClient
 
 _RETRY_SECONDS = 0.2
 
@@ -29,7 +29,7 @@ async def start_answer(
     exchange: Exchange,
     *,
     options: ReplyOptions,
-    forwarded: Carried,
+    forwarded: Forwarded,
 ) -> StartedAnswer:
     """Return the first answer that starts; raises GatewayError if none does."""
     requested = bare_name(exchange.request.model)

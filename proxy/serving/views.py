@@ -30,7 +30,7 @@ from proxy.serving.handler import Document, EventStream, Response, endpoint
 from proxy.serving.relay import Relay
 from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import runtime
-from proxy.upstreams.client import NOTHING_CARRIED, Carried
+from proxy.upstreams.client import NOTHING_FORWARDED, Forwarded
 
 # Prefixes of the headers that are forwarded to an upstream of the client's dialect. All of them
 # are: a beta's header and its field in the body must travel together, or the upstream refuses it.
@@ -176,12 +176,12 @@ def _relay(request: GatewayRequest, conversation: Conversation) -> Relay:
     return Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
 
 
-def _forwarded(request: GatewayRequest) -> Carried:
+def _forwarded(request: GatewayRequest) -> Forwarded:
     """Headers and query string for an upstream of the client's own dialect."""
     prefix = _FORWARDED[request.exchange.dialect]
     headers = [item for item in request.headers.items() if item[0].startswith(prefix)]
     query = request.query_string
-    return Carried(tuple(headers), query) if headers or query else NOTHING_CARRIED
+    return Forwarded(tuple(headers), query) if headers or query else NOTHING_FORWARDED
 
 
 def _warning(exchange: Exchange) -> dict[str, str]:

@@ -32,14 +32,14 @@ _LIST_HEADERS = ("anthropic-beta",)
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class Forwarded:
     """Headers and query of a client's request, for an upstream of the same dialect."""
 
     headers: tuple[tuple[str, str], ...] = ()
     query: bytes = b""
 
 
-NOTHING_CARRIED = Carried()
+NOTHING_FORWARDED = Forwarded()
 
 
 class Answer(Protocol):
@@ -72,7 +72,7 @@ class UpstreamClient:
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=0)
         self._client = CheckedClient(limits=limits) if transport == "httpx" else None
 
-    async def open(self, route: Route, body: bytes, carried: Carried, *, tokens: int) -> Answer:
+    async def open(self, route: Route, body: bytes, forwarded: Forwarded, *, tokens: int) -> Answer:
         """Return an answer with status 200; raises UpstreamFailed.
 
         `tokens` estimates the input, for upstreams that reply "too long" without a number.
@@ -87,13 +87,13 @@ class UpstreamClient:
             if self._pool is not None:
                 answer: Answer = await self._pool.send(
                     upstream.origin,
-                    upstream.head if carried is NOTHING_CARRIED else _head(upstream, carried),
+                    upstream.head if forwarded is NOTHING_FORWARDED else _head(upstream, forwarded),
                     body,
                     connect_timeout=upstream.connect_timeout,
                     answer_timeout=upstream.first_byte_timeout,
                 )
             else:
-                answer = await self._send_by_httpx(upstream, body, carried)
+                answer = await self._send_by_httpx(upstream, body, forwarded)
         except httpx.TransportError as error:
             raise failure_of(error, upstream) from error
         if answer.status == 200:
@@ -103,7 +103,7 @@ class UpstreamClient:
             route, answer.status, answer.headers, await _read_error(answer), tokens=tokens
         )
 
-    async def _send_by_httpx(self, upstream: Upstream, body: bytes, carried: Carried) -> Answer:
+    async def _send_by_httpx(self, upstream: Upstream, body: bytes, forwarded: Forwarded) -> Answer:
         assert self._client is not None  # noqa: S101
         timeout = {
             "connect": upstream.connect_timeout,
@@ -113,9 +113,9 @@ class UpstreamClient:
         }
         request = httpx.Request(
             "POST",
-            _url(upstream, carried),
+            _url(upstream, forwarded),
             # The client's headers were decoded as Latin-1, and are forwarded byte for byte.
-            headers=httpx.Headers(_headers(upstream, carried), encoding="latin-1"),
+            headers=httpx.Headers(_headers(upstream, forwarded), encoding="latin-1"),
             content=body,
             extensions={"timeout": timeout},
         )
@@ -233,20 +233,20 @@ def _as_read_error(error: httpx.TransportError) -> httpx.ReadError | None:
     return httpx.ReadError(str(error)) if str(error).startswith("Server disconnected") else None
 
 
-def _head(upstream: Upstream, carried: Carried) -> bytes:
-    return head_of(_url(upstream, carried), _headers(upstream, carried))
+def _head(upstream: Upstream, forwarded: Forwarded) -> bytes:
+    return head_of(_url(upstream, forwarded), _headers(upstream, forwarded))
 
 
-def _url(upstream: Upstream, carried: Carried) -> httpx.URL:
-    return upstream.url.copy_with(query=carried.query) if carried.query else upstream.url
+def _url(upstream: Upstream, forwarded: Forwarded) -> httpx.URL:
+    return upstream.url.copy_with(query=forwarded.query) if forwarded.query else upstream.url
 
 
-def _headers(upstream: Upstream, carried: Carried) -> list[tuple[str, str]]:
+def _headers(upstream: Upstream, forwarded: Forwarded) -> list[tuple[str, str]]:
     """Merge the headers: the operator's replace the client's, except version and lists."""
     own = {name.lower(): value for name, value in upstream.headers}
     added = [
         (name, value)
-        for name, value in carried.headers
+        for name, value in forwarded.headers
         if name not in own or name == _VERSION or name in _LIST_HEADERS
     ]
     is_versioned = any(name == _VERSION for name, _ in added)

@@ -64,10 +64,10 @@ def _error_response(
     if str(error).startswith(_TOO_LONG) and upstream.dialect == "anthropic":
         if _TOO_LONG.encode() not in body:
             return None  # Claude Code compacts the conversation only at this wording
-    return Refusal(status, upstream.conceal(body), told_headers(headers, upstream))
+    return Refusal(status, upstream.conceal(body), forwarded_headers(headers, upstream))
 
 
-def told_headers(headers: Headers, upstream: Upstream) -> dict[str, str]:
+def forwarded_headers(headers: Headers, upstream: Upstream) -> dict[str, str]:
     """Return the headers for a client of the upstream's dialect: rate limits and retry hints."""
     names = [
         name for name, _ in headers if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)

@@ -15,7 +15,7 @@ from proxy.errors import UpstreamFailed
 from proxy.models import Upstream
 from proxy.security.egress import Allowance, Forbidden
 from proxy.serving.upstream_test import Problem, models_of, probe
-from proxy.upstreams.client import NOTHING_CARRIED, UpstreamClient
+from proxy.upstreams.client import NOTHING_FORWARDED, UpstreamClient
 from proxy.upstreams.httpx_client import CheckedClient
 from proxy.upstreams.pool import ConnectionPool
 from tests.support.chat import ask, error_of, says
@@ -247,7 +247,7 @@ def test_a_forbidden_upstream_is_the_configurations_fault(settings, transport):
     async def call():
         client = UpstreamClient(transport=transport)
         try:
-            await client.open(found, b"{}", NOTHING_CARRIED, tokens=1)
+            await client.open(found, b"{}", NOTHING_FORWARDED, tokens=1)
         finally:
             await client.aclose()
 
