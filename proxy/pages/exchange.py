@@ -68,27 +68,27 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         Exchange.objects.select_related("key", "group"), request_id=request_id
     )
     transcript = Transcript.objects.filter(exchange=exchange).first()
-    said, trouble = _open(transcript)
+    content, problem = _open(transcript)
     can_read = has_permission(request, "view_transcript")
-    content: dict[str, Any] = {}
-    if said is not None and can_read:
-        content = {
-            "columns": columns_of(exchange, said),
-            "request_text": segments(_pretty(said.request), window=_MAX_REQUEST_CHARS),
-            "headers": said.headers,
-            "redactions": said.redactions,
-            "curl": curl_of(exchange, said, request.build_absolute_uri("/")),
-            "arrivals": said.arrivals,
+    context: dict[str, Any] = {}
+    if content is not None and can_read:
+        context = {
+            "columns": columns_of(exchange, content),
+            "request_text": segments(_pretty(content.request), window=_MAX_REQUEST_CHARS),
+            "headers": content.headers,
+            "redactions": content.redactions,
+            "curl": curl_of(exchange, content, request.build_absolute_uri("/")),
+            "arrivals": content.arrivals,
         }
     replays = list(exchange.replays.select_related("author")[:_MAX_REPLAYS])
     selected = _selected_replay(request, replays)
-    if selected is not None and said is not None and can_read:
+    if selected is not None and content is not None and can_read:
         lines = diff_answers(
-            client_pieces(exchange, said),
+            client_pieces(exchange, content),
             pieces_of(decode_answer(bytes(selected.sent), exchange.dialect)),
         )
-        content["diff"] = lines
-        content["is_changed"] = any(line.kind != "same" for line in lines)
+        context["diff"] = lines
+        context["is_changed"] = any(line.kind != "same" for line in lines)
     # The fix may be part of the configuration already; then there is no override to offer.
     is_fix = selected is not None and helps(selected)
     current_format = today_format(exchange, load()) if is_fix else ""
@@ -100,8 +100,8 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         exchange=exchange,
         why=why(exchange),
         has_transcript=transcript is not None,
-        trouble=trouble,
-        has_answer=said is not None and bool(said.raw and said.reading),
+        problem=problem,
+        has_answer=content is not None and bool(content.raw and content.reading),
         can_read=can_read,
         missing_reason=_missing_transcript_reason(exchange) if transcript is None else "",
         form=ReplayForm(initial={"format": exchange.leaked_format}),
@@ -111,7 +111,7 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         current_format=current_format,
         newer=newer,
         older=older,
-        **content,
+        **context,
     )
 
 
@@ -173,12 +173,12 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
 def fixture(request: HttpRequest, request_id: str) -> HttpResponse:
     """Download a test vector with the recorded events, or with those of the replay in `?replay`."""
     exchange = get_object_or_404(Exchange, request_id=request_id)
-    said, _ = _open(get_object_or_404(Transcript, exchange=exchange))
-    if said is None or not said.reading:
+    content, _ = _open(get_object_or_404(Transcript, exchange=exchange))
+    if content is None or not content.reading:
         raise Http404  # no answer was recorded
     tried = _replay_of(exchange, request.GET.get("replay", ""))
     options = {"format_name": tried.format, "events": tried.events} if tried else {}
-    vector = fixture_of(exchange, said, **options)
+    vector = fixture_of(exchange, content, **options)
     # One line of ASCII, ready to append to a vector file.
     return HttpResponse(
         json.dumps(vector) + "\n",

@@ -55,13 +55,13 @@ class DiffLine:
     after: str
 
 
-def columns_of(exchange: Exchange, said: TranscriptContent) -> Columns:
-    reading = said.reading
-    events = [load_event(fields) for fields in said.events]
-    answer, dialect = raw_answer(said), reading.get("upstream", "openai")
+def columns_of(exchange: Exchange, content: TranscriptContent) -> Columns:
+    reading = content.reading
+    events = [load_event(fields) for fields in content.events]
+    answer, dialect = raw_answer(content), reading.get("upstream", "openai")
     # Decoding an empty answer would report a missing end, which misleads if nothing was sent.
     model = pieces_of(decode_answer(answer, dialect)) if answer else []
-    client = client_pieces(exchange, said)
+    client = client_pieces(exchange, content)
     text = assembled(model)
     spans = link(events, text)
     wrong = first_wrong(events, text, spans, leaked=bool(exchange.leaked_format))
@@ -74,15 +74,15 @@ def columns_of(exchange: Exchange, said: TranscriptContent) -> Columns:
         model=_parts(model, spans, wrong, markers),
         events=shown_events(events, spans),
         client=_parts(client, link(events, client_text), client_wrong, markers),
-        raw=_byte_segments(said.raw),
-        sent=_byte_segments(said.sent),
-        left_out={name: f"{count:,}" for name, (_, count) in said.left_out.items()},
+        raw=_byte_segments(content.raw),
+        sent=_byte_segments(content.sent),
+        left_out={name: f"{count:,}" for name, (_, count) in content.left_out.items()},
     )
 
 
-def client_pieces(exchange: Exchange, said: TranscriptContent) -> list[Piece]:
+def client_pieces(exchange: Exchange, content: TranscriptContent) -> list[Piece]:
     """Decode the stored answer that the client received."""
-    sent = sent_answer(said)
+    sent = sent_answer(content)
     return pieces_of(decode_answer(sent, exchange.dialect)) if sent else []
 
 

@@ -1,7 +1,7 @@
-"""A gateway, a scripted upstream, people with roles, and Chromium.
+"""Fixtures of the browser tests: a gateway, a scripted upstream, staff users and Chromium.
 
-Playwright drives the Chromium of the system: nothing is downloaded. Without one these tests are
-skipped, or fail where `BROWSER_REQUIRED` is set, as `make browser` does.
+Playwright drives the system's Chromium; nothing is downloaded. Without Chromium the tests are skipped,
+or fail if `BROWSER_REQUIRED` is set, as in `make browser`. `BROWSER_SCREENSHOTS=DIR` keeps pictures.
 """
 
 import os
@@ -32,8 +32,12 @@ def chromium() -> str | None:
 def browser() -> Iterator[Browser]:
     path = chromium()
     if path is None:
-        assert not os.environ.get("BROWSER_REQUIRED"), "there is no Chromium: apt install chromium"
-        pytest.skip("NO CHROMIUM: the pages are not tested in a browser, see `make browser`")
+        assert not os.environ.get("BROWSER_REQUIRED"), (
+            "Chromium is missing. Run: apt install chromium"
+        )
+        pytest.skip(
+            "Chromium is missing, so the pages are not tested in a browser. See `make browser`."
+        )
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield started
@@ -72,27 +76,27 @@ def gateway(
 
 @pytest.fixture(scope="session")
 def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pictures of the pages are put, for people to look at."""
-    given = os.environ.get("BROWSER_SCREENSHOTS")
-    path = Path(given) if given else tmp_path_factory.mktemp("screenshots")
+    """Return the directory for pictures of the pages."""
+    directory = os.environ.get("BROWSER_SCREENSHOTS")
+    path = Path(directory) if directory else tmp_path_factory.mktemp("screenshots")
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 class Person:
-    """Somebody at a browser, and everything that their browser complained about."""
+    """A staff user with a browser; collects the browser's errors and warnings."""
 
     def __init__(self, context: BrowserContext, gateway: Gateway, screenshots: Path) -> None:
         self.page: Page = context.new_page()
-        self.complaints: list[str] = []
+        self.browser_errors: list[str] = []
         self._url = gateway.url
         self._screenshots = screenshots
-        self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", lambda error: self.browser_errors.append(str(error)))
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(f"{self.page.url}: {message.text}")
+            self.browser_errors.append(f"{self.page.url}: {message.text}")
 
     def visit(self, path: str) -> None:
         response = self.page.goto(self._url + path)
@@ -110,8 +114,8 @@ class Person:
         self.page.screenshot(path=self._screenshots / f"{name}.png", full_page=True)
 
     def check(self) -> None:
-        """No complaint, no script of a model's, nothing wider than the window."""
-        assert self.complaints == []
+        """Check that the page caused no browser error, ran no payload and fits the window."""
+        assert self.browser_errors == []
         assert self.page.evaluate("window.__xss") is None
         wide = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 0, f"{self.page.url} is {wide} pixels too wide"
@@ -119,7 +123,7 @@ class Person:
 
 @pytest.fixture
 def people(browser: Browser, gateway: Gateway, screenshots: Path):
-    """Opens a browser for somebody, logged in."""
+    """Return a context manager that opens a browser with a user logged in."""
 
     @contextmanager
     def open_for(name: str, **options: Any) -> Iterator[Person]:

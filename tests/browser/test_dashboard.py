@@ -1,24 +1,33 @@
-"""The dashboard in a browser: wide and narrow, and the way from a number to its exchanges."""
+"""Dashboard in a browser, wide and narrow: its numbers, and their links to the exchanges."""
 
 import pytest
 
-from tests.browser.test_support_story import BROKEN, MODEL, PIECES, XSS, question, wait_for_rows
+from tests.browser.traffic import (
+    BROKEN_MODEL,
+    BROKEN_TOOL_CALL,
+    HOSTILE_TEXT,
+    LEAKING_MODEL,
+    TOOL_CALL,
+    question,
+    wait_for_exchanges,
+)
 from tests.support.chat import reply
 from tests.support.wire import stream
 
 KIMI = "moonshotai/kimi-k2"
+HOSTILE_NAME = HOSTILE_TEXT[:150]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _spoken(gateway, upstream):
-    upstream.script(KIMI, reply(stream({"content": "".join(PIECES)})))
-    upstream.script(MODEL, reply(stream({"content": "".join(PIECES)})))
-    upstream.script(BROKEN, reply(stream({"content": "".join(PIECES)[:-60]})))
-    upstream.script(XSS[:150], reply(stream({"content": "Hello."})))
+def _traffic(gateway, upstream):
+    upstream.script(KIMI, reply(stream({"content": TOOL_CALL})))
+    upstream.script(LEAKING_MODEL, reply(stream({"content": TOOL_CALL})))
+    upstream.script(BROKEN_MODEL, reply(stream({"content": BROKEN_TOOL_CALL})))
+    upstream.script(HOSTILE_NAME, reply(stream({"content": "Hello."})))
     with gateway.client() as client:
-        for model in (KIMI, KIMI, KIMI, MODEL, BROKEN, XSS[:150]):
+        for model in (KIMI, KIMI, KIMI, LEAKING_MODEL, BROKEN_MODEL, HOSTILE_NAME):
             client.post("/v1/messages", json=question(model))
-    wait_for_rows(gateway, 6)
+    wait_for_exchanges(gateway, 6)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
@@ -52,7 +61,7 @@ def test_dashboard_is_the_first_page_and_its_numbers_are_links(people, width, sc
         tile("Failure rate").locator(".big a").click()
         assert page.locator(".exchanges tbody tr").count() == 1
         page.go_back()
-        page.locator(".chart a").nth(23).click()  # this hour's bar, or the one before
+        page.locator(".chart a").nth(23).click()  # the current hour, or the previous one
         page.wait_for_url("**/admin/audit/?since=*")
         page.go_back()
         tile("Open streams").locator(".big a").click()

@@ -1,33 +1,34 @@
-"""Whatever a client, a model, an upstream or an operator writes is text on every page: X5, X6, X7.
+"""Untrusted text is shown as text on every page (faults X5, X6 and X7).
 
-The corpus is put wherever anybody can put text, and every page is opened in Chromium. No script of
-it runs, nothing is loaded from elsewhere, and the browser reports no breach of the policy.
+Hostile payloads are stored in every field that a client, model, upstream or operator can fill, and
+every page is opened in Chromium. No payload runs, nothing is loaded from another host, and the
+browser reports no violation of the content security policy.
 """
 
 import json
-import time
 
 import httpx
 import pytest
 
+from tests.browser.traffic import wait_for_exchanges
 from tests.support.chat import ask, reply
 from tests.support.scripted_upstream import whole
 from tests.support.wire import stream
 
-AWAY = "http://127.0.0.9:9/stolen"
+ELSEWHERE = "http://127.0.0.9:9/stolen"
 PAYLOADS = [
     "<script>window.__xss=1</script>",
     "</script><script>window.__xss=1</script>",
     "<img src=x onerror=window.__xss=1>",
-    f'<img src="{AWAY}">',
-    f"![pixel]({AWAY}) [click]({AWAY})",
+    f'<img src="{ELSEWHERE}">',
+    f"![pixel]({ELSEWHERE}) [click]({ELSEWHERE})",
     "<svg/onload=window.__xss=1>",
     "'\"><svg onload=window.__xss=1>",
     "javascript:window.__xss=1",
     "<a href=javascript:window.__xss=1>here</a>",
     "{{7*7}}{% debug %}<iframe srcdoc='<script>parent.__xss=1</script>'>",
-    f"<style>@import '{AWAY}';body{{background:url({AWAY})}}</style>",
-    f"<link rel=stylesheet href={AWAY}><base href={AWAY}><meta http-equiv=refresh content=0;{AWAY}>",
+    f"<style>@import '{ELSEWHERE}';body{{background:url({ELSEWHERE})}}</style>",
+    f"<link rel=stylesheet href={ELSEWHERE}><base href={ELSEWHERE}><meta http-equiv=refresh content=0;{ELSEWHERE}>",
     "</textarea></pre></title><script>window.__xss=1</script>",
     "\u2028window.__xss=1\u2029<!--<script>",
     "\u202egnp.exe\u202c\u200b<b onmouseover=window.__xss=1>",
@@ -57,12 +58,12 @@ PAGES = [
 
 @pytest.fixture(scope="module")
 def poisoned(gateway, upstream):
-    """Text of others in every column that takes any."""
+    """Store hostile text in every column that accepts text."""
     gateway.edit(
         "from django.contrib.auth.models import User\n"
         f"P = {ALL!r}\n"
         "s = GatewaySettings.objects.get(); s.sample_calls = s.sample_others = 1; s.save()\n"
-        "User.objects.create_superuser('root-of-all', '', 'a staff member\\'s password')\n"
+        "User.objects.create_superuser('superuser', '', 'a staff member\\'s password')\n"
         "User.objects.update(first_name=P[:100], last_name=P[100:200])\n"
         "k = ClientKey(label=P[:100]); k.adopt('sk-athena-hostile-key'); k.save()\n"
         f"u = Upstream.objects.create(name='hostile', base_url={upstream.url!r},"
@@ -102,10 +103,7 @@ def poisoned(gateway, upstream):
         client.get("/v1/models/" + "x" + httpx.URL(path="/" + MODEL).raw_path.decode())
     assert last is not None
     gateway.exchange(last)
-    deadline = time.monotonic() + 10
-    while len(gateway.rows("SELECT id FROM proxy_exchange")) < 2 * len(answers):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for_exchanges(gateway, 2 * len(answers))
     upstream.script("/v1/models", whole({"data": [{"id": payload} for payload in PAYLOADS]}))
     return gateway
 
@@ -125,18 +123,18 @@ def test_hostile_text_runs_and_loads_nothing_on_any_page(poisoned, people):
         *(f"/admin/proxy/modelroute/{route}/{page}/" for page in ("change", "history", "delete")),
     ]  # fmt: skip
     asked = []
-    with people("root-of-all") as person:
+    with people("superuser") as person:
         page = person.page
         page.on("request", lambda request: asked.append(request.url))
         page.add_init_script(
             "document.addEventListener('securitypolicyviolation',"
             " e => { window.__xss = 'policy: ' + e.violatedDirective + ' ' + e.blockedURI })"
         )
-        page.on("dialog", lambda dialog: person.complaints.append(dialog.message))
+        page.on("dialog", lambda dialog: person.browser_errors.append(dialog.message))
         for path in pages:
             person.visit(path)
             assert page.evaluate("window.__xss") is None, path
-            assert person.complaints == [], path
+            assert person.browser_errors == [], path
             assert (
                 page.locator("img[src*='127.0.0.9'], iframe, base, [onerror], [onload]").count()
                 == 0
@@ -144,8 +142,8 @@ def test_hostile_text_runs_and_loads_nothing_on_any_page(poisoned, people):
             assert (
                 page.locator("a[href^='javascript'], a[href^='http://127.0.0.9']").count() == 0
             ), path
-        assert "onerror" in page.content() or "hostile" in page.content()  # it is there, as text
-        # What a person does with hostile text, too.
+        assert "onerror" in page.content() or "hostile" in page.content()  # shown as text
+        # Paste hostile text into the playground, too.
         person.visit("/admin/playground/")
         page.fill("#id_text", ALL)
         page.fill("#id_model", "kimi-k2")

@@ -1,14 +1,14 @@
-"""An operator brings a model into service, steers it, takes a change back, and keeps it in a file."""
+"""An operator adds a model, gives it an override, reverts a change, and exports and imports."""
 
 import re
-import time
 
 import anthropic
 import pytest
 
-from tests.browser.test_support_story import PIECES, wait_for_rows
+from tests.browser.traffic import TOOL_CALL, wait_for_exchanges
 from tests.support.chat import TOOLS, reply
 from tests.support.scripted_upstream import ScriptedUpstream, whole
+from tests.support.waiting import wait_for
 from tests.support.wire import stream
 
 MODEL = "house/tide-watcher"
@@ -17,17 +17,17 @@ HEALTHY = '<tool_call>{"name": "report_health", "arguments": {"state": "good"}}<
 
 
 @pytest.fixture(scope="module")
-def other():
-    """A second upstream, which nobody has configured yet."""
+def new_upstream():
+    """An upstream that is not configured yet."""
     upstream = ScriptedUpstream()
     upstream.script("/v1/models", whole({"data": [{"id": "qwen/probe"}, {"id": MODEL}]}))
     upstream.script("qwen/probe", reply(stream({"content": HEALTHY})))
-    upstream.script(MODEL, reply(stream({"content": "".join(PIECES)})))
+    upstream.script(MODEL, reply(stream({"content": TOOL_CALL})))
     return upstream
 
 
-def calls(gateway, key):
-    """What the official SDK makes of an answer: the tools that are called, else None."""
+def called_tools(gateway, key):
+    """Ask with the official SDK and return the names of the tools that the answer calls."""
     with anthropic.Anthropic(base_url=gateway.url, api_key=key, max_retries=0) as sdk:
         message = sdk.messages.create(
             model="tides",
@@ -38,29 +38,22 @@ def calls(gateway, key):
     return [block.name for block in message.content if block.type == "tool_use"]
 
 
-def wait_until(is_so):
-    deadline = time.monotonic() + 5
-    while not is_so():
-        assert time.monotonic() < deadline, "the edit did not become live"
-        time.sleep(0.1)
-
-
-def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, people, other):
+def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, people, new_upstream):
     with people("olga") as olga:
         page = olga.page
 
-        # An upstream, from what is known of vLLM.
+        # Add an upstream from the vLLM preset.
         olga.visit("/admin/proxy/upstream/add/")
         page.click("text=vLLM")
         assert page.input_value("#id_name") == "vllm"
-        page.fill("#id_base_url", other.url)
+        page.fill("#id_base_url", new_upstream.url)
         page.fill("#id_new_key", CANARY)
         olga.picture("operator-upstream")
         page.click("text=Save and continue editing")
         assert "was added successfully" in page.inner_text(".messagelist")
         assert f"…{CANARY[-4:]}" in page.inner_text(".field-key")
 
-        # It is tested, step by step.
+        # Test its connection.
         page.click("text=Test connection")
         page.click("button:has-text('Test connection')")
         page.wait_for_selector("text=All steps passed.")
@@ -69,7 +62,7 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
         olga.check()
         olga.picture("operator-test")
 
-        # A route, to one of its models.
+        # Add a route to one of its models.
         page.click("text=Choose a model for a route")
         page.fill("#q", "tide")
         page.click("button:has-text('Search')")
@@ -85,7 +78,7 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
         page.click("input[name=_save]")
         assert "was added successfully" in page.inner_text(".messagelist")
 
-        # A key, shown once.
+        # Create a client key, which is shown once.
         olga.visit("/admin/proxy/clientkey/add/")
         page.fill("#id_label", "the harbour's own")
         page.fill("#id_allowed_models", "tides")
@@ -96,43 +89,43 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
         )
         olga.check()
         olga.picture("operator-key")
-        wait_until(lambda: _is_known(gateway, key))
-        assert calls(gateway, key) == []  # nobody said that it writes Kimi's tokens
+        wait_for(lambda: _is_known(gateway, key))
+        assert called_tools(gateway, key) == []  # no override names its format yet
 
-        # An override, seen before it is saved.
+        # Add an override, with a preview.
         olga.visit("/admin/proxy/formatoverride/add/")
         page.fill("#id_pattern", "house/*")
         page.select_option("#id_format", "kimi")
         page.wait_for_selector(".effects tr:has-text('tides') .chip:has-text('changes format')")
         olga.check()
         page.click("input[name=_save]")
-        wait_until(lambda: calls(gateway, key) == ["get_tide"])
+        wait_for(lambda: called_tools(gateway, key) == ["get_tide"])
 
-        # The rules say why, and the dashboard what was asked.
+        # The Rules page explains the route; the dashboard counts the requests.
         olga.visit("/admin/rules/?model=tides")
         assert "the override of house/*" in page.inner_text(".facts-table")
         olga.picture("operator-rules")
-        wait_for_rows(gateway, 2)
+        wait_for_exchanges(gateway, 2)
         olga.visit("/admin/")
         assert "tides" in page.inner_text("#content")
         olga.check()
         olga.picture("operator-dashboard")
 
-        # Taken back from its history: the override reads as another format, then as it did.
+        # Change the override, then revert it from its history.
         olga.visit("/admin/proxy/formatoverride/")
         page.click("#result_list a:has-text('house/*')")
         page.select_option("#id_format", "qwen")
         page.click("input[name=_save]")
-        wait_until(lambda: calls(gateway, key) == [])
+        wait_for(lambda: called_tools(gateway, key) == [])
         page.click("#result_list a:has-text('house/*')")
         page.click(".object-tools >> text=History")
         olga.picture("operator-history")
         page.click("tr:has-text('created') >> text=Revert to this")
         assert "was restored to version" in page.inner_text(".messagelist")
         olga.check()
-        wait_until(lambda: calls(gateway, key) == ["get_tide"])
+        wait_for(lambda: called_tools(gateway, key) == ["get_tide"])
 
-        # Kept in a file, broken, and brought back from it.
+        # Export, delete the override, and import the export.
         olga.visit("/admin/configuration/")
         with page.expect_download() as download:
             page.click("text=Download athena-")
@@ -144,16 +137,16 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
         page.click("text=Delete")
         assert "What deleting this would change" in page.inner_text("#content")
         page.click("text=Yes, I’m sure")
-        wait_until(lambda: calls(gateway, key) == [])
+        wait_for(lambda: called_tools(gateway, key) == [])
         olga.visit("/admin/configuration/")
         page.fill("#id_text", document)
         page.click("text=Show differences")
         assert "house/*" in page.inner_text("#result")
         page.click("button:text-is('Import')")
         olga.check()
-        wait_until(lambda: calls(gateway, key) == ["get_tide"])
+        wait_for(lambda: called_tools(gateway, key) == ["get_tide"])
 
-        # Who did what is told, and the key ends.
+        # Read the list of changes, and revoke the key.
         page.click(".version")
         assert "olga" in page.inner_text(".changes")
         olga.check()
@@ -162,7 +155,7 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
         page.click("#result_list a:has-text('the harbour')")
         page.click(".object-tools >> text=Revoke")
         page.click("text=Revoke key")
-        wait_until(lambda: not _is_known(gateway, key))
+        wait_for(lambda: not _is_known(gateway, key))
     assert CANARY not in gateway.log
 
 

@@ -1,59 +1,49 @@
-"""Support finds a translation that went wrong and tries a fix; an operator makes it permanent."""
+"""Support staff find a failed translation and replay it; an operator makes the fix permanent."""
 
 import re
-import time
 
 import pytest
 
-from tests.support.chat import TOOLS, ask, read, reply
+from tests.browser.traffic import (
+    BROKEN_MODEL,
+    BROKEN_TOOL_CALL,
+    HOSTILE_TEXT,
+    LEAKING_MODEL,
+    TOOL_CALL,
+    TOOL_CALL_PIECES,
+    question,
+    wait_for_exchanges,
+)
+from tests.support.chat import read, reply
 from tests.support.gateway import KEY
+from tests.support.waiting import wait_for
 from tests.support.wire import chunk, stream
 
-MODEL = "acme/harbor-1"
-BROKEN = "moonshotai/kimi-broken"
-HOSTILE = "acme/hostile"
-PIECES = [
-    "Let me look up the tide. ",
-    "<|tool_calls_section",
-    "_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argu",
-    'ment_begin|>{"harbor": "Bergen",',
-    ' "days": 2}<|tool_call_end|><|tool_calls_section_end|>',
-]
-XSS = (
-    "<script>window.__xss=1</script><img src=x onerror=window.__xss=1><svg onload=window.__xss=1>"
-    "</pre></textarea>\u2028\u202edesrever\u200b\x1b[31mred <|tool_call_begin|> "
-)
+HOSTILE_MODEL = "acme/hostile"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _spoken(gateway, upstream):
-    """What the models say, and clients that ask them."""
-    upstream.script(MODEL, reply(*(chunk({"content": piece}) for piece in PIECES), stream()))
-    upstream.script(BROKEN, reply(stream({"content": "".join(PIECES)[:-60]})))
-    upstream.script(HOSTILE, reply(stream({"content": XSS * 1500})))
+def _traffic(gateway, upstream):
+    upstream.script(
+        LEAKING_MODEL, reply(*(chunk({"content": piece}) for piece in TOOL_CALL_PIECES), stream())
+    )
+    upstream.script(BROKEN_MODEL, reply(stream({"content": BROKEN_TOOL_CALL})))
+    upstream.script(HOSTILE_MODEL, reply(stream({"content": HOSTILE_TEXT * 1500})))
     with gateway.client() as client:
-        for model in (MODEL, BROKEN, BROKEN, HOSTILE):
+        for model in (LEAKING_MODEL, BROKEN_MODEL, BROKEN_MODEL, HOSTILE_MODEL):
             client.post("/v1/messages", json=question(model))
-    wait_for_rows(gateway, 4)
+    wait_for_exchanges(gateway, 4)
 
 
-def question(model):
-    return ask(model, "When is high water in Bergen?", tools=TOOLS, stream=True)
-
-
-def wait_for_rows(gateway, number):
-    """The audit is written a moment after the answer."""
-    count = "from proxy.models import Exchange; print(Exchange.objects.count())"
-    deadline = time.monotonic() + 20
-    while int(gateway.manage("shell", "--no-imports", "-c", count).stdout or 0) < number:
-        assert time.monotonic() < deadline, gateway.log
-        time.sleep(0.2)
+def answer_with_calls(client, model):
+    answer = read(client.post("/v1/messages", json=question(model)))
+    return answer if answer.calls else None
 
 
 def test_support_replays_a_failure_and_an_operator_makes_the_fix_permanent(gateway, people):
     with gateway.client() as client:
-        before = read(client.post("/v1/messages", json=question(MODEL)))
-    assert "<|tool_calls_section_begin|>" in before.text  # nobody was told that this is a Kimi
+        before = read(client.post("/v1/messages", json=question(LEAKING_MODEL)))
+    assert "<|tool_calls_section_begin|>" in before.text  # no override names the format
     assert before.calls == []
 
     with people("sam") as sam:
@@ -61,12 +51,12 @@ def test_support_replays_a_failure_and_an_operator_makes_the_fix_permanent(gatew
         page.click(".card:has-text('Audit')")
         page.click("text=Leaked markup")
         sam.picture("audit-leaked")
-        page.click(f"tr:has-text('{MODEL}') td.main a >> nth=0")
+        page.click(f"tr:has-text('{LEAKING_MODEL}') td.main a >> nth=0")
         why = page.inner_text(".summary .why")
         assert "The client got tool calls as plain text: the model writes kimi" in why
         assert page.inner_text(".s.wrong >> nth=0") == "<|tool_calls_section_begin|>"
         page.hover(".event.text")
-        assert page.locator(".s.hovered").count() >= 2  # in what was sent, and in what was got
+        assert page.locator(".s.hovered").count() >= 2  # on both sides
         page.click("button:has-text('Copy request id')")
         page.wait_for_selector(".copied:has-text('Copied')")
         sam.picture("exchange")
@@ -82,17 +72,14 @@ def test_support_replays_a_failure_and_an_operator_makes_the_fix_permanent(gatew
         olga.visit(handed_over)
         assert "your role does not allow you to read it" in olga.page.inner_text("#content")
         olga.page.click("button:has-text('from now on')")
-        assert f"Override saved: {MODEL} is now read as kimi" in olga.page.inner_text(
+        assert f"Override saved: {LEAKING_MODEL} is now read as kimi" in olga.page.inner_text(
             ".messagelist"
         )
-        assert f"{MODEL} is now read as kimi" in olga.page.inner_text(".result")
+        assert f"{LEAKING_MODEL} is now read as kimi" in olga.page.inner_text(".result")
         olga.picture("override")
 
-    deadline = time.monotonic() + 5
     with gateway.client() as client:
-        while not (after := read(client.post("/v1/messages", json=question(MODEL)))).calls:
-            assert time.monotonic() < deadline, "the override did not become live"
-            time.sleep(0.1)
+        after = wait_for(lambda: answer_with_calls(client, LEAKING_MODEL))
     assert after.text == "Let me look up the tide. "
     assert [call["name"] for call in after.calls] == ["get_tide"]
 
@@ -111,7 +98,7 @@ def test_pages_fit_the_window_without_browser_errors(gateway, people, width, sch
             sam.visit(path)
             sam.check()
             sam.picture(f"{name}{suffix}")
-        page.fill("#id_text", "".join(PIECES))
+        page.fill("#id_text", TOOL_CALL)
         page.fill("#id_model", "kimi-k2")
         page.select_option("#id_chunking", "characters")
         page.click("button:has-text('Decode')")
@@ -139,7 +126,7 @@ def test_pages_fit_the_window_without_browser_errors(gateway, people, width, sch
         assert page.locator(".s.wrong").count() == 1
         sam.check()
         sam.picture(f"broken{suffix}")
-        sam.visit(f"/admin/audit/?model={HOSTILE}")
+        sam.visit(f"/admin/audit/?model={HOSTILE_MODEL}")
         page.click(".exchanges .main a >> nth=0")
         assert page.locator(".s.invisible").count() > 100
         sam.check()

@@ -1,7 +1,7 @@
-"""`make e2e`: installs Claude Code and runs the tests that drive it; arguments are pytest's.
+"""`make e2e`: installs Claude Code and runs the tests that drive it. Arguments go to pytest.
 
-Where Claude Code cannot be installed the tests are skipped, with success and a loud word: a machine
-without Node is no defect of the gateway.
+If Claude Code cannot be installed, the run succeeds and prints a clearly visible note: a machine
+without Node is not a defect of the gateway.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Claude Code, as a developer runs it against the gateway, in a home and a directory of its own."""
+"""Runs Claude Code against the gateway, in a home and a working directory of its own."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.gateway import KEY
 
 _RUN_SECONDS = 90
-_SHOWN = 4000
+_MAX_CHARS = 4000
 _TOOLS = "Agent,Bash,Edit,Read,Task,Write"
 
 
@@ -35,15 +35,15 @@ class Claude:
         }
 
     def run(self, prompt: str, *, model: str | None = None) -> dict[str, Any]:
-        """The result of `claude -p`, which must succeed."""
-        named = {"ANTHROPIC_MODEL": model} if model else {}
+        """Run `claude -p`, which must succeed, and return its result."""
+        model_variable = {"ANTHROPIC_MODEL": model} if model else {}
         options = ["--output-format", "json", "--allowedTools", _TOOLS]
-        # Files and no pipes: the shells that it starts may outlive it, and hold a pipe open.
+        # Files instead of pipes: shells that Claude Code starts may outlive it and keep a pipe open.
         with self._output.open("w") as output, self._errors.open("w") as errors:
             process = subprocess.Popen(
                 [self._binary, "-p", prompt, *options],
                 cwd=self.work,
-                env=self._environment | named,
+                env=self._environment | model_variable,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -60,8 +60,8 @@ class Claude:
         return result
 
     def evidence(self) -> str:
-        """What it said, on both outputs."""
-        said = [
-            path.read_text()[-_SHOWN:] for path in (self._output, self._errors) if path.exists()
+        """Return the end of stdout and stderr."""
+        outputs = [
+            path.read_text()[-_MAX_CHARS:] for path in (self._output, self._errors) if path.exists()
         ]
-        return "\nstderr:\n".join(said)
+        return "\nstderr:\n".join(outputs)

@@ -1,4 +1,4 @@
-"""One upstream and one gateway for all tests, a fresh home for each; and evidence when one fails."""
+"""Fixtures: one upstream and one gateway for all tests, a new home per test; reports on failure."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.e2e.install import maybe_binary
 from tests.e2e.upstream import ScriptedUpstream
 from tests.support.gateway import Gateway
 
-_SHOWN = 6000
+_MAX_LOG_CHARS = 6000
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def gateway(
         tmp_path_factory.mktemp("gateway"),
         OPENROUTER_API_KEY=upstream.key,
         OPENROUTER_BASE_URL=upstream.url,
-        # A developer's own .env is read as well, and must not reach into the test.
+        # Overrides the variable of a developer's own .env file, which is read too.
         ATHENA_ANTHROPIC_API_KEY="",
     ).start()
     yield gateway
@@ -42,7 +42,7 @@ def gateway(
 @pytest.fixture
 def claude(binary: Path, gateway: Gateway, tmp_path: Path) -> Claude:
     assert gateway.process is not None
-    assert gateway.process.poll() is None, "somebody has stopped the gateway"
+    assert gateway.process.poll() is None, "the gateway has stopped"
     return Claude(binary, gateway.url, tmp_path)
 
 
@@ -50,7 +50,7 @@ def claude(binary: Path, gateway: Gateway, tmp_path: Path) -> Claude:
 def pytest_runtest_makereport(
     item: pytest.Function,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a failure what each side has to say about it."""
+    """Add the output of Claude Code, upstream and gateway to a failed test's report."""
     report = yield
     if report.failed:
         for side in item.funcargs.values():
@@ -59,5 +59,5 @@ def pytest_runtest_makereport(
                     report.sections.append((type(side).__name__, side.evidence()))
         gateway = item.funcargs.get("gateway")
         if isinstance(gateway, Gateway):
-            report.sections.append(("Gateway", gateway.log[-_SHOWN:]))
+            report.sections.append(("Gateway", gateway.log[-_MAX_LOG_CHARS:]))
     return report

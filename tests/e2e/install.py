@@ -1,8 +1,8 @@
-"""The real Claude Code, installed from npm beside the project.
+"""Installs the real Claude Code from npm into `.e2e/`.
 
-The program is a native binary in a package of its own for every platform, and runs without Node. It
-is looked for instead of computed: npm may or may not have run the script that puts it into `bin/`,
-and versions before 2.1 are a script for Node.
+The program is a native binary in a package per platform and runs without Node. Its path is searched,
+because npm may not have run the script that links it into `bin/`, and because versions before 2.1
+are a Node script.
 """
 
 import os
@@ -18,16 +18,16 @@ _INSTALL_SECONDS = 300
 
 
 class NotInstalledError(Exception):
-    """Claude Code cannot be had here; the message says why."""
+    """Claude Code cannot be installed here; the message has the reason."""
 
 
 def install() -> Path:
-    """The program, installed if need be; raises NotInstalledError."""
+    """Return the path of the program, installing it if necessary; raises NotInstalledError."""
     if binary := maybe_binary():
         return binary
     npm = shutil.which("npm")
     if npm is None:
-        raise NotInstalledError("npm was not found, it comes with Node.js")
+        raise NotInstalledError("npm was not found; it comes with Node.js")
     _prefix().mkdir(parents=True, exist_ok=True)
     command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix"]
     try:
@@ -44,11 +44,13 @@ def install() -> Path:
         raise NotInstalledError(f"npm install failed:\n{done.stderr[-2000:]}")
     if binary := maybe_binary():
         return binary
-    raise NotInstalledError(f"npm installed no program that runs here:\n{done.stderr[-2000:]}")
+    raise NotInstalledError(
+        f"npm installed no program that runs on this machine:\n{done.stderr[-2000:]}"
+    )
 
 
 def maybe_binary() -> Path | None:
-    """The installed program of the pinned version, if it is there and runs."""
+    """Return the path of the installed program of the pinned version if it runs."""
     modules = _prefix() / "node_modules"
     for path in [modules / ".bin" / "claude", *modules.glob("@anthropic-ai/claude-code-*/claude")]:
         try:
@@ -56,7 +58,7 @@ def maybe_binary() -> Path | None:
                 [path, "--version"], capture_output=True, text=True, timeout=60, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
-            continue  # a placeholder, or another platform's
+            continue  # a placeholder, or a binary for another platform
         if done.stdout.startswith(VERSION):
             return path
     return None

@@ -1,8 +1,8 @@
-"""How models write a turn: text, and calls in their family's own format, as OpenAI deltas.
+"""Writes turns as models do: text and tool calls in a family's native format, as OpenAI deltas.
 
-Written from the formats' descriptions and not from the gateway's own tables, so that a mistake in
-one shows in the other. Ids start anew in every turn, as many models have it; Claude Code loses calls
-whose ids it has seen before, so the gateway must not let them through.
+Implemented from the descriptions of the formats, independent of the gateway's tables, so that a
+mistake in one shows in the other. Call ids restart in every turn, as with many models; Claude Code
+drops calls whose ids it has seen before, so the gateway must replace them.
 """
 
 import json
@@ -25,40 +25,36 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model says, and then the calls it makes."""
+    """One answer of the model: text, then tool calls."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     unless: str = ""
-    """Words that make the turn needless: with them in the conversation, the next one is played."""
+    """Skip this turn if the conversation contains this text."""
     fails: tuple[int, ...] = ()
-    """The statuses that it is answered with at first; 200 is a stream that breaks off half-way."""
+    """Statuses of the first attempts; 200 is a stream that breaks off half-way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """A model, and how it writes: `write` is None when its calls are structured."""
+    """A model and its way to write calls; `write` is None for structured calls."""
 
     model: str
     write: Callable[[Sequence[Call]], str] | None
     channel: str = "content"
-    """The field that the calls are written into."""
+    """The delta field that the calls are written into."""
 
-    def says(self, turn: Turn) -> str:
-        """The turn's visible text.
-
-        A model that writes its calls into the reasoning has not noticed that it stopped to think:
-        it says nothing beside them.
-        """
+    def visible_text(self, turn: Turn) -> str:
+        """Return the turn's text in `content`; none if the calls are inside the reasoning."""
         return turn.text if self.channel == "content" or not turn.calls else ""
 
 
 def deltas(style: Style, turn: Turn) -> Iterator[Delta]:
-    """The turn in small pieces."""
+    """Yield the turn in small pieces."""
     yield {"role": "assistant", "content": ""}
-    thinks = "reasoning_content" if style.channel == "content" else style.channel
-    yield from _pieces(thinks, REASONING)
-    yield from _pieces("content", style.says(turn))
+    reasoning_field = "reasoning_content" if style.channel == "content" else style.channel
+    yield from _pieces(reasoning_field, REASONING)
+    yield from _pieces("content", style.visible_text(turn))
     if not turn.calls:
         return
     if style.write is None:
@@ -139,7 +135,7 @@ def _pieces(field: str, text: str) -> Iterator[Delta]:
 
 
 def _cut(text: str) -> Iterator[str]:
-    """The text in pieces of a few characters, always the same ones."""
+    """Cut text into pieces of a few characters, the same ones in every run."""
     random, start = Random(len(text)), 0
     while start < len(text):
         end = start + random.randint(1, 12)

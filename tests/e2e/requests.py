@@ -1,4 +1,4 @@
-"""What an OpenAI upstream insists on in a request, and what must not reach one."""
+"""Checks requests to an OpenAI upstream: required fields, order of messages, leaked headers."""
 
 import json
 import re
@@ -23,12 +23,12 @@ _FIELDS = {
 
 
 def faults_of(content: bytes, headers: dict[str, str], *, model: str, key: str) -> list[str]:
-    """What is wrong with a request, in words; nothing if it is well-formed."""
+    """List the faults of a request; empty if it is well-formed."""
     return [*_faults(content, headers, model, key)]
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """The text of a message, whichever way it is written."""
+    """Return the text of a message, written as a string or as parts."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
@@ -36,7 +36,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 def images_of(message: dict[str, Any]) -> list[str]:
-    """The addresses of a message's images."""
+    """Return the URLs of a message's images."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return []
@@ -49,7 +49,7 @@ def _faults(content: bytes, headers: dict[str, str], model: str, key: str) -> It
         yield f"the authorization is {names.get('authorization')!r}"
     for name in names:
         if name.startswith(("anthropic", "x-api-key", "x-stainless", "x-claude", "x-app")):
-            yield f"the client's header {name} travelled upstream"
+            yield f"the client's header {name} was forwarded upstream"
     body = json.loads(content)
     for word in _ANTHROPIC:
         if word.encode() in content:
@@ -75,18 +75,18 @@ def _tool_faults(body: dict[str, Any]) -> Iterator[str]:
         return
     functions = [tool["function"] for tool in body["tools"] if tool["type"] == "function"]
     if len(functions) != len(body["tools"]) or not functions:
-        yield "tools is empty, or has something else than functions"
+        yield "tools is empty or contains something other than functions"
     for function in functions:
         if not _NAME.fullmatch(function["name"]):
             yield f"a tool is named {function['name']!r}"
         if function["parameters"]["type"] != "object":
-            yield f"the parameters of {function['name']} are no object"
+            yield f"the parameters of {function['name']} are not an object"
     names = Counter(function["name"] for function in functions)
-    yield from (f"the tool {name} is there twice" for name, n in names.items() if n > 1)
+    yield from (f"the tool {name} is listed twice" for name, n in names.items() if n > 1)
 
 
 def _message_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
-    """One system message in front; every call answered once, at once, in order."""
+    """Check for one leading system message, and for a result right after every call, in order."""
     seen: set[str] = set()
     open_ids: list[str] = []
     for number, message in enumerate(messages):
@@ -99,16 +99,16 @@ def _message_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"{place} has no text"
             continue
         if open_ids:
-            yield f"{place} stands before the results of {open_ids}"
+            yield f"{place} comes before the results of {open_ids}"
         open_ids = [call["id"] for call in message.get("tool_calls", ())]
         if repeated := seen.intersection(open_ids) or len({*open_ids}) < len(open_ids):
             yield f"{place} repeats ids: {repeated}"
         seen.update(open_ids)
         yield from (f"{place}: {fault}" for fault in _role_faults(message, number))
     if open_ids:
-        yield f"there are no results of {open_ids}"
+        yield f"results are missing for {open_ids}"
     if messages[-1]["role"] == "assistant":
-        yield "the model's own message is the last"
+        yield "the last message is the assistant's"
 
 
 def _role_faults(message: dict[str, Any], number: int) -> Iterator[str]:
@@ -118,19 +118,19 @@ def _role_faults(message: dict[str, Any], number: int) -> Iterator[str]:
                 yield "a system message in the middle"
         case "user":
             if not (text_of(message).strip() or images_of(message)):
-                yield "says nothing"
+                yield "has no content"
         case "assistant":
             if not (message.get("content") or message.get("tool_calls")):
-                yield "says nothing"
+                yield "has no content"
             for call in message.get("tool_calls", ()):
                 if not isinstance(json.loads(call["function"]["arguments"]), dict):
-                    yield f"the arguments of {call['id']} are no object"
+                    yield f"the arguments of {call['id']} are not an object"
         case role:
             yield f"the role {role!r} is unknown"
 
 
 def _kimi_faults(messages: list[dict[str, Any]]) -> Iterator[str]:
-    """Kimi loses track unless its ids are counted up over the whole conversation."""
+    """Check that Kimi's call ids count up over the whole conversation, as the model requires."""
     calls = [call for message in messages for call in message.get("tool_calls", ())]
     for number, call in enumerate(calls):
         expected = f"functions.{call['function']['name']}:{number}"

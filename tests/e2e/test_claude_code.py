@@ -1,4 +1,4 @@
-"""The real Claude Code lives on the gateway: its tools work, whatever the model writes them in."""
+"""Drives the real Claude Code through the gateway: its tools work in every native format."""
 
 import base64
 import json
@@ -19,8 +19,8 @@ from tests.e2e.upstream import Play, ScriptedUpstream
 
 pytestmark = pytest.mark.e2e
 
-# What formats and JSON might trip over. Two things are missing because Claude Code's Write changes
-# them by itself: blanks at the end of a line, and an escape such as \u00e9 spelled out.
+# Text that is difficult for formats and JSON. Two cases are missing because Claude Code's Write tool
+# changes them itself: spaces at the end of a line, and an escape such as \u00e9 spelled out.
 _LINES = (
     'quotes "double", \'single\', `back`; a \\ backslash, \\n and \\" spelled out',
     "\tindented with a tab, and {braces: [1, 2, {}]}, and a trailing comma,",
@@ -31,12 +31,12 @@ _LINES = (
     "def f(x: int) -> str: return f'{x!r:>10}' if x < 3 and x > 1 else \"</tool_call>\"",
 )
 CONTENT = "\n".join(f"{n:04}: {_LINES[n % len(_LINES)]}".rstrip() for n in range(560)) + "\n"
-LAST_WORDS = "All done, with <angle> brackets & `<tool_call>` in ünïcode 🦉."
-HELPERS_WORDS = "The mark is left."
+FINAL_ANSWER = "All done, with <angle> brackets & `<tool_call>` in ünïcode 🦉."
+HELPER_ANSWER = "The mark is left."
 
 
 def session(work: Path) -> list[Turn]:
-    """Every tool once, in one conversation."""
+    """Script a conversation that uses every tool once."""
     path, picture = str(work / "long.txt"), str(work / "picture.png")
     helper = {
         "description": "Leave a mark",
@@ -58,13 +58,13 @@ def session(work: Path) -> list[Turn]:
         ),
         Turn(calls=(Call("Read", {"file_path": picture}),)),
         Turn("A helper is needed.", (Call("Agent", helper),)),
-        # Claude Code runs it in the background, and says when it is done.
-        Turn("I am waiting for the helper.", unless=HELPERS_WORDS),
-        Turn(LAST_WORDS),
+        # Claude Code runs the agent in the background and reports when it has finished.
+        Turn("I am waiting for the helper.", unless=HELPER_ANSWER),
+        Turn(FINAL_ANSWER),
     ]
 
 
-HELPER = [Turn(calls=(Call("Bash", {"command": "echo helped > helper.txt"}),)), Turn(HELPERS_WORDS)]
+HELPER = [Turn(calls=(Call("Bash", {"command": "echo helped > helper.txt"}),)), Turn(HELPER_ANSWER)]
 
 
 @pytest.mark.parametrize("name", STYLES)
@@ -78,7 +78,7 @@ def test_every_tool_works_in_one_session(
 
     result = claude.run("MAIN: do it all", model=style.model)
 
-    assert result["result"] == LAST_WORDS
+    assert result["result"] == FINAL_ANSWER
     assert not result["is_error"]
     assert not result["permission_denials"]
     check_disk(work)
@@ -93,11 +93,11 @@ def test_a_tool_found_by_search_is_offered_and_described(
     claude: Claude, upstream: ScriptedUpstream
 ) -> None:
     search = Call("ToolSearch", {"query": "select:NotebookEdit", "max_results": 3})
-    play = upstream.start(STYLES["kimi"], MAIN=[Turn(calls=(search,)), Turn(LAST_WORDS)])
+    play = upstream.start(STYLES["kimi"], MAIN=[Turn(calls=(search,)), Turn(FINAL_ANSWER)])
 
     result = claude.run("MAIN: look for a tool", model=play.style.model)
 
-    assert result["result"] == LAST_WORDS
+    assert result["result"] == FINAL_ANSWER
     before, after = play.requests("MAIN")
     if "ToolSearch" not in tool_names(before.body) and VERSION != PINNED:
         pytest.skip(f"Claude Code {VERSION} offers all its tools at once")
@@ -114,14 +114,14 @@ def test_a_tool_found_by_search_is_offered_and_described(
 def test_a_call_retried_after_a_failure_runs_once(
     name: str, status: int, claude: Claude, upstream: ScriptedUpstream
 ) -> None:
-    padding = "x" * 2000  # so that a stream that breaks off does so inside the call
+    padding = "x" * 2000  # makes a broken stream end inside the call
     call = Call("Bash", {"command": f"echo once >> log.txt # {padding}"})
-    script = [Turn(calls=(call,), fails=(status,)), Turn(LAST_WORDS)]
+    script = [Turn(calls=(call,), fails=(status,)), Turn(FINAL_ANSWER)]
     play = upstream.start(STYLES[name], MAIN=script)
 
     result = claude.run("MAIN: write a line", model=play.style.model)
 
-    assert result["result"] == LAST_WORDS
+    assert result["result"] == FINAL_ANSWER
     assert (claude.work / "log.txt").read_text() == "once\n"
     assert [asked.turn for asked in play.requests("MAIN")] == [0, 0, 1]
     assert play.faults == []
@@ -130,9 +130,9 @@ def test_a_call_retried_after_a_failure_runs_once(
 def test_the_printed_environment_variables_are_enough(
     claude: Claude, upstream: ScriptedUpstream
 ) -> None:
-    """Without a model's name the client asks for an Opus, which has a route."""
-    play = upstream.start(STYLES["dsml"], MAIN=[Turn(LAST_WORDS)])
-    assert claude.run("MAIN: hello")["result"] == LAST_WORDS
+    """Without a model name Claude Code asks for Opus, which has a route."""
+    play = upstream.start(STYLES["dsml"], MAIN=[Turn(FINAL_ANSWER)])
+    assert claude.run("MAIN: hello")["result"] == FINAL_ANSWER
     check_asked_once(play)
     assert play.faults == []
 
@@ -147,7 +147,7 @@ def check_disk(work: Path) -> None:
 
 
 def check_asked_once(play: Play) -> None:
-    """Every turn was asked for once: the client understood each answer at the first attempt."""
+    """Check that each turn was requested once: no answer had to be retried."""
     for conversation, script in play.scripts.items():
         needed = [number for number, turn in enumerate(script) if not turn.unless]
         asked = [asked.turn for asked in play.requests(conversation)]
@@ -155,7 +155,7 @@ def check_asked_once(play: Play) -> None:
 
 
 def check_prefixes(play: Play) -> None:
-    """Every request begins as the one before it did, which upstreams' prompt caches need."""
+    """Check that each request extends the previous one, which upstream prompt caches need."""
     for conversation in play.scripts:
         for before, after in pairwise(play.requests(conversation)):
             assert after.messages[: len(before.messages)] == before.messages
@@ -163,20 +163,20 @@ def check_prefixes(play: Play) -> None:
 
 
 def check_results(messages: list[dict[str, Any]]) -> None:
-    """The upstream saw what the tools brought."""
+    """Check that the upstream received the results of the tools."""
     results = [text_of(message) for message in messages if message["role"] == "tool"]
     _, read, _, bash, first, second, *_ = results
     assert [line for line in CONTENT.splitlines() if line not in read] == []
     assert [bash, first, second] == ["42", "first", "second"]
     picture = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
     assert [url for message in messages for url in images_of(message)] == [picture]
-    assert any(HELPERS_WORDS in text_of(message) for message in messages)
+    assert any(HELPER_ANSWER in text_of(message) for message in messages)
 
 
 def check_history(messages: list[dict[str, Any]], script: Sequence[Turn], style: Style) -> None:
-    """The upstream got back what it had said, and thought, and called.
+    """Check that the upstream got its own text, reasoning and calls back.
 
-    The line breaks that some formats write before a call belong to what stands before it.
+    Line breaks that some formats write before a call belong to the text before it.
     """
     replies = [message for message in messages if message["role"] == "assistant"]
     for reply, turn in zip(replies, script, strict=False):
@@ -184,7 +184,7 @@ def check_history(messages: list[dict[str, Any]], script: Sequence[Turn], style:
         calls = tuple(Call(f["name"], json.loads(f["arguments"])) for f in functions)
         assert calls == turn.calls
         assert reply["reasoning"].strip() == REASONING.strip()
-        assert reply["content"].strip() == style.says(turn)
+        assert reply["content"].strip() == style.visible_text(turn)
 
 
 def tool_names(body: dict[str, Any]) -> list[str]:
@@ -192,7 +192,7 @@ def tool_names(body: dict[str, Any]) -> list[str]:
 
 
 def png() -> bytes:
-    """A small picture."""
+    """Return a small PNG image."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checksum = struct.pack(">I", zlib.crc32(kind + data))

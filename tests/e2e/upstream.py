@@ -1,8 +1,7 @@
-"""An upstream over real sockets that plays a script: the next turn of whoever asks.
+"""Scripted upstream over real sockets: answers each request with the next turn of its script.
 
-Which turn comes next is read from the request alone (the model's own messages in it), so that a
-client that repeats a request gets the same answer; that it did is on the record. A conversation is
-known by a word of its first message.
+The number of assistant messages in the request selects the turn, so a repeated request gets the same
+answer; all requests are recorded. A word in the first message identifies the conversation.
 """
 
 import json
@@ -18,12 +17,12 @@ from typing import Any
 from tests.e2e.native import Style, Turn, deltas
 from tests.e2e.requests import faults_of, text_of
 
-_SHOWN = 1500
+_MAX_CHARS = 1500
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that arrived, and the turn that it was for."""
+class ReceivedRequest:
+    """A request and the turn that answers it."""
 
     conversation: str
     turn: int
@@ -37,12 +36,12 @@ class Asked:
 
 @dataclass(slots=True)
 class Play:
-    """The scripts of one test, and the record of what was asked."""
+    """The scripts of one test and the requests received so far."""
 
     style: Style
     scripts: dict[str, Sequence[Turn]]
-    """By the word that a conversation's first message has."""
-    record: list[Asked] = field(default_factory=list)
+    """Turns by the word that identifies the conversation."""
+    record: list[ReceivedRequest] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
     def answer(self, body: dict[str, Any]) -> Turn:
@@ -54,20 +53,20 @@ class Play:
             if word in opening and number < len(script):
                 unless = script[number].unless
                 number += bool(unless) and any(unless in text for text in texts)
-                self.record.append(Asked(word, number, body))
+                self.record.append(ReceivedRequest(word, number, body))
                 return script[number]
-        self.record.append(Asked("?", number, body))
+        self.record.append(ReceivedRequest("?", number, body))
         self.faults.append(f"no script has a turn {number} for: {opening[-200:]!r}")
-        return Turn("There is no script for this.")
+        return Turn("No script for this conversation.")
 
     def maybe_failure(self, turn: Turn) -> int | None:
-        """How the turn that was asked for last fails this time."""
+        """Return the failure status for the latest request, if it is to fail."""
         last = self.record[-1]
         times = [asked.turn for asked in self.requests(last.conversation)].count(last.turn)
         return turn.fails[times - 1] if times <= len(turn.fails) else None
 
-    def requests(self, conversation: str) -> list[Asked]:
-        """What was asked in a conversation, in order."""
+    def requests(self, conversation: str) -> list[ReceivedRequest]:
+        """Return the requests of a conversation in order."""
         return [asked for asked in self.record if asked.conversation == conversation]
 
 
@@ -84,7 +83,7 @@ class ScriptedUpstream:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def start(self, style: Style, **scripts: Sequence[Turn]) -> Play:
-        """Play these scripts from now on."""
+        """Answer with these scripts from now on."""
         self.play = Play(style, scripts)
         return self.play
 
@@ -98,10 +97,10 @@ class ScriptedUpstream:
         self._server.server_close()
 
     def evidence(self) -> str:
-        """What was asked and what was wrong with it, for a person to read."""
+        """Describe all requests and their faults for a test report."""
         lines = [f"FAULT {fault}" for fault in self.play.faults]
         for asked in self.play.record:
-            last = json.dumps(asked.messages[-1], ensure_ascii=False)[:_SHOWN]
+            last = json.dumps(asked.messages[-1], ensure_ascii=False)[:_MAX_CHARS]
             lines.append(f"{asked.conversation} turn {asked.turn}, {len(asked.messages)} messages")
             lines.append(f"    … {last}")
         return "\n".join(lines)
@@ -146,7 +145,7 @@ class _Exchange(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the record has it."""
+        """Log nothing; requests are recorded."""
 
 
 def _chunks(style: Style, turn: Turn, *, prompt: int) -> Iterator[bytes]:
@@ -154,7 +153,7 @@ def _chunks(style: Style, turn: Turn, *, prompt: int) -> Iterator[bytes]:
     written = 0
     for written, delta in enumerate(deltas(style, turn), 1):  # noqa: B007
         yield _chunk([{"index": 0, "delta": delta, "finish_reason": None}])
-    # An upstream that does not know the native format takes its calls for text.
+    # An upstream that does not know the native format treats the calls as text.
     finish = "tool_calls" if turn.calls and style.write is None else "stop"
     yield _chunk([{"index": 0, "delta": {}, "finish_reason": finish}])
     yield _chunk([], usage={"prompt_tokens": prompt, "completion_tokens": written})
@@ -168,7 +167,7 @@ def _chunk(choices: list[dict[str, Any]], **fields: Any) -> bytes:
 
 
 def _reads(stream: bytes) -> Iterator[bytes]:
-    """The stream cut anywhere, inside characters and events too."""
+    """Cut the stream at arbitrary places, even inside characters and events."""
     random, start = Random(len(stream)), 0
     while start < len(stream):
         end = start + random.randint(1, 3000)

@@ -88,12 +88,12 @@ class Command(BaseCommand):
 
 
 def save_fixture(
-    folder: Path, name: str, exchange: Exchange, said: TranscriptContent, tried: Replay
+    folder: Path, name: str, exchange: Exchange, content: TranscriptContent, tried: Replay
 ) -> Path:
     """Save a replay as a test fixture: a line in a vector file, or a wire fixture of its own."""
     if not _NAME.fullmatch(name):
         raise CommandError("a fixture name consists of lowercase letters, digits and single dashes")
-    vector = fixture_of(exchange, said, format_name=tried.format, events=tried.events)
+    vector = fixture_of(exchange, content, format_name=tried.format, events=tried.events)
     if is_vector(vector):
         path = folder / "native" / f"{tried.format}.jsonl"
         lines = path.read_text() if path.exists() else ""
@@ -104,7 +104,7 @@ def save_fixture(
         path = folder / "wire" / f"{name}.json"
         if path.exists():
             raise CommandError(f"{path} already exists")
-        wire = wire_of(name, exchange, said, tried)
+        wire = wire_of(name, exchange, content, tried)
         lines = json.dumps(wire, ensure_ascii=False, indent=1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(lines)
@@ -115,16 +115,16 @@ def _stored(options: dict[str, Any]) -> Iterator[tuple[Exchange, Transcript]]:
     if options["file"] is not None:
         yield _from_file(options["file"])
         return
-    kept = Transcript.objects.select_related("exchange", "standing")
+    stored = Transcript.objects.select_related("exchange", "standing")
     if options["request_id"] is not None:
-        found = kept.filter(exchange__request_id=options["request_id"])
-        if not found:
+        matching = stored.filter(exchange__request_id=options["request_id"])
+        if not matching:
             raise CommandError(f"no transcript is stored for {options['request_id']!r}")
     elif not FailureGroup.objects.filter(pk=options["group"]).exists():
         raise CommandError(f"no failure group has the id {options['group']}")
     else:
-        found = kept.filter(exchange__group=options["group"])
-    for transcript in found.order_by("exchange_id").iterator(chunk_size=20):
+        matching = stored.filter(exchange__group=options["group"])
+    for transcript in matching.order_by("exchange_id").iterator(chunk_size=20):
         yield transcript.exchange, transcript
 
 
@@ -137,12 +137,12 @@ def _from_file(path: Path) -> tuple[Exchange, Transcript]:
         known = {name: value for name, value in row.items() if name in columns}
         known["created_at"] = parse_datetime(known["created_at"])
         exchange = Exchange(**known)
-        said = TranscriptContent(
+        content = TranscriptContent(
             **{name: fields[name] for name in ("reading", "tools", "events", "left_out")},
             raw=b64decode(fields["raw"], validate=True),
             sent=b64decode(fields["sent"], validate=True),
         )
-        transcript = Transcript(exchange=exchange, packed=pack(said))
+        transcript = Transcript(exchange=exchange, packed=pack(content))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CommandError(f"{path} is not a transcript from the API: {error!r}") from error
     return exchange, transcript

@@ -1,4 +1,4 @@
-"""The configuration and the clients' keys, from the shell."""
+"""`manage.py config` and `manage.py key`."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def _configured(settings, tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    """What a command prints, what it complains of, and whether it failed."""
+    """Run a command; return its stdout, its stderr and its error message."""
     out, err = io.StringIO(), io.StringIO()
     try:
         call_command(*map(str, arguments), stdout=out, stderr=err)
@@ -68,7 +68,7 @@ def test_importing_an_export_changes_nothing(document):
 def test_import_prints_the_difference_and_a_dry_run_changes_nothing(document):
     edit(document, "deepseek/deepseek-v3.2", "moonshotai/kimi-k2.5")
     edit(document, "overrides: []", "overrides: [{pattern: house/*, format: kimi}]")
-    told = (
+    expected = (
         "~ routes claude-*opus*\n"
         "    upstream_model: deepseek/deepseek-v3.2 → moonshotai/kimi-k2.5\n"
         "+ overrides house/*\n"
@@ -80,13 +80,14 @@ def test_import_prints_the_difference_and_a_dry_run_changes_nothing(document):
     for arguments in (("import", document, "--dry-run"), ("check", document)):
         printed, _, failed = run("config", *arguments)
         assert (
-            printed == told.format("would change") + "2 rows would change. Nothing was changed.\n"
+            printed
+            == expected.format("would change") + "2 rows would change. Nothing was changed.\n"
         )
         assert not failed
     assert not FormatOverride.objects.exists()
     printed, _, failed = run("config", "import", document)
     assert printed.startswith(
-        told.format("changed") + "2 rows changed. The configuration is now version "
+        expected.format("changed") + "2 rows changed. The configuration is now version "
     )
     record = FormatOverride.history.get()
     assert (record.history_change_reason, record.history_user) == ("config import", None)
@@ -104,7 +105,7 @@ def test_import_reads_standard_input(monkeypatch):
 
 def test_import_errors_have_line_numbers_and_change_nothing(document):
     edit(document, "upstream_model: qwen/qwen3-coder", "upstream_modell: \x1b[31m")
-    edit(document, "\x1b", '"\\e"')  # what is not printable is written so
+    edit(document, "\x1b", '"\\e"')  # as an escape in YAML
     edit(document, '"\\e"[31m', '"\\e[31m"')
     edit(document, "default_route: default", "default_route: gone")
     before = run("config", "export")
@@ -127,7 +128,7 @@ def test_an_unreadable_file_is_named(tmp_path):
 
 
 def test_exit_status_reports_failure(gateway, tmp_path):
-    """As a pipeline sees it, beside a gateway that is running."""
+    """Run the command as a process, beside a running gateway."""
     path = tmp_path / "athena.yaml"
     path.write_text("athena: 2")
     done = gateway.manage("config", "check", str(path))
@@ -143,7 +144,7 @@ def test_exit_status_reports_failure(gateway, tmp_path):
 
 
 def test_check_accepts_a_valid_configuration():
-    FormatSettings.objects.create(format="gone")  # as an older release may have left it
+    FormatSettings.objects.create(format="gone")  # left over from an older release
     assert run("config", "check") == ("No errors found.\n", "", "")
 
 
@@ -155,7 +156,7 @@ def test_check_lists_errors_and_hints_of_the_current_configuration():
     )
     idle = ModelRoute.objects.create(pattern="idle", upstream=off)
     ModelRoute.objects.create(pattern="other", upstream=sealed, fallback=idle)
-    FormatOverride.objects.create(pattern="nobody/*", format="kimi")
+    FormatOverride.objects.create(pattern="unused/*", format="kimi")
     FormatOverride.objects.create(pattern="qwen/*", format="qwen")
     FormatOverride.objects.create(pattern="past", format="klingon")
     GatewaySettings.objects.update(default_route=idle)
@@ -169,7 +170,7 @@ def test_check_lists_errors_and_hints_of_the_current_configuration():
         "ERROR  The route idle is not used: its upstream off is not active.",
         "ERROR  The route other falls back to idle, which is not in use.",
         "ERROR  The default route idle is not in use: it or its upstream is inactive.",
-        "hint   No known model matches the override nobody/* → kimi.",
+        "hint   No known model matches the override unused/* → kimi.",
         "hint   No client key is valid: nobody can call.",
     ]
     assert failed == "The configuration has errors; they are listed above."
@@ -180,7 +181,7 @@ def test_check_lists_errors_and_hints_of_the_current_configuration():
 
 
 def test_a_hint_alone_is_not_a_failure():
-    FormatOverride.objects.create(pattern="nobody/*", format="kimi")
+    FormatOverride.objects.create(pattern="unused/*", format="kimi")
     printed, _, failed = run("config", "check")
     assert printed.splitlines()[-1] == "No errors found."
     assert not failed
@@ -209,7 +210,7 @@ def test_key_create_prints_only_the_key():
     [
         (["x" * 101], "label: Ensure this value has at most 100 characters"),
         ([""], "label: This field cannot be blank."),
-        (["x", "--owner", "nobody"], "no user is named 'nobody'"),
+        (["x", "--owner", "stranger"], "no user is named 'stranger'"),
         (["x", "--days", "0"], "--days must be from 1 to 3650"),
         (["x", "--models", "a b"], "'a b' is not a valid pattern"),
         (["x", "--at-once", "0"], "--at-once: Ensure"),
@@ -246,6 +247,6 @@ def test_a_key_is_revoked_by_id_or_prefix():
     assert one.revoked_at is not None
     assert one.history.first().history_change_reason == "key revoke"
     assert run("key", "revoke", one.pk)[0] == "This key was already revoked.\n"
-    assert run("key", "revoke", "sk-nobody")[2] == "no key has the id or prefix 'sk-nobody'"
+    assert run("key", "revoke", "sk-unknown")[2] == "no key has the id or prefix 'sk-unknown'"
     ClientKey.objects.update(prefix="sk-same")
     assert "Use an id instead" in run("key", "revoke", "sk-same")[2]

@@ -1,4 +1,4 @@
-"""Replaying from the shell: what became of stored answers, and fixtures of them."""
+"""`manage.py replay`: results of replays, and saved fixtures."""
 
 import json
 from io import StringIO
@@ -26,7 +26,7 @@ def configured(settings, tmp_path):
 
 
 def run(*arguments):
-    """What the command prints, and whether it failed."""
+    """Run the command; return its output and its error message."""
     out = StringIO()
     try:
         call_command("replay", *map(str, arguments), stdout=out)

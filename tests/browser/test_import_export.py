@@ -1,4 +1,4 @@
-"""An operator takes the configuration out, and another in, at a desk and on a phone."""
+"""An operator exports the configuration and imports an edited one, on a desktop and on a phone."""
 
 import re
 
