@@ -17,7 +17,7 @@ from athena_site.environment import read_env_file, redis_url, write_private_file
 from athena_site.settings_api import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
 from athena_site.settings_logging import logging_settings
 from athena_site.settings_login import *  # noqa: F403
-from proxy.security.egress import Allowance
+from proxy.security.egress import EgressPolicy
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -114,10 +114,10 @@ def _trusted_proxies() -> list[str]:
         raise ImproperlyConfigured(f"ATHENA_TRUSTED_PROXIES: {error}") from error
 
 
-def _private_upstreams() -> Allowance:
+def _private_upstreams() -> EgressPolicy:
     text = _text("ATHENA_ALLOW_PRIVATE_UPSTREAMS", "none" if PRODUCTION else "all")
     try:
-        return Allowance.parse(text, own=(_HOST.lower(), PORT))
+        return EgressPolicy.parse(text, own=(_HOST.lower(), PORT))
     except ValueError as error:
         raise ImproperlyConfigured(f"ATHENA_ALLOW_PRIVATE_UPSTREAMS: {error}") from error
 

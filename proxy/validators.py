@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from formats import format_with_markers
-from proxy.security.egress import Forbidden
+from proxy.security.egress import ForbiddenAddress
 
 _PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -76,7 +76,7 @@ def validate_address(value: str) -> None:
         url = urlsplit(value)
         port = url.port or (443 if url.scheme == "https" else 80)
         settings.PRIVATE_UPSTREAMS.check_literal(url.hostname or "", port)
-    except Forbidden as error:
+    except ForbiddenAddress as error:
         raise ValidationError(
             "%(value)r cannot be used: %(reason)s",
             params={"value": value[:200], "reason": str(error)},

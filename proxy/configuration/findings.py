@@ -23,7 +23,7 @@ from proxy.models import (
     GatewaySettings,
     ModelRoute,
 )
-from proxy.security.egress import Allowance, Forbidden
+from proxy.security.egress import EgressPolicy, ForbiddenAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ def exposures(snapshot: Snapshot) -> Iterator[Finding]:
 def _is_near(upstream: Upstream) -> bool:
     """Whether nothing leaves this machine."""
     try:
-        address = Allowance.parse("all").check_literal(upstream.url.host, 80)
-    except Forbidden:
+        address = EgressPolicy.parse("all").check_literal(upstream.url.host, 80)
+    except ForbiddenAddress:
         return False
     return upstream.url.host == "localhost" if address is None else address.is_loopback
 

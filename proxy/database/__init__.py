@@ -1,4 +1,4 @@
-"""Database access of the gateway: connections, server time, outages and schema versions.
+"""Database infrastructure: thread connections, server time, outages, schema versions.
 
-May import nothing else of `proxy`.
+Queries belong to the packages that need them. May import nothing else of `proxy`.
 """

@@ -1,9 +1,9 @@
-"""One time for all nodes: the database's.
+"""Shared clock of all nodes: the time of the database server.
 
-The clocks of machines differ, and a key must not be over on one node and valid on another. With
-every look at the configuration's version a process learns what time it is there, and adds the
-difference to its own clock. Less than a second is left alone: so much is the noise of asking. When
-the database is away, the last difference stays. Durations are measured by clocks that never step.
+Clocks of machines differ, and a key must not expire on one node and stay valid on another. Each
+check of the configuration's version also reads the database's time; the process adds the difference
+to its own clock. A difference below one second is measurement noise and ignored. During an outage
+the last difference stays. Durations use monotonic clocks instead.
 """
 
 import logging
@@ -12,28 +12,29 @@ from datetime import UTC, datetime, timedelta
 logger = logging.getLogger("athena.clock")
 
 _NOISE = timedelta(seconds=1)
-_NOTABLE = timedelta(seconds=5)
+_LOGGED_CHANGE = timedelta(seconds=5)
 
 
 class Clock:
     def __init__(self) -> None:
         self.skew = timedelta()
-        """What the database's clock is ahead of this machine's."""
+        """Database time minus the time of this machine."""
 
     def now(self) -> datetime:
-        """The database's time, as far as this process knows it."""
+        """Return the estimated time of the database server."""
         return datetime.now(UTC) + self.skew
 
     def compare(self, theirs: datetime, *, asked_at: datetime) -> None:
-        """Take note of what the database's clock says, and when it was asked."""
+        """Update the skew from the database's time and the local time of the query."""
         answered_at = datetime.now(UTC)
-        taken = answered_at - asked_at
-        skew = theirs - asked_at - taken / 2
-        if abs(skew) < _NOISE + abs(taken):
+        round_trip = answered_at - asked_at
+        skew = theirs - asked_at - round_trip / 2
+        if abs(skew) < _NOISE + abs(round_trip):
             skew = timedelta()
-        if abs(skew - self.skew) > _NOTABLE:
+        if abs(skew - self.skew) > _LOGGED_CHANGE:
             logger.warning(
-                "the database's clock is %+.0f s from this machine's, and is the one that counts",
+                "the database clock differs from this machine's by %+.0f s; the gateway uses the "
+                "database clock",
                 skew.total_seconds(),
             )
         self.skew = skew

@@ -1,6 +1,7 @@
-"""The database away: which errors say so, in which words, and what a page answers then.
+"""Database outages: recognises them, describes them safely, and answers pages with 503.
 
-Their own words have the database's address, its name and its user: they are told to nobody.
+Messages of database errors contain the address, name and user of the database, so they are never
+shown to clients or written to the log.
 """
 
 import sqlite3
@@ -15,11 +16,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.template.loader import render_to_string
 
 AWAY = (OperationalError, InterfaceError)
-SENTENCE = "The database is away: try again."
+SENTENCE = "The database is unavailable. Try again."
 _RETRY_AFTER = "5"
-_PASSING = ("starting up", "shutting down", "recovery", "too many", "connection slots")
-# Of a server's and its library's words, those that name nobody.
-_KNOWN = (
+_TEMPORARY = ("starting up", "shutting down", "recovery", "too many", "connection slots")
+# Parts of messages that contain no address, name or user.
+_SAFE_PARTS = (
     *("too many clients", "connection slots", "starting up", "shutting down", "recovery mode"),
     *("Connection refused", "timeout expired", "could not translate host name"),
     *("password authentication failed", "does not exist", "No space left on device"),
@@ -28,34 +29,34 @@ _KNOWN = (
 
 
 def reason(error: BaseException) -> str:
-    """What is wrong, without the database's address."""
+    """Describe an error without the address, name or user of the database."""
     cause = error.__cause__ or error
     if isinstance(cause, sqlite3.Error):
-        return str(cause)  # a fixed sentence: the database is locked, or full
-    words, name = str(cause), type(cause).__name__
-    return next((f"{name}: {known}" for known in _KNOWN if known in words), name)
+        return str(cause)  # fixed messages, such as "database is locked"
+    message, name = str(cause), type(cause).__name__
+    return next((f"{name}: {part}" for part in _SAFE_PARTS if part in message), name)
 
 
 def told(error: BaseException) -> str:
-    """Its own words, for who starts the gateway; without the password, whoever quotes it."""
+    """Return the full message without the password, for the operator who starts the gateway."""
     password = settings.DATABASES["default"].get("PASSWORD")
-    words = " ".join(str(error).split())  # a server's words may have many lines
-    return words.replace(password, "…") if password else words
+    message = " ".join(str(error).split())
+    return message.replace(password, "…") if password else message
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the database may be back by itself: it is not there, starting, or held by another."""
+    """Return True if the database may recover by itself: unreachable, starting or locked."""
     if not isinstance(error, AWAY):
         return False
-    words = str(error)
+    message = str(error)
     if isinstance(error.__cause__, sqlite3.Error):
-        return "locked" in words
-    # A server that answers says FATAL; of a wrong password or name it will say so again.
-    return "FATAL" not in words or any(part in words for part in _PASSING)
+        return "locked" in message
+    # FATAL comes from a server that answers: a wrong password or name does not fix itself.
+    return "FATAL" not in message or any(part in message for part in _TEMPORARY)
 
 
 class AnswerOutage:
-    """Middleware: 503 for a page or a program that needs the database."""
+    """Middleware that answers 503 if a view fails because of a database outage."""
 
     sync_capable = async_capable = True
 
@@ -74,8 +75,8 @@ class AnswerOutage:
 
 
 class Sessions(SessionMiddleware):
-    """Django's own, which reads and saves the session after the view; what fails there is no
-    exception of a view."""
+    """Django's session middleware, which saves the session after the view. An outage there is not
+    an exception of the view."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         try:
@@ -89,7 +90,7 @@ def _answer(request: HttpRequest) -> HttpResponse:
     if request.path.startswith("/api/"):
         response = JsonResponse({"detail": SENTENCE}, status=503)
     else:
-        # Without the request: who is asking is in the database.
+        # Without the request: its user is in the database.
         response = HttpResponse(render_to_string("503.html"), status=503)
     response["retry-after"] = _RETRY_AFTER
     return response
@@ -97,7 +98,7 @@ def _answer(request: HttpRequest) -> HttpResponse:
 
 @contextmanager
 def patience(seconds: int | None) -> Iterator[None]:
-    """Let statements take longer than a page's may; None is as long as they like."""
+    """Set the statement timeout of PostgreSQL; None disables it."""
     if connection.vendor != "postgresql":
         yield
         return

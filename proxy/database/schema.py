@@ -1,8 +1,8 @@
-"""Whether the database's tables are those that this version of the code knows.
+"""Schema version: compares the migrations of the code with those of the database.
 
-Only `serve` and `migrate` change them, before any worker runs; a worker never does. A version adds
-to the tables and takes nothing away that the version before it uses, so that the two can run side
-by side: `tests/proxy/database/test_schema.py` keeps migrations to that.
+Only `serve` and `migrate` change the schema, before any worker runs. A new version only adds to the
+schema, and removes nothing that the version before it uses, so that both can run side by side:
+`tests/proxy/database/test_schema.py` checks every migration for that.
 """
 
 from collections.abc import Iterator
@@ -14,21 +14,21 @@ from django.db.migrations.executor import MigrationExecutor
 from proxy.database.outage import patience
 
 LOCK_TIMEOUT = 3
-"""Seconds that a migration waits for a table: all who come after it wait behind it."""
-_OTHERS = 60
-"""Seconds that a start waits for another node's migrations."""
-_LOCK = 0x617468656E61  # of all who migrate a database of Athena's: "athena"
+"""Seconds that a migration waits for a table lock: all later queries wait for the migration."""
+_MIGRATION_TIMEOUT = 60
+"""Seconds that a start waits for the migrations of another node."""
+_ADVISORY_LOCK = 0x617468656E61  # "athena" in ASCII
 
 
 def missing_migrations() -> list[str]:
-    """Those that the code has and the database has not."""
+    """Return the migrations that the database does not have yet."""
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
 
 
 def unknown_migrations() -> list[str]:
-    """Those that the database has and the code has not: a newer version's."""
+    """Return the migrations of a newer version: the database has them, the code does not."""
     loader = MigrationExecutor(connection).loader
     known, apps = set(loader.graph.nodes), loader.migrated_apps
     replaced = {
@@ -40,16 +40,16 @@ def unknown_migrations() -> list[str]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """On PostgreSQL: migrate when no other node does, and give up rather than stop the traffic."""
+    """Serialise migrations of several nodes; give up rather than block traffic. PostgreSQL only."""
     if connection.vendor != "postgresql":
         yield
         return
-    with patience(None):  # to fill a column may take its time
+    with patience(None):  # filling a column may take long
         with connection.cursor() as cursor:
-            cursor.execute(f"SET lock_timeout = '{_OTHERS}s'")
-            cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+            cursor.execute(f"SET lock_timeout = '{_MIGRATION_TIMEOUT}s'")
+            cursor.execute("SELECT pg_advisory_lock(%s)", [_ADVISORY_LOCK])
             cursor.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}s'")
         try:
             yield
         finally:
-            connection.close()  # gives back the lock and the settings, whatever happened
+            connection.close()  # releases the lock and resets the settings

@@ -1,4 +1,4 @@
-"""The life of a gateway process: start, heartbeat, supervision, drain.
+"""Life cycle of a gateway process: supervision, heartbeat, event-loop watchdog, graceful stop.
 
 May import the models and the packages below them.
 """

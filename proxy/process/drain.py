@@ -1,11 +1,11 @@
-"""How a process stops: it refuses new work, lets open answers finish, and tells the server last.
+"""Graceful stop: refuse new requests, let open answers finish, flush, then stop the server.
 
-With the first signal nothing new is begun, but the process goes on listening, so that probes and
-balancers are told so on connections of any age. What is open may go on for the drain time; then, or
-with a second signal, it is cut with an error in its own dialect, and whoever does not read that is
-left. The audit is flushed, and only then does the server hear of the signal: it closes its sockets
-and ends open streams without a word. Every wait here has an end: a thread that hangs in a dead
-database, or a full pipe, cannot keep the process.
+After the first signal new requests are refused, but the process keeps listening, so that probes and
+load balancers see it on old and new connections. Open answers may continue for the drain time.
+Then, or at a second signal, they are ended with an error in their dialect; clients that do not read
+it are disconnected. The audit is flushed before uvicorn gets the signal, because uvicorn closes
+open streams without an error. Every wait is limited: neither a dead database nor a full pipe can
+keep the process alive.
 """
 
 import asyncio
@@ -18,15 +18,16 @@ import time
 from collections.abc import Awaitable, Callable
 from types import FrameType
 
-# Ctrl-C reaches a worker twice, from the terminal and from its parent: that is one signal.
+# All in seconds.
 _SAME_SIGNAL = 1.0
-_READING = 1.0
-"""Seconds for a client to take the error that ends its answer."""
-_CANCELLING = 1.0
-"""Seconds for a request that was cancelled: one that waits in a thread cannot be."""
-_FLUSHING, _FLUSHING_IN_HASTE = 8.0, 2.0
-_LEAVING = 10.0
-"""Seconds from the last flush to the process's end, if something hangs on the way."""
+"""Ctrl-C reaches a worker twice, from the terminal and from its parent."""
+_READ_ERROR = 1.0
+"""For clients to read the error that ends their answer."""
+_CANCEL = 1.0
+"""For cancelled requests to end; a request that waits for a thread cannot be cancelled."""
+_FLUSH, _FLUSH_AFTER_SECOND_SIGNAL = 8.0, 2.0
+_EXIT = 10.0
+"""From the flush to a forced exit, if something hangs."""
 
 logger = logging.getLogger("athena.drain")
 
@@ -40,7 +41,7 @@ class Drain:
         cut: Callable[[], None],
         flush: Callable[[], Awaitable[None]],
     ) -> None:
-        """`refuse` is called when no new work is taken any more, `cut` when time is up."""
+        """`refuse` is called at the first signal, `cut` when the drain time is over."""
         self._seconds, self._refuse, self._cut, self._flush = seconds, refuse, cut, flush
         self._requests: set[asyncio.Task[None]] = set()
         self._reset()
@@ -50,11 +51,11 @@ class Drain:
         self._signalled_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._flushing = _FLUSHING
-        self._tell_server: Callable[[], None] = lambda: None
+        self._flush_seconds = _FLUSH
+        self._signal_server: Callable[[], None] = lambda: None
 
     def listen(self) -> None:
-        """Hear of the end before the server does."""
+        """Install signal handlers in front of the server's own."""
         self._reset()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,16 +65,16 @@ class Drain:
                 if self._signalled_at is None:
                     self._signalled_at = time.monotonic()
                     if callable(previous):
-                        self._tell_server = lambda: previous(received, frame)
-                    loop.call_soon_threadsafe(self._begin)
+                        self._signal_server = lambda: previous(received, frame)
+                    loop.call_soon_threadsafe(self._start)
                 elif time.monotonic() - self._signalled_at >= _SAME_SIGNAL:
-                    loop.call_soon_threadsafe(self._hurry)
+                    loop.call_soon_threadsafe(self._shorten)
 
-            with contextlib.suppress(ValueError):  # not the main thread: a test runs the server
+            with contextlib.suppress(ValueError):  # a test runs the server outside the main thread
                 signal.signal(number, handle)
 
     def enter(self) -> "asyncio.Task[None]":
-        """A request has come; whatever happens, it must leave."""
+        """Register the current task as an open request; `leave` must follow."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         self._requests.add(task)
@@ -84,35 +85,37 @@ class Drain:
         if self.is_begun and not self._requests:
             self._end()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self.is_begun = True
         self._refuse()
         if not self._requests:
             self._end()
             return
         seconds = self._seconds()
-        logger.info("stopping; what is open may go on for %g s: %d", seconds, len(self._requests))
+        logger.info(
+            "stopping: %d open requests may continue for %g s", len(self._requests), seconds
+        )
         self._timer = asyncio.get_running_loop().call_later(seconds, self._cut_all)
 
-    def _hurry(self) -> None:
-        self._flushing = _FLUSHING_IN_HASTE
+    def _shorten(self) -> None:
+        self._flush_seconds = _FLUSH_AFTER_SECOND_SIGNAL
         if self._ending is not None:
-            asyncio.get_running_loop().call_later(_FLUSHING_IN_HASTE, self._ending.cancel)
+            asyncio.get_running_loop().call_later(_FLUSH_AFTER_SECOND_SIGNAL, self._ending.cancel)
         elif not self.is_cut:
             self._cut_all()
 
     def _cut_all(self) -> None:
         self.is_cut = True
         self._cut()
-        self._later(_READING, self._cancel_all)
+        self._schedule(_READ_ERROR, self._cancel_all)
 
     def _cancel_all(self) -> None:
-        """Of those who do not read, or wait for something that does not come."""
+        """Cancel the requests whose client does not read, or that wait for something else."""
         for task in list(self._requests):
             task.cancel()
-        self._later(_CANCELLING, self._end)
+        self._schedule(_CANCEL, self._end)
 
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+    def _schedule(self, seconds: float, action: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, action)
@@ -121,21 +124,21 @@ class Drain:
         if self._ending is None:
             if self._timer is not None:
                 self._timer.cancel()
-            self._ending = asyncio.create_task(self._flush_and_go())
+            self._ending = asyncio.create_task(self._flush_and_stop())
 
-    async def _flush_and_go(self) -> None:
+    async def _flush_and_stop(self) -> None:
         try:
-            async with asyncio.timeout(self._flushing):
+            async with asyncio.timeout(self._flush_seconds):
                 await self._flush()
         except TimeoutError:
-            logger.warning("stopping, though something is not written yet")
+            logger.warning("stopping although the audit is not flushed: the journal keeps the rest")
         finally:
-            threading.Thread(target=_leave, daemon=True).start()
-            self._tell_server()
+            threading.Thread(target=_force_exit, daemon=True).start()
+            self._signal_server()
 
 
-def _leave() -> None:
-    """End a process that hangs: in a thread that waits for a database, in a write to a pipe."""
-    time.sleep(_LEAVING)
+def _force_exit() -> None:
+    """Exit although a thread hangs in the database or in a write to a pipe."""
+    time.sleep(_EXIT)
     logging.shutdown()
     os._exit(0)

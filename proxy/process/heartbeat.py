@@ -1,7 +1,6 @@
-"""A process of the gateway says every two seconds that it is there, and what it is at.
+"""Heartbeat: every two seconds a process writes its state to its row, for the dashboard.
 
-A thread of its own writes one small row. Nothing depends on it but what the dashboard shows: when
-the database is away, the next time will do.
+A separate thread writes the row. During a database outage the heartbeat is skipped.
 """
 
 import asyncio
@@ -26,8 +25,8 @@ from proxy.models import GatewayProcess
 logger = logging.getLogger("athena.heartbeat")
 
 _INTERVAL = 2.0
-_PATIENCE = 2.0
-_FORGOTTEN = timedelta(hours=1)
+_STOP_TIMEOUT = 2.0
+_DEAD_AFTER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,39 +44,39 @@ class Heartbeat:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="heartbeat")
 
     async def run(self) -> None:
-        """Report until cancelled."""
+        """Write heartbeats until cancelled."""
         self._token = secrets.token_hex(8)
-        await self._do(self._forget_the_dead)
+        await self._do(self._delete_dead)
         while True:
-            await self._do(partial(self._report, self._state()))
+            await self._do(partial(self._write, self._state()))
             await asyncio.sleep(_INTERVAL)
 
     async def stop(self) -> None:
-        """Say that this process is no more."""
-        with suppress(TimeoutError):  # the database is frozen; others forget this process later
+        """Delete the row of this process."""
+        with suppress(TimeoutError):  # the database hangs; other processes delete the row later
             work = GatewayProcess.objects.filter(token=self._token).delete
-            await asyncio.wait_for(self._do(work), _PATIENCE)
+            await asyncio.wait_for(self._do(work), _STOP_TIMEOUT)
 
     async def _do(self, work: Callable[[], object]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, _tried, work)
+        await asyncio.get_running_loop().run_in_executor(self._thread, _run, work)
 
-    def _report(self, state: State) -> None:
-        seen = {**asdict(state), "seen_at": Now()}
-        if not GatewayProcess.objects.filter(token=self._token).update(**seen):
+    def _write(self, state: State) -> None:
+        fields = {**asdict(state), "seen_at": Now()}
+        if not GatewayProcess.objects.filter(token=self._token).update(**fields):
             name = f"{socket.gethostname()[:80]}:{os.getpid()}"
             GatewayProcess.objects.create(token=self._token, name=name, **asdict(state))
 
-    def _forget_the_dead(self) -> None:
-        """Rows of processes that were killed. Others follow on them, so that a start is in time."""
-        GatewayProcess.objects.filter(seen_at__lt=Now() - _FORGOTTEN).delete()
+    def _delete_dead(self) -> None:
+        """Delete the rows of processes that were killed."""
+        GatewayProcess.objects.filter(seen_at__lt=Now() - _DEAD_AFTER).delete()
 
 
-def _tried(work: Callable[[], object]) -> None:
+def _run(work: Callable[[], object]) -> None:
     renew_connection()
     try:
         work()
     except Error as error:
-        logger.debug("the database takes no report: %s", reason(error))
+        logger.debug("heartbeat not written, the database is unavailable: %s", reason(error))
     except Exception:
-        # It must not end the reports: the next may do.
-        logger.exception("a report has a defect")
+        # Later heartbeats may work.
+        logger.exception("heartbeat not written because of a defect")

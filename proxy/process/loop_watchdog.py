@@ -1,8 +1,7 @@
-"""Tells when the event loop is blocked, and by what.
+"""Event-loop watchdog: measures the lag of the loop and logs the stack when it is blocked.
 
-A timer on the loop measures how late it comes: so late is everything else in this process. A thread
-looks whether the timer still comes; when it has not for a second, the thread logs where the loop's
-thread is, once a minute at most: lines of code, and no values.
+A timer on the loop measures how late it runs. A thread watches the timer: if it has not run for a
+second, the thread logs the stack of the loop's thread, without values, at most once a minute.
 """
 
 import asyncio
@@ -19,16 +18,16 @@ logger = logging.getLogger("athena.watchdog")
 
 _TICK = 0.25
 BLOCKED = 1.0
-"""Seconds without a tick, after which the loop is called blocked."""
-_QUIET = 60.0
-_DEEPEST = 30
+"""Seconds without a tick, after which the loop counts as blocked."""
+_LOG_INTERVAL = 60.0
+_MAX_FRAMES = 30
 
 
 class Watchdog:
     def __init__(self, observe: Callable[[float], None] = LOOP_LAG.observe) -> None:
         self._observe = observe
         self._ticked_at = 0.0
-        self._said_at = -_QUIET
+        self._logged_at = -_LOG_INTERVAL
         self._stopping = threading.Event()
 
     async def run(self) -> None:
@@ -47,17 +46,17 @@ class Watchdog:
             self._stopping.set()
 
     def _watch(self, loop_thread: int, stopping: threading.Event) -> None:
-        looked_at = monotonic()
+        checked_at = monotonic()
         while not stopping.wait(_TICK):
-            slept, looked_at = monotonic() - looked_at, monotonic()
+            slept, checked_at = monotonic() - checked_at, monotonic()
             if slept > 4 * _TICK:
-                # The whole process was stopped, or the machine is busy: not the loop's doing. A
-                # tick that is due comes before the next look.
+                # The whole process was stopped, or the machine is overloaded: the loop is not to
+                # blame. An overdue tick runs before the next check.
                 continue
-            for_so_long = looked_at - self._ticked_at
-            if for_so_long > BLOCKED + _TICK and looked_at - self._said_at >= _QUIET:
-                self._said_at = looked_at
-                message, seconds = "the event loop is blocked for %.1f s", for_so_long - _TICK
+            blocked_for = checked_at - self._ticked_at
+            if blocked_for > BLOCKED + _TICK and checked_at - self._logged_at >= _LOG_INTERVAL:
+                self._logged_at = checked_at
+                message, seconds = "the event loop has been blocked for %.1f s", blocked_for - _TICK
                 record = logger.makeRecord(
                     logger.name,
                     logging.WARNING,
@@ -66,14 +65,14 @@ class Watchdog:
                     message,
                     (seconds,),
                     None,
-                    sinfo=_place(loop_thread),
+                    sinfo=_stack(loop_thread),
                 )
                 logger.handle(record)
 
 
-def _place(thread: int) -> str:
+def _stack(thread: int) -> str:
     frame = sys._current_frames().get(thread)
     if frame is None:
-        return "(its thread has ended)"
-    # The newest calls are the ones that tell.
-    return "".join(traceback.format_list(traceback.extract_stack(frame)[-_DEEPEST:]))
+        return "(the thread of the loop has ended)"
+    # The innermost calls show the cause.
+    return "".join(traceback.format_list(traceback.extract_stack(frame)[-_MAX_FRAMES:]))

@@ -1,4 +1,6 @@
-"""Protection of secrets, addresses and pages: sealing, redaction, egress checks, login lockout.
+"""Protection against hostile input and leaks: addresses, secrets, pages, logins.
 
-May import `database`.
+One module for each boundary: outgoing connections (egress), secrets at rest (vault), secrets in
+text and headers (redaction, secret_headers), hostile characters and page headers, failed logins.
+May import `database` and nothing else of `proxy`.
 """

@@ -1,9 +1,11 @@
-"""Headers of every page: model output is hostile, and the pages that show it run no code but ours.
+"""Middleware that sets Content-Security-Policy and Cache-Control on every page.
 
-Django 5.2 has no Content-Security-Policy of its own. A view that needs another sets the header
-itself. The slim handler of `/v1` has no middleware, so that this costs the hot path nothing.
+Pages show hostile model output, so they run only scripts of the gateway itself. Django 5.2 has no
+Content-Security-Policy of its own. A view that needs another policy sets the header itself. `/v1`
+has no middleware: the hot path pays nothing for this.
 
-A proxy that nobody trusts is told of in the log: its pages redirect to themselves for ever.
+It also warns about a TLS proxy that ATHENA_TRUSTED_PROXIES does not list: its pages redirect to
+themselves forever.
 """
 
 import logging
@@ -29,8 +31,9 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-_PRIVATE = ("/admin", "/api")
-_LOG_EVERY = 60.0
+_UNCACHED_PATHS = ("/admin", "/api")
+_WARNING_INTERVAL = 60.0
+"""Seconds."""
 
 logger = logging.getLogger("athena.middleware")
 
@@ -40,45 +43,44 @@ def content_security(get_response: Callable[[HttpRequest], Any]) -> Callable[[Ht
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
-            return _secured(request, await get_response(request))
+            return _add_headers(request, await get_response(request))
 
         return answer_async
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        return _secured(request, get_response(request))
+        return _add_headers(request, get_response(request))
 
     return answer
 
 
-def _secured(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+def _add_headers(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     if request.path.startswith("/v1/"):
         return response
     response.headers.setdefault("content-security-policy", POLICY)
-    if request.path.startswith(_PRIVATE):
+    if request.path.startswith(_UNCACHED_PATHS):
         response.headers.setdefault("cache-control", "no-store")
     if settings.PRODUCTION and not request.is_secure():
-        _doubt.tell(request)
+        _untrusted_proxy.warn(request)
     return response
 
 
-class _Doubt:
-    """Of requests that came by TLS, if whoever passed them on could be believed."""
+class _UntrustedProxyWarning:
+    """Warns at most once a minute, because any client can send the header."""
 
     def __init__(self) -> None:
-        self._told_at = -_LOG_EVERY
+        self._warned_at = -_WARNING_INTERVAL
 
-    def tell(self, request: HttpRequest) -> None:
-        """Log it, once a minute: strangers can write that header, too."""
+    def warn(self, request: HttpRequest) -> None:
         if request.headers.get("x-forwarded-proto") != "https":
             return
-        if monotonic() - self._told_at < _LOG_EVERY:
+        if monotonic() - self._warned_at < _WARNING_INTERVAL:
             return
-        self._told_at = monotonic()
+        self._warned_at = monotonic()
         logger.warning(
-            "%s says that a request came by TLS, and is not in ATHENA_TRUSTED_PROXIES: if it is "
-            "your proxy, its pages redirect to themselves for ever",
+            "%s sent x-forwarded-proto: https but is not in ATHENA_TRUSTED_PROXIES. If it is your "
+            "proxy, add its address: until then its pages redirect to themselves forever",
             request.META.get("REMOTE_ADDR"),
         )
 
 
-_doubt = _Doubt()
+_untrusted_proxy = _UntrustedProxyWarning()

@@ -1,11 +1,10 @@
-"""Where the gateway may connect to: whoever steers it must not look around in its network.
+"""Egress policy: the addresses that the gateway may connect to (protection against SSRF).
 
-Link-local addresses (where clouds tell secrets to their machines), metadata services wherever they
-are, unspecified, multicast and reserved addresses are refused always, also inside an IPv6 address
-that carries one of IPv4. Private and loopback addresses are for those networks and names that
-`ATHENA_ALLOW_PRIVATE_UPSTREAMS` lists. A name is resolved once: every address that it has is
-checked, and what was checked is what is connected to, so that a name that changes between the two
-gains nothing.
+Link-local addresses, cloud metadata services, unspecified, multicast and reserved addresses are
+always forbidden, also when embedded in an IPv6 address. Private and loopback addresses must be
+listed in `ATHENA_ALLOW_PRIVATE_UPSTREAMS`, by network or host name. A host name is resolved once,
+all its addresses are checked, and the checked addresses are the ones connected to, so DNS
+rebinding has no effect.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from unicodedata import normalize
 Address: TypeAlias = IPv4Address | IPv6Address
 _Network: TypeAlias = IPv4Network | IPv6Network
 
-# What clouds tell their machines is at 169.254.169.254 nearly everywhere; these are elsewhere.
+# Metadata services that are not at 169.254.169.254, which is link-local.
 _METADATA = frozenset(
     ip_address(text)
     for text in (
@@ -52,36 +51,39 @@ _METADATA_NAMES = frozenset(
         "metadata.tencentyun.com",
     }
 )
-_THIS_NETWORK = ip_network("0.0.0.0/8")  # Linux connects 0.0.0.0 to itself
+_THIS_NETWORK = ip_network("0.0.0.0/8")  # Linux connects 0.0.0.0 to the machine itself
 _RESERVED = ip_network("240.0.0.0/4")
-# IPv6 addresses with one of IPv4 in their last 32 bits: compatible, mapped, translated, NAT64.
-_CARRIERS = tuple(
+# IPv6 networks with an IPv4 address in the last 32 bits: compatible, mapped, translated, NAT64.
+_EMBEDDING = tuple(
     map(
         IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
     )
 )
 _UNICAST, _NAT64 = IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96")
-_ISATAP = (0x00005EFE, 0x02005EFE)  # in the third quarter
+_ISATAP = (0x00005EFE, 0x02005EFE)  # bits 64 to 95
 _NUMERIC = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}")
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_-]+)*")
 
 
-class Forbidden(OSError):
-    """The gateway may not connect there. Says of which kind the address is, and not which it is."""
+class ForbiddenAddress(OSError):
+    """The policy forbids the address. The message names its kind and never the address itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """Which private addresses may be connected to."""
+class EgressPolicy:
+    """Private networks and host names that may be connected to."""
 
     networks: tuple[_Network, ...] = ()
     names: frozenset[str] = frozenset()
     own: tuple[str, int] | None = None
-    """Where the gateway itself listens: its built-in demo is an upstream, too."""
+    """Host and port of this gateway, always allowed: the built-in demo is an upstream."""
 
     @classmethod
-    def parse(cls, text: str, *, own: tuple[str, int] | None = None) -> "Allowance":
-        """`all`, `none`, or networks, addresses and names between commas; raises ValueError."""
+    def parse(cls, text: str, *, own: tuple[str, int] | None = None) -> "EgressPolicy":
+        """Parse `all`, `none`, or a comma-separated list of networks, addresses and host names.
+
+        Raises ValueError.
+        """
         items = [item.strip().lower() for item in text.split(",") if item.strip()]
         if items == ["all"]:
             return cls(networks=(IPv4Network("0.0.0.0/0"), IPv6Network("::/0")), own=own)
@@ -93,74 +95,77 @@ class Allowance:
                 networks.append(ip_network(item.strip("[]")))
             except ValueError:
                 if _NUMERIC.fullmatch(item) or not _HOST_NAME.fullmatch(item):
-                    raise ValueError(f"{item!r} is no network, address or host name") from None
+                    raise ValueError(f"{item!r} is not a network, address or host name") from None
                 names.add(item)
         return cls(tuple(networks), frozenset(names), own)
 
     def check(self, address: Address, host: str, port: int) -> None:
-        """Raise Forbidden if an address, found for a host, may not be connected to."""
+        """Raise ForbiddenAddress if the resolved address of a host is not allowed."""
         is_listed = host in self.names or (host, port) == self.own
-        for one in _carried(address):
+        for one in _with_embedded(address):
             if kind := _always_forbidden(one):
-                raise Forbidden(f"its address is {kind}, which is never allowed")
+                raise ForbiddenAddress(f"its address is {kind}, which is never allowed")
             if is_listed or _is_public(one) or any(one in network for network in self.networks):
                 continue
             kind = "a loopback address" if one.is_loopback else "a private address"
-            raise Forbidden(
+            raise ForbiddenAddress(
                 f"its address is {kind}, which ATHENA_ALLOW_PRIVATE_UPSTREAMS does not list"
             )
 
     def check_literal(self, host: str, port: int) -> Address | None:
-        """The address that a host is, unless it is a name; raises Forbidden."""
-        host = _plain(host)
+        """Check a host without resolving it; raises ForbiddenAddress.
+
+        Returns its address, or None if it is a name.
+        """
+        host = _normalize(host)
         if host in _METADATA_NAMES:
-            raise Forbidden("its address is a metadata service, which is never allowed")
+            raise ForbiddenAddress("its address is a metadata service, which is never allowed")
         address = _literal(host)
         if address is not None:
             self.check(address, host, port)
         return address
 
     def resolve(self, host: str, port: int) -> list[str]:
-        """Every address of a host, checked; raises Forbidden, and OSError if there is none."""
+        """Return the checked addresses of a host; raises ForbiddenAddress, or another OSError."""
         if (address := self.check_literal(host, port)) is not None:
             return [str(address)]
         return self._checked(
-            socket.getaddrinfo(_plain(host), port, type=socket.SOCK_STREAM), host, port
+            socket.getaddrinfo(_normalize(host), port, type=socket.SOCK_STREAM), host, port
         )
 
     async def resolve_async(self, host: str, port: int) -> list[str]:
-        """The same, without blocking the event loop."""
+        """Resolve without blocking the event loop."""
         if (address := self.check_literal(host, port)) is not None:
             return [str(address)]
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(_plain(host), port, type=socket.SOCK_STREAM)
-        return self._checked(found, host, port)
+        entries = await loop.getaddrinfo(_normalize(host), port, type=socket.SOCK_STREAM)
+        return self._checked(entries, host, port)
 
-    def _checked(self, found: Iterable[tuple[Any, ...]], host: str, port: int) -> list[str]:
-        addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
+    def _checked(self, entries: Iterable[tuple[Any, ...]], host: str, port: int) -> list[str]:
+        addresses = dict.fromkeys(str(entry[4][0]) for entry in entries)
         for text in addresses:
-            self.check(ip_address(text), _plain(host), port)
+            self.check(ip_address(text), _normalize(host), port)
         return list(addresses)
 
 
 @lru_cache(1024)
-def _carried(address: Address) -> tuple[Address, ...]:
-    """The address, and each of IPv4 that it may stand for."""
+def _with_embedded(address: Address) -> tuple[Address, ...]:
+    """Return the address and every IPv4 address that it may stand for."""
     if isinstance(address, IPv4Address):
         return (address,)
     last = IPv4Address(int(address) & 0xFFFFFFFF)
-    if address.ipv4_mapped:  # not an address of its own: what it carries is all there is
+    if address.ipv4_mapped:  # the IPv4 address is the only one connected to
         return (last,)
-    found: list[Address] = [address]
-    if any(address in network for network in _CARRIERS) and int(address) > 1:
-        found.append(last)
+    addresses: list[Address] = [address]
+    if any(address in network for network in _EMBEDDING) and int(address) > 1:
+        addresses.append(last)
     if (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
-        found.append(last)
+        addresses.append(last)
     if address.sixtofour:
-        found.append(address.sixtofour)
+        addresses.append(address.sixtofour)
     if address.teredo:
-        found += address.teredo
-    return tuple(found)
+        addresses += address.teredo
+    return tuple(addresses)
 
 
 def _always_forbidden(address: Address) -> str | None:
@@ -180,17 +185,17 @@ def _always_forbidden(address: Address) -> str | None:
 def _is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return address.is_global
-    # Of the rest of IPv6, nothing is anybody's on the internet.
+    # No other part of IPv6 is assigned on the internet.
     return address.is_global and (address in _UNICAST or address in _NAT64)
 
 
-def _plain(host: str) -> str:
-    """A host as it is compared: browsers and resolvers take more spellings than one."""
+def _normalize(host: str) -> str:
+    """Browsers and resolvers accept several spellings of one host."""
     return normalize("NFKC", host).strip("[]").rstrip(".").lower()
 
 
 def _literal(host: str) -> Address | None:
-    """What a host is without being resolved: resolvers read 0x7f.1 and 2130706433, too."""
+    """Parse an address like a resolver, which also accepts 0x7f.1 and 2130706433."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:

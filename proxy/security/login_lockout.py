@@ -1,9 +1,8 @@
-"""Who tries passwords is locked out: a name at an address soon, an address with many names later.
+"""Locks out failed logins, first per user name and address, then per address.
 
-On top of django-axes, which counts in the database, so that all processes and nodes count
-together. The address is the connection's own, or what a trusted proxy says of it. The answer is
-the same for a name that exists and for one that does not, and so is the time that it takes: the
-password of nobody is hashed, too.
+Extends django-axes, which counts in the database, so that all processes and nodes share the
+counts. The address is the peer's, or the one that a trusted proxy reports. The response and its
+duration do not reveal whether a user name exists: a password is hashed in either case.
 """
 
 import logging
@@ -21,35 +20,37 @@ from django.shortcuts import render
 logger = logging.getLogger("athena.login")
 
 
-class Lockout(AxesDatabaseHandler):  # type: ignore[misc]
+class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc]
     def is_locked(self, request: Any, credentials: dict[str, Any] | None = None) -> bool:
         if super().is_locked(request, credentials):
             return True
         recent = AccessAttempt.objects.filter(
-            ip_address=address_of(request), attempt_time__gte=get_cool_off_threshold(request)
+            ip_address=client_address(request), attempt_time__gte=get_cool_off_threshold(request)
         )
         failures = recent.aggregate(number=Sum("failures_since_start"))["number"] or 0
         if failures < settings.AXES_FAILURE_LIMIT_OF_ADDRESS:
             return False
-        request.axes_locked_out = True  # axes itself looks at the failures of the name only
+        request.axes_locked_out = True  # axes counts only per user name
         return True
 
 
-def address_of(request: HttpRequest) -> str | None:
-    """The server has put it there, after asking trusted proxies; headers are not believed."""
+def client_address(request: HttpRequest) -> str | None:
+    """Return the address that the server determined. Headers of the request are not read here."""
     address: str | None = request.META.get("REMOTE_ADDR")
     return address
 
 
-def locked_out(request: HttpRequest, *unused: object) -> HttpResponse:
-    """Instead of the login page. The log has the name only of a user: what else was typed there
-    may be a password."""
+def lockout_response(request: HttpRequest, *unused: object) -> HttpResponse:
+    """Answer instead of the login page.
+
+    The log names only existing users: anything else may be a password in the wrong field.
+    """
     name = request.POST.get("username", "")
     is_user = get_user_model()._default_manager.filter(username=name).exists()
-    found = {"address": address_of(request), "username": name if is_user else None}
-    logger.warning("too many failed logins", extra={"fields": found})
+    fields = {"address": client_address(request), "username": name if is_user else None}
+    logger.warning("too many failed logins", extra={"fields": fields})
     seconds = int(settings.AXES_COOLOFF_TIME.total_seconds())
-    shown = {"minutes": seconds // 60, "title": "Too many failed logins"}
-    response = render(request, "admin/locked.html", shown, status=429)
+    context = {"minutes": seconds // 60, "title": "Too many failed logins"}
+    response = render(request, "admin/locked.html", context, status=429)
     response.headers["retry-after"] = str(seconds)
     return response

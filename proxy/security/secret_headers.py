@@ -1,14 +1,13 @@
-"""The headers that an operator adds to an upstream's requests: names are shown, secrets are not.
+"""Masks secret values in the extra headers of an upstream.
 
-Which of them carry a secret is told from their names. Their values leave the row only towards the
-upstream: wherever else they would be shown or recorded, `[stored]` stands for them.
+A header is secret if its name contains a word such as `key` or `token`. Its value is sent only to
+the upstream; pages, API, exports and history show `[stored]` instead.
 """
 
 import re
 from typing import Any
 
 STORED = "[stored]"
-# Words in the names of headers that carry a secret; an operator may add any header.
 _SECRET_WORDS = re.compile("auth|cookie|key|secret|token")
 
 
@@ -17,14 +16,14 @@ def carries_secret(name: str) -> bool:
 
 
 def concealed(headers: Any) -> Any:
-    """The headers with `[stored]` for each secret. What is no object is left as it is."""
+    """Replace secret values by `[stored]`. Non-objects are returned unchanged."""
     if not isinstance(headers, dict):
         return headers
     return {name: STORED if carries_secret(name) else value for name, value in headers.items()}
 
 
 def revealed(headers: Any, present: Any) -> Any:
-    """The reverse: a secret's present value for `[stored]`. Without one its header is left out."""
+    """Replace `[stored]` by the present value. Headers without one are left out."""
     if not isinstance(headers, dict):
         return headers
     known = present if isinstance(present, dict) else {}
@@ -37,7 +36,7 @@ def revealed(headers: Any, present: Any) -> Any:
 
 
 def unknown_secrets(headers: Any, present: Any) -> list[str]:
-    """The headers of which `[stored]` was said, and nothing is."""
+    """Return the headers that have the value `[stored]` but no present value."""
     return [name for name in headers if name not in revealed(headers, present)]
 
 

@@ -1,7 +1,7 @@
-"""Secrets at rest: sealed with a key that is derived from the site's secret.
+"""Encryption of secrets at rest, with a key that is derived from ATHENA_SECRET_KEY.
 
-A database dump alone opens nothing. When the site's secret is changed, sealed values cannot be read
-any more and must be entered again; `manage.py doctor` names them.
+A database dump alone reveals nothing. After a change of ATHENA_SECRET_KEY, sealed values cannot be
+read and must be entered again; `manage.py doctor` lists them.
 """
 
 import base64
@@ -13,7 +13,7 @@ from django.conf import settings
 
 
 class SecretUnreadable(Exception):
-    """The value was sealed with another secret."""
+    """The value was sealed with another ATHENA_SECRET_KEY."""
 
 
 def seal(secret: str) -> str:
@@ -21,7 +21,7 @@ def seal(secret: str) -> str:
 
 
 def unseal(sealed: str) -> str:
-    """The secret itself; raises SecretUnreadable."""
+    """Return the secret; raises SecretUnreadable."""
     try:
         return _fernet().decrypt(sealed.encode()).decode()
     except InvalidToken as error:

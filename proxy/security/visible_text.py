@@ -1,6 +1,6 @@
-"""Text of others, made safe to look at: what cannot be seen is named, what is a marker is marked.
+"""Prepares hostile text for display: names invisible characters and highlights markers.
 
-Nothing here makes HTML. A text becomes segments, which templates escape like any other value.
+It does not produce HTML: a text becomes segments, which templates escape like any other value.
 """
 
 import re
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _NAMES = {0x00: "NUL", 0x07: "BEL", 0x08: "BS", 0x0D: "CR", 0x1B: "ESC", 0x7F: "DEL", 0xFEFF: "BOM"}
-# Controls but tab and newline; soft hyphen; zero width, bidi, separators; variation selectors are
-# left alone, as every emoji has one; lone surrogates; tags; private use.
+# Controls except tab and newline; soft hyphen; zero width, bidi, separators; lone surrogates; tags;
+# private use. Not variation selectors, which emoji use.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
-# Any family's special tokens and tags, known to a format or not: this is for eyes only.
+# Special tokens and tags of any model family, also unknown ones. For display only.
 MARKERS = re.compile(
     r"<\|[^|<>\s]{1,60}\|>"
     r"|<｜[^｜<>]{1,60}｜>"
@@ -26,7 +26,7 @@ MARKERS = re.compile(
     r"|✿[A-Z]{3,12}✿"
     r"|\[/?TOOL_CALLS\]|\[EO[ST]\]"
 )
-_MOST_SEGMENTS = 1500  # of one text; what comes after is plain
+_MAX_SEGMENTS = 1500  # per text; the rest is plain text
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +35,24 @@ class Segment:
     """`text`, `marker`, `invisible`, `gap`."""
     text: str
     event: int | None = None
-    """The event that this piece became."""
+    """Index of the event that was decoded from this segment."""
     is_wrong: bool = False
-    """The first place that was misunderstood."""
+    """The segment starts at the first translation error."""
     title: str = ""
 
 
-def name_of(char: str) -> str:
-    """A character that cannot be seen, as its name or number."""
+def _character_name(char: str) -> str:
     return _NAMES.get(ord(char), f"U+{ord(char):04X}")
 
 
 def visible(text: str) -> str:
-    """One text with every invisible character replaced by its name in brackets."""
-    return _INVISIBLE.sub(lambda found: f"⟦{name_of(found[0])}⟧", text)
+    """Replace every invisible character by its name in brackets."""
+    return _INVISIBLE.sub(lambda match: f"⟦{_character_name(match[0])}⟧", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of a text, and the event that it became."""
+    """Range of a text that was decoded into an event."""
 
     start: int
     end: int
@@ -68,37 +67,38 @@ def segments(
     more_markers: Sequence[str] = (),
     window: int = 40_000,
 ) -> list[Segment]:
-    """The text cut where its kind or its event changes; of a long one, what is worth seeing.
+    """Split a text where its kind or event changes.
 
-    `wrong` is the offset of the first place that was misunderstood.
+    `wrong` is the offset of the first translation error. A text longer than `window` is shortened
+    to its start, its end and the surroundings of `wrong`.
     """
     out: list[Segment] = []
-    owners = _Owners(spans)
+    events = _EventCursor(spans)
     shown = 0
-    for start, end in _kept(len(text), wrong, window):
+    for start, end in _shown_ranges(len(text), wrong, window):
         if start > shown:
             out.append(Segment("gap", f"{start - shown:,}"))
-        room = _MOST_SEGMENTS - len(out)
-        out += _cut(text, start, end, owners, wrong, _pattern(more_markers), room)
+        room = _MAX_SEGMENTS - len(out)
+        out += _split(text, start, end, events, wrong, _pattern(more_markers), room)
         shown = end
     return out
 
 
-class _Owners:
-    """Which event a place belongs to; places are asked for in order."""
+class _EventCursor:
+    """Finds the event at an offset; offsets must be queried in ascending order."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
         self._spans = sorted(spans, key=lambda span: (span.start, span.end))
         self._next = 0
 
-    def at(self, place: int, limit: int) -> tuple[int | None, int]:
-        """The event at a place, and where that changes."""
-        while self._next < len(self._spans) and self._spans[self._next].end <= place:
+    def at(self, offset: int, limit: int) -> tuple[int | None, int]:
+        """Return the event at an offset, and the offset where it changes."""
+        while self._next < len(self._spans) and self._spans[self._next].end <= offset:
             self._next += 1
         if self._next == len(self._spans):
             return None, limit
         span = self._spans[self._next]
-        if span.start > place:
+        if span.start > offset:
             return None, min(span.start, limit)
         return span.event, min(span.end, limit)
 
@@ -109,8 +109,7 @@ def _pattern(more: Sequence[str]) -> "re.Pattern[str]":
     return re.compile(f"{MARKERS.pattern}|{'|'.join(map(re.escape, more))}")
 
 
-def _kept(size: int, wrong: int | None, window: int) -> list[tuple[int, int]]:
-    """The ranges of a text that are shown: its head, its tail, and where it went wrong."""
+def _shown_ranges(size: int, wrong: int | None, window: int) -> list[tuple[int, int]]:
     if size <= window:
         return [(0, size)]
     half, quarter = window // 2, window // 4
@@ -126,59 +125,61 @@ def _kept(size: int, wrong: int | None, window: int) -> list[tuple[int, int]]:
     return merged
 
 
-def _cut(
+def _split(
     text: str,
     start: int,
     end: int,
-    owners: _Owners,
+    events: _EventCursor,
     wrong: int | None,
     markers: "re.Pattern[str]",
     room: int,
 ) -> list[Segment]:
     out: list[Segment] = []
-    place = start
-    marker = markers.search(text, place, end)
-    while place < end and len(out) < room:
-        event, limit = owners.at(place, end)
-        if wrong is not None and place < wrong < limit:
+    offset = start
+    marker = markers.search(text, offset, end)
+    while offset < end and len(out) < room:
+        event, limit = events.at(offset, end)
+        if wrong is not None and offset < wrong < limit:
             limit = wrong
-        if marker and marker.start() < place:
-            marker = markers.search(text, place, end)
-        # A marker stays in one piece, whatever events it is between.
-        if marker and marker.start() == place:
+        if marker and marker.start() < offset:
+            marker = markers.search(text, offset, end)
+        # A marker is never split, even if events change inside it.
+        if marker and marker.start() == offset:
             out.append(
-                Segment("marker", visible(marker[0]), event, is_wrong=_is_in(wrong, place, marker))
+                Segment("marker", visible(marker[0]), event, is_wrong=_is_in(wrong, offset, marker))
             )
-            place = marker.end()
+            offset = marker.end()
             continue
         limit = min(limit, marker.start()) if marker else limit
-        out += _plain(text[place:limit], event, room - len(out), is_wrong=wrong == place)
-        place = limit
-    if place < end:
-        out.append(Segment("text", visible(text[place:end])))
+        out += _split_invisible(
+            text[offset:limit], event, room - len(out), is_wrong=wrong == offset
+        )
+        offset = limit
+    if offset < end:
+        out.append(Segment("text", visible(text[offset:end])))
     return out
 
 
-def _is_in(wrong: int | None, place: int, marker: "re.Match[str]") -> bool:
-    return wrong is not None and place <= wrong < marker.end()
+def _is_in(wrong: int | None, offset: int, marker: "re.Match[str]") -> bool:
+    return wrong is not None and offset <= wrong < marker.end()
 
 
-def _plain(text: str, event: int | None, room: int, *, is_wrong: bool) -> list[Segment]:
-    """Text without markers: runs of what is seen, and of what is not."""
+def _split_invisible(text: str, event: int | None, room: int, *, is_wrong: bool) -> list[Segment]:
+    """Split text without markers into visible and invisible runs."""
     out: list[Segment] = []
-    place = 0
-    for found in re.finditer(f"({_INVISIBLE.pattern})\\1*", text):
+    offset = 0
+    for run in re.finditer(f"({_INVISIBLE.pattern})\\1*", text):
         if len(out) >= room:
             break
-        if found.start() > place:
-            out.append(Segment("text", text[place : found.start()], event, is_wrong))
+        if run.start() > offset:
+            out.append(Segment("text", text[offset : run.start()], event, is_wrong))
             is_wrong = False
-        count = len(found[0])
-        label = name_of(found[1]) + (f"×{count}" if count > 1 else "")
-        title = unicodedata.name(found[1], "control character").lower()
+        count = len(run[0])
+        label = _character_name(run[1]) + (f"×{count}" if count > 1 else "")
+        title = unicodedata.name(run[1], "control character").lower()
         out.append(Segment("invisible", label, event, is_wrong, title))
         is_wrong = False
-        place = found.end()
-    if place < len(text):
-        out.append(Segment("text", visible(text[place:]), event, is_wrong))
+        offset = run.end()
+    if offset < len(text):
+        out.append(Segment("text", visible(text[offset:]), event, is_wrong))
     return out

@@ -24,7 +24,7 @@ from proxy.configuration.snapshot import RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream, port_of
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Reasoning, Service
-from proxy.security.egress import Forbidden
+from proxy.security.egress import ForbiddenAddress
 from proxy.security.redaction import Redactor
 from proxy.serving.relay import Relay
 from proxy.upstreams.client import UpstreamClient
@@ -181,7 +181,7 @@ def _addresses(upstream: Upstream) -> list[str]:
     url = upstream.url
     try:
         addresses: list[str] = settings.PRIVATE_UPSTREAMS.resolve(url.host, port_of(url))
-    except Forbidden as error:
+    except ForbiddenAddress as error:
         raise Problem(f"{error}.") from error
     except (OSError, UnicodeError) as error:
         raise Problem(

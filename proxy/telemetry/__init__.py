@@ -1,4 +1,4 @@
-"""What the process reports about itself: log lines and metrics.
+"""Observability of a process: log lines and Prometheus metrics.
 
-May import `security` and `database`.
+Formats and writes; callers decide what is logged and counted. May import `security` and `database`.
 """

@@ -13,7 +13,7 @@ from formats import Event, MessageFailed
 from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
-from proxy.security.egress import Forbidden
+from proxy.security.egress import ForbiddenAddress
 from proxy.upstreams.connection import BodyTruncated, OnData
 from proxy.upstreams.error_answers import (
     Headers,
@@ -186,7 +186,7 @@ def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
                 ErrorCode.FIRST_BYTE_TIMEOUT,
                 f"the upstream {name} did not start to answer in time",
             )
-        case httpx.ConnectError() if _is_caused_by(Forbidden, error):
+        case httpx.ConnectError() if _is_caused_by(ForbiddenAddress, error):
             return UpstreamFailed(
                 ErrorCode.UPSTREAM_FORBIDDEN_ADDRESS, f"the upstream {name} cannot be used: {error}"
             )

@@ -13,7 +13,7 @@ import httpx
 from django.conf import settings
 
 from proxy.configuration.upstream import port_of
-from proxy.security.egress import Forbidden
+from proxy.security.egress import ForbiddenAddress
 
 
 class CheckedBackend(httpcore.AnyIOBackend):
@@ -58,6 +58,6 @@ class CheckedClient(httpx.AsyncClient):
         url = request.url
         try:
             settings.PRIVATE_UPSTREAMS.check_literal(url.host, port_of(url))
-        except Forbidden as error:
+        except ForbiddenAddress as error:
             raise httpx.ConnectError(str(error)) from error
         return await super().send(request, **options)

@@ -31,7 +31,7 @@ from tests.support.waiting import wait_for
 
 UNHARMED = 5  # seconds for an answer, on a machine that has much else to do; a wait takes ten
 BUSY = "outage/busy"
-AWAY = {"detail": "The database is away: try again."}
+AWAY = {"detail": "The database is unavailable. Try again."}
 STRANGER = {"authorization": "Bearer athena-nobody-knows-this"}
 
 

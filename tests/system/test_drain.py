@@ -178,7 +178,7 @@ def test_workers_whose_parent_was_killed_let_open_answers_finish_and_end(start, 
     assert b"message_stop" in rest(connection)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
     assert rows(gateway)["test/short"]["outcome"] == "ok"
-    assert "the parent of this worker is gone" in gateway.log
+    assert "the parent process of this worker is gone" in gateway.log
 
 
 def test_a_database_that_is_locked_does_not_keep_the_process(start, upstream):

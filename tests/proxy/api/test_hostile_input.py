@@ -154,5 +154,5 @@ def test_a_database_that_is_away_is_said_to_be_in_json(monkeypatch):
     answer = operator.post("/api/overrides/", given, content_type="application/json")
     assert (answer.status_code, answer.json()) == (
         503,
-        {"detail": "The database is away: try again."},
+        {"detail": "The database is unavailable. Try again."},
     )

@@ -1,4 +1,4 @@
-"""One time for all nodes, however wrong the clock of one of them is."""
+"""All nodes use the time of the database, even if the clock of one is wrong."""
 
 import shutil
 import subprocess
@@ -21,56 +21,56 @@ key.save()
 """
 
 
-def told(clock, ahead, *, taken=timedelta()):
-    """Let the database's clock be so much ahead of this one's."""
+def compare(clock, ahead, *, round_trip=timedelta()):
+    """Compare with a database clock that is `ahead` of this machine's."""
     now = datetime.now(UTC)
-    clock.compare(now - taken / 2 + ahead, asked_at=now - taken)
+    clock.compare(now - round_trip / 2 + ahead, asked_at=now - round_trip)
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR, timedelta(seconds=5)])
-def test_the_databases_clock_counts(ahead):
+def test_now_is_the_time_of_the_database(ahead):
     clock = Clock()
-    told(clock, ahead)
+    compare(clock, ahead)
     assert abs(clock.now() - datetime.now(UTC) - ahead) < timedelta(milliseconds=100)
 
 
-def test_a_clock_that_steps_back_is_set_right_by_the_next_answer():
+def test_a_step_of_the_clock_is_corrected_by_the_next_query():
     clock = Clock()
-    told(clock, HOUR)
-    told(clock, 2 * HOUR)
+    compare(clock, HOUR)
+    compare(clock, 2 * HOUR)
     assert abs(clock.now() - datetime.now(UTC) - 2 * HOUR) < timedelta(seconds=1)
-    told(clock, timedelta())
+    compare(clock, timedelta())
     assert clock.skew == timedelta()
 
 
 @pytest.mark.parametrize(
-    ("ahead", "taken"),
+    ("ahead", "round_trip"),
     [
         (timedelta(seconds=0.7), timedelta()),
         (timedelta(seconds=-0.7), timedelta()),
         (timedelta(seconds=4), timedelta(seconds=4)),
     ],
 )
-def test_the_noise_of_asking_is_no_skew(ahead, taken):
+def test_measurement_noise_is_not_skew(ahead, round_trip):
     clock = Clock()
-    told(clock, ahead, taken=taken)
+    compare(clock, ahead, round_trip=round_trip)
     assert clock.skew == timedelta()
 
 
 def test_a_skew_is_logged_once(caplog):
     clock = Clock()
     for _ in range(3):
-        told(clock, -HOUR)
+        compare(clock, -HOUR)
     assert [record.getMessage() for record in caplog.records] == [
-        "the database's clock is -3600 s from this machine's, and is the one that counts"
+        "the database clock differs from this machine's by -3600 s; the gateway uses the database clock"
     ]
 
 
 @pytest.fixture(scope="module")
 def preloaded(tmp_path_factory):
-    """A library that sets the clock of the process that loads it."""
+    """Library that shifts the clock of the process that loads it."""
     if not (compiler := shutil.which("cc")):
-        pytest.skip("cc is not installed, and a process's clock is set by a library of ours")
+        pytest.skip("needs cc, to compile the library that shifts the clock of a process")
     library = tmp_path_factory.mktemp("skew") / "skew.so"
     source = Path(__file__).parents[2] / "support" / "skew.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
@@ -79,17 +79,17 @@ def preloaded(tmp_path_factory):
 
 @of_postgres
 @pytest.mark.parametrize("seconds", [3600, -3600])
-def test_keys_end_by_the_databases_clock_on_a_node_whose_own_is_wrong(
+def test_keys_expire_by_the_database_clock_on_a_node_with_a_wrong_clock(
     upstream, tmp_path, preloaded, seconds
 ):
     environment = {"OPENROUTER_API_KEY": "x" * 20, "OPENROUTER_BASE_URL": upstream.url}
     skewed = Gateway(tmp_path, **environment, LD_PRELOAD=preloaded, CLOCK_SKEW=str(seconds)).start()
     upstream.script("test/clock", says("Hi"))
-    began = datetime.now(UTC)
+    started_at = datetime.now(UTC)
     try:
         skewed.edit(
-            MAKE_KEY.format("sk-athena-valid", (began + HOUR / 2).isoformat())
-            + MAKE_KEY.format("sk-athena-over", (began - HOUR / 2).isoformat())
+            MAKE_KEY.format("sk-athena-valid", (started_at + HOUR / 2).isoformat())
+            + MAKE_KEY.format("sk-athena-over", (started_at - HOUR / 2).isoformat())
         )
         with skewed.client(**{"x-api-key": "sk-athena-valid"}) as client:
             answered = client.post("/v1/messages", json=ask("test/clock"))
@@ -97,10 +97,10 @@ def test_keys_end_by_the_databases_clock_on_a_node_whose_own_is_wrong(
         with skewed.client(**{"x-api-key": "sk-athena-over"}) as client:
             assert client.post("/v1/messages", json=ask("test/clock")).status_code == 401
         row = skewed.exchange(answered)
-        # The rows of all nodes are in one order, and old ones are deleted in time.
-        off = datetime.fromisoformat(row["created_at"]).replace(tzinfo=UTC) - began
+        # Rows of all nodes must sort together, and expire on time.
+        off = datetime.fromisoformat(row["created_at"]).replace(tzinfo=UTC) - started_at
         assert timedelta(seconds=-2) < off < timedelta(seconds=60)
-        assert f"the database's clock is {-seconds:+} s from this machine's" in skewed.log
+        assert f"the database clock differs from this machine's by {-seconds:+} s" in skewed.log
         assert f"the database's is {-seconds:+} s" in skewed.manage("doctor").stdout
     finally:
         skewed.stop()

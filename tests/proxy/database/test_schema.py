@@ -1,4 +1,4 @@
-"""Tables of another version: refused in one line, and never in the way of the version before."""
+"""A database of another version is rejected in one line; migrations keep the previous one running."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,14 +22,14 @@ RECORD = (
 LAST = max(name for app, name in MigrationLoader(None).disk_migrations if app == "proxy")
 
 
-def record(gateway, what, name):
-    """Say in the database that a migration was or was not made."""
-    code = RECORD.format(what, name)
+def record(gateway, state, name):
+    """Record in the database that a migration is `applied` or `unapplied`."""
+    code = RECORD.format(state, name)
     assert gateway.manage("shell", "--no-imports", "-c", code).returncode == 0
 
 
-def refusal(done):
-    """The one line with which a start was refused."""
+def error_line(done):
+    """Return the only line that a failed command wrote."""
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert "listens" not in done.stdout
@@ -44,12 +44,12 @@ def migrated(tmp_path):
     return gateway
 
 
-def test_a_database_of_a_newer_version_is_refused_unless_its_tables_are_left_alone(migrated):
+def test_a_database_of_a_newer_version_is_rejected_unless_migrations_are_disabled(migrated):
     record(migrated, "applied", "9999_next")
-    line = refusal(migrated.manage("serve"))
+    line = error_line(migrated.manage("serve"))
     assert "has migrations of a newer version (proxy.9999_next). Start that version" in line
     assert "migrations of a newer Athena (proxy.9999_next)" in migrated.manage("doctor").stdout
-    # The way back from an upgrade: the next version has taken nothing away.
+    # Rolling back an upgrade works, because the next version has removed nothing.
     migrated.start("--no-migrate")
     migrated.stop()
     assert (
@@ -57,52 +57,52 @@ def test_a_database_of_a_newer_version_is_refused_unless_its_tables_are_left_alo
     )
 
 
-def test_missing_migrations_are_named_where_they_may_not_be_made(migrated):
+def test_missing_migrations_are_named_if_migrations_are_disabled(migrated):
     record(migrated, "unapplied", LAST)
-    line = refusal(migrated.manage("serve", "--no-migrate"))
+    line = error_line(migrated.manage("serve", "--no-migrate"))
     assert f"migrations are missing (proxy.{LAST}). Run `manage.py migrate`" in line
 
 
-def test_an_empty_database_is_refused_where_nothing_may_be_made(tmp_path):
+def test_an_empty_database_is_rejected_if_migrations_are_disabled(tmp_path):
     gateway = Gateway(tmp_path, DATABASE_URL=empty_database_url(tmp_path))
-    assert "proxy.0001_initial" in refusal(gateway.manage("serve", "--no-migrate"))
+    assert "proxy.0001_initial" in error_line(gateway.manage("serve", "--no-migrate"))
 
 
-def test_a_file_that_was_damaged_is_refused_in_one_line(tmp_path):
+def test_a_damaged_database_file_is_rejected_in_one_line(tmp_path):
     path = tmp_path / "damaged.sqlite3"
     gateway = Gateway(tmp_path, DATABASE_URL=f"sqlite:///{path}")
     assert gateway.manage("migrate").returncode == 0
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
-    assert f"the database {path} cannot be used" in refusal(gateway.manage("serve"))
+    assert f"the database {path} cannot be used" in error_line(gateway.manage("serve"))
 
 
 @of_postgres
-def test_a_database_that_the_server_does_not_have_is_refused_in_one_line(tmp_path):
+def test_a_database_that_does_not_exist_is_rejected_in_one_line(tmp_path):
     url = f"{Gateway(tmp_path).environment['DATABASE_URL'].rpartition('/')[0]}/nothing"
-    line = refusal(Gateway(tmp_path, DATABASE_URL=url).manage("serve"))
+    line = error_line(Gateway(tmp_path, DATABASE_URL=url).manage("serve"))
     assert "the database nothing cannot be used" in line
 
 
 @of_postgres
-def test_a_migration_gives_up_rather_than_stop_the_traffic(tmp_path):
+def test_a_migration_gives_up_rather_than_block_traffic(tmp_path):
     gateway = Gateway(tmp_path)
     with psycopg.connect(gateway.environment["DATABASE_URL"]) as reader:
         reader.execute("LOCK TABLE django_session IN ACCESS SHARE MODE")
-        began = time.monotonic()
-        line = refusal(gateway.manage("migrate", "sessions", "zero"))
+        started_at = time.monotonic()
+        line = error_line(gateway.manage("migrate", "sessions", "zero"))
         assert "within 3 s, and was given up so that the traffic goes on" in line
-        assert time.monotonic() - began > 3
-    # Nobody has to clear up after it.
+        assert time.monotonic() - started_at > 3
+    # A second attempt needs no cleanup.
     assert gateway.manage("migrate", "sessions", "zero").returncode == 0
     (row,) = gateway.rows("SELECT count(*) AS n FROM django_migrations WHERE app = 'sessions'")
     assert row["n"] == 0
 
 
 @of_postgres
-def test_nodes_that_start_at_once_on_an_empty_database_all_start(tmp_path):
+def test_nodes_can_start_at_the_same_time_on_an_empty_database(tmp_path):
     url = empty_database_url(tmp_path)
-    secret = {"ATHENA_SECRET_KEY": "of all nodes, and quite long enough"}
+    secret = {"ATHENA_SECRET_KEY": "shared by all nodes, and long enough"}
     nodes = []
     for name in ("one", "two", "three"):
         (tmp_path / name).mkdir()
@@ -113,32 +113,32 @@ def test_nodes_that_start_at_once_on_an_empty_database_all_start(tmp_path):
     assert len(nodes[0].rows("SELECT * FROM proxy_clientkey")) == 1
 
 
-# Migrations up to here are the first version's. Those that come later run beside the version before.
+# Last migration of the first version. Later ones run beside the previous version.
 FIRST_VERSION = "0011"
-# Migrations that take away what the version before them had already ceased to use, each with the
-# version that ceased.
+# Migrations that remove what the previous version no longer uses, each with the version that
+# stopped using it.
 # Next release: remove the model Standing and Transcript.standing with its index. This release does
 # not write them, and deletes the rows of Standing that no transcript names.
 CONTRACTIONS: dict[str, str] = {}
 
 
 def column_type(field):
-    """The type of a column; for a reference the other table, as no table is loaded here."""
+    """Return the type of a column, or the target of a relation: no model is loaded here."""
     return field.remote_field.model if field.is_relation else field.db_type(connection)
 
 
-def trouble(operation, before, after):
-    """Why the version before could not go on after an operation; empty if it could."""
+def incompatibility(operation, before, after):
+    """Say why an operation would break the previous version; empty if it would not."""
     match operation:
         case ops.AddField(field=field):
             if not (field.null or field.many_to_many or field.db_default is not NOT_PROVIDED):
-                return "it would insert rows without the column: null=True or a db_default"
+                return "it inserts rows without the column: add null=True or a db_default"
         case ops.AlterField(model_name_lower=model, name=name):
             old, new = (state.models["proxy", model].fields[name] for state in (before, after))
             if old.null and not new.null:
                 return "it may insert null"
             if column_type(old) != column_type(new):
-                return "it knows another type of column"
+                return "it expects another type of column"
         case (
             ops.RemoveField()
             | ops.RenameField()
@@ -146,11 +146,9 @@ def trouble(operation, before, after):
             | ops.RenameModel()
             | ops.AlterModelTable()
         ):
-            return (
-                "it still uses what is taken away: cease to use it first, remove it a version later"
-            )
+            return "it still uses this: stop using it first, and remove it a version later"
         case ops.AddConstraint() | ops.AlterUniqueTogether():
-            return "it may write rows that the constraint refuses"
+            return "it may write rows that violate the constraint"
     return ""
 
 
@@ -169,9 +167,9 @@ def later_operations():
             state = after
 
 
-def test_every_migration_leaves_the_version_before_it_running():
+def test_every_migration_is_compatible_with_the_previous_version():
     for name, operation, before, after in later_operations():
-        assert not trouble(operation, before, after), f"{name}: {operation.describe()}"
+        assert not incompatibility(operation, before, after), f"{name}: {operation.describe()}"
 
 
 def state_of(**fields):
@@ -205,20 +203,22 @@ def state_of(**fields):
     ],
     ids=lambda value: value.describe() if isinstance(value, ops.base.Operation) else value,
 )
-def test_what_the_version_before_could_not_bear_is_refused(operation, word):
+def test_operations_that_break_the_previous_version_are_found(operation, word):
     before = state_of(size=models.IntegerField(null=True))
     after = before.clone()
     operation.state_forwards("proxy", after)
-    found = trouble(operation, before, after)
-    assert (word in found) if word else not found
+    reason = incompatibility(operation, before, after)
+    assert (word in reason) if word else not reason
 
 
 @pytest.mark.django_db
-def test_no_index_of_exchanges_is_the_beginning_of_another():
+def test_no_index_of_exchanges_is_a_prefix_of_another():
     with connection.cursor() as cursor:
-        found = connection.introspection.get_constraints(cursor, "proxy_exchange").values()
-    indexes = [tuple(index["columns"]) for index in found if index["index"] or index["unique"]]
-    assert ("key_id", "id") in indexes, "it is what the list of a key's exchanges needs"
+        constraints = connection.introspection.get_constraints(cursor, "proxy_exchange").values()
+    indexes = [
+        tuple(index["columns"]) for index in constraints if index["index"] or index["unique"]
+    ]
+    assert ("key_id", "id") in indexes, "the list of a key's exchanges needs it"
     assert ("group_id", "id") in indexes
-    covered = [one for one in indexes for other in indexes if one == other[: len(one)] != other]
-    assert [one for one in covered if one != ("id",)] == []
+    prefixes = [one for one in indexes for other in indexes if one == other[: len(one)] != other]
+    assert [one for one in prefixes if one != ("id",)] == []

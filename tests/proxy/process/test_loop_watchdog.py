@@ -1,4 +1,4 @@
-"""A loop that is blocked is told of, with the place and without values, and measured."""
+"""The watchdog measures the event loop and logs the stack of a blocked one, without values."""
 
 import asyncio
 import logging
@@ -14,35 +14,35 @@ from tests.support.metrics import scrape, value
 
 @pytest.fixture
 def records():
-    made = []
+    logged = []
     handler = logging.Handler()
-    handler.emit = made.append
+    handler.emit = logged.append
     loop_watchdog.logger.addHandler(handler)
-    yield made
+    yield logged
     loop_watchdog.logger.removeHandler(handler)
 
 
 @pytest.fixture(autouse=True)
-def faster(monkeypatch):
+def short_intervals(monkeypatch):
     monkeypatch.setattr(loop_watchdog, "_TICK", 0.1)
     monkeypatch.setattr(loop_watchdog, "BLOCKED", 0.4)
 
 
-def a_slow_thing(seconds):
+def block_the_loop(seconds):
     secret = "sk-canary-in-a-variable"
     time.sleep(seconds)
     return secret
 
 
-def watched(*pauses):
-    """The lags that are seen while the loop is blocked for so long, again and again."""
+def lags_of_blocks(*pauses):
+    """Return the lags that the watchdog measures while the loop is blocked for each pause."""
     lags = []
 
     async def main():
         watching = asyncio.create_task(Watchdog(lags.append).run())
         await asyncio.sleep(0.3)
         for seconds in pauses:
-            a_slow_thing(seconds)
+            block_the_loop(seconds)
             await asyncio.sleep(0.3)
         watching.cancel()
 
@@ -51,24 +51,24 @@ def watched(*pauses):
 
 
 @pytest.mark.realtime
-def test_a_blocked_loop_is_logged_with_its_place_once_a_minute_and_measured(records):
-    lags = watched(1.2, 1.2)
+def test_a_blocked_loop_is_measured_and_its_stack_is_logged_once_a_minute(records):
+    lags = lags_of_blocks(1.2, 1.2)
     assert sum(lag > 0.8 for lag in lags) == 2
     (record,) = records
     for formatter in (JSONFormatter(), TextFormatter()):
         line = formatter.format(record)
-        assert "the event loop is blocked for" in line
-        assert "a_slow_thing" in line
+        assert "the event loop has been blocked for" in line
+        assert "block_the_loop" in line
         assert "test_loop_watchdog.py" in line
         assert "canary" not in line.replace('secret = "sk-canary-in-a-variable"', "")
 
 
 @pytest.mark.realtime
-def test_a_loop_that_is_merely_busy_is_not_called_blocked(records):
-    lags = watched(0.1, 0.1)
+def test_a_busy_loop_is_not_reported_as_blocked(records):
+    lags = lags_of_blocks(0.1, 0.1)
     assert records == []
     assert len(lags) >= 3
 
 
-def test_the_lag_of_a_gateways_loop_is_among_its_metrics(gateway):
+def test_the_lag_of_the_event_loop_is_a_metric(gateway):
     assert value(scrape(gateway.url), "athena_loop_lag_seconds_count") > 0

@@ -210,7 +210,7 @@ def test_what_is_stored_of_somebody_is_erased_on_demand(configured, capsys, capl
     assert "Erased 2 exchanges." in capsys.readouterr().out
     assert list(Exchange.objects.all()) == [other]
     assert Transcript.objects.filter(exchange=other).exists()
-    with pytest.raises(CommandError, match="no key"):
+    with pytest.raises(CommandError, match="no client key has the id"):
         call_command("erase", "--key", "\x1b[31m9")
 
 
