@@ -25,4 +25,4 @@ class ShortTimeouts(AppConfig):
         base.STATEMENT_SECONDS = base.LOCK_SECONDS = 1
         base._GRACE = 1.0
         base.Connection.patience = base.STATEMENT_SECONDS + base._GRACE
-        drain._LEAVING = 3.0
+        drain._EXIT = 3.0
