@@ -42,8 +42,8 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
     from django.db.models import F
 
     from bench.exchanges import MODELS
-    from proxy.audit.retention import old_rows
-    from proxy.audit.traffic.overview import RANGES
+    from proxy.audit.retention import expired_rows
+    from proxy.audit.traffic.range_query import RANGES
     from proxy.models import Exchange, FailureGroup
     from proxy.pages.audit_list import describe_groups
     from proxy.pages.dashboard import board_context
@@ -66,7 +66,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
         return lambda: list(filtered(query, now).order_by("-id")[:51])
 
     def old(name: str) -> Case:
-        return lambda: list(old_rows(now - timedelta(days=1))[name].values_list("pk")[:1000])
+        return lambda: list(expired_rows(now - timedelta(days=1))[name].values_list("pk")[:1000])
 
     return {
         "no filter": listed(),

@@ -10,7 +10,7 @@ from typing import Any
 from django.apps import apps
 from django.db import connection
 
-from proxy.audit.failure_groups import family
+from proxy.audit.failure_groups import model_family
 from proxy.audit.transcripts.codec import TranscriptContent, pack
 from proxy.models import (
     FAILURES,
@@ -95,7 +95,7 @@ def add_up() -> None:
 def _groups(now: datetime) -> dict[tuple[str, str], int]:
     """One for every family of models and every code of a failure, by both."""
     places = sorted(
-        {(family(model), code) for model in MODELS for o in FAILURES for code in _CODES[o]}
+        {(model_family(model), code) for model in MODELS for o in FAILURES for code in _CODES[o]}
     )
     rows = FailureGroup.objects.bulk_create(
         FailureGroup(
@@ -132,7 +132,7 @@ def _rows(
     notices = json.dumps([["rescued", "get_weather", 1]])
     step = timedelta(days=DAYS) / count
     for number, (outcome, model, key) in enumerate(zip(outcomes, models, holders, strict=True)):
-        name = family(model)
+        name = model_family(model)
         form = next(f for vendor, f in _VENDORS.items() if model.startswith(vendor))
         code = random.choice(_CODES.get(outcome, ("",)))
         upstream = _UPSTREAMS[max(0, number % 11 - 7)]

@@ -1,4 +1,4 @@
-"""How an exchange ended, and where it failed if it did, by its error."""
+"""Derives the outcome of an exchange, and the phase in which it failed, from its error."""
 
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Outcome, Phase
@@ -36,7 +36,7 @@ _READING = frozenset(
 
 
 def outcome_of(error: GatewayError | None, phase: Phase) -> Outcome:
-    """Of an exchange whose client stayed; `phase` is where it failed."""
+    """The outcome of an exchange whose client did not disconnect."""
     if error is None:
         return Outcome.OK
     if error.code is ErrorCode.DRAINING:
@@ -51,7 +51,7 @@ def outcome_of(error: GatewayError | None, phase: Phase) -> Outcome:
 
 
 def phase_of(error: GatewayError, *, has_started: bool) -> Phase:
-    """Where an exchange failed that had a route; `has_started`: its answer."""
+    """The phase in which an exchange with a route failed. `has_started`: its answer had started."""
     if error.source in ("client", "config"):
         return Phase.REQUEST
     if error.code in _CONNECTING:

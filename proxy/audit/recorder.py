@@ -1,17 +1,15 @@
-"""Exchanges → rows, in batches, off the hot path.
+"""Records exchanges: each becomes a journal entry when it ends, and a database row soon after.
 
-What is to be kept is decided and redacted when an exchange ends, and goes into the journal; a
-thread reads it there a moment later and writes to the database. When the database is away, the
-journal grows up to its limit, then rows are dropped and counted, and traffic goes on. When the disk
-takes nothing, a little is kept in memory. A row that the database refuses is dropped alone, and one
-that it has already is not written twice.
+What is kept is decided and redacted on the event loop. A thread reads the journal every second and
+writes batches to the database. While the database is down, the journal grows up to its limit; then
+entries are dropped and counted, and traffic goes on. If the disk refuses writes, a few entries are
+kept in memory. If the database refuses a row, only that row is dropped. No row is stored twice.
 """
 
 import asyncio
 import contextlib
 import logging
-import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,13 +17,14 @@ from time import monotonic
 
 from django.db import IntegrityError
 
-from proxy.audit.bulk_insert import missing_of, write
+from proxy.audit.bulk_insert import entries_not_stored, insert_batch
 from proxy.audit.exchange import Exchange
-from proxy.audit.failure_groups import fingerprint, leak_mark
-from proxy.audit.journal.entries import Begun, Entry, encode
+from proxy.audit.failure_groups import failure_fingerprint, leak_fingerprint
+from proxy.audit.journal.entries import EndEntry, StartEntry, encode
 from proxy.audit.journal.journal import Journal
-from proxy.audit.journal.recovery import salvage
+from proxy.audit.journal.recovery import recover_dead_journals
 from proxy.audit.row import accepted_row, ended_row
+from proxy.audit.sampling import TranscriptSampling
 from proxy.audit.transcripts.assembly import transcript_of
 from proxy.audit.transcripts.codec import pack
 from proxy.database.connections import renew_connection
@@ -35,138 +34,146 @@ from proxy.telemetry.metrics import AUDIT_DROPPED
 
 logger = logging.getLogger("athena.audit")
 
-_INTERVAL = 1.0
-_LAST_FLUSH = 3.0
-"""Seconds that the end waits for the database: what is in the journal then is not lost."""
-_LOOK_FOR_DEAD = 5.0
-_SELDOM = 60.0
-"""Seconds between two lines about one trouble."""
-_MEMORY_BYTES = 16 * 1024 * 1024
-_NOWHERE = Path("/nonexistent")
+_WRITE_INTERVAL = 1.0
+_STOP_TIMEOUT = 3.0
+"""Seconds that `stop` waits for the database. Entries in the journal are not lost then."""
+_RECOVERY_INTERVAL = 5.0
+_WARNING_INTERVAL = 60.0
+"""Seconds between two warnings with the same text."""
+_MAX_MEMORY_BYTES = 16 * 1024 * 1024
+_MEMORY_BATCH = 500
+_NO_FOLDER = Path("/nonexistent")
 
 
-class Audit:
+class AuditRecorder:
     def __init__(
-        self, journal: Journal | None = None, *, also: Callable[[], None] = lambda: None
+        self, journal: Journal | None = None, *, after_write: Callable[[], None] = lambda: None
     ) -> None:
-        """Without a journal, what waits is in memory alone. `also` writes what else there is."""
+        """Without a journal, entries wait in memory only.
+
+        `after_write` is called in the thread after each write, to write other things.
+        """
         self.dropped = 0
-        self.journal = journal or Journal(_NOWHERE, most_bytes=0)
+        self.journal = journal or Journal(_NO_FOLDER, max_bytes=0)
         self.is_behind = False
-        """Whether something that there was did not reach the database."""
-        self.has_disk = True
-        self._memory: deque[tuple[Entry, int]] = deque()
-        # Of entries, those that came and those that are done with; of the memory's, their bytes.
-        # Each of the four is changed by one thread alone.
-        self._submitted = self._settled = 0
-        self._remembered = self._forgotten = 0
-        self._kept: Counter[str] = Counter()  # transcripts of each kind of trouble in this hour
-        self._hour = 0
-        self._is_gone = False
-        self._looked_at = -_LOOK_FOR_DEAD
-        self._said: dict[str, float] = {}
-        self._also = also
+        """True if the latest write did not reach the database."""
+        self.is_disk_writable = True
+        self._memory: deque[tuple[EndEntry, int]] = deque()
+        # Counters of entries, and of bytes in memory. Only one thread changes each of the four.
+        self._added = self._finished = 0
+        self._memory_added = self._memory_freed = 0
+        self._sampling = TranscriptSampling()
+        self._is_journal_deleted = False
+        self._recovered_at = -_RECOVERY_INTERVAL
+        self._warned_at: dict[str, float] = {}
+        self._after_write = after_write
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
 
     @property
-    def waiting(self) -> int:
-        return max(0, self._submitted - self._settled)
+    def pending(self) -> int:
+        """Number of entries that are not in the database yet."""
+        return max(0, self._added - self._finished)
 
-    def start(self) -> None:
-        """Open the journal, if the disk allows it."""
-        if self.journal.root is _NOWHERE or self.journal.is_open:
+    def open_journal(self) -> None:
+        """Open the journal if the disk allows it."""
+        if self.journal.root is _NO_FOLDER or self.journal.is_open:
             return
         try:
             self.journal.open()
-            self.has_disk = True
+            self.is_disk_writable = True
         except OSError as error:
-            self._complain("the journal cannot be opened: %s", error.strerror)
-            self.has_disk = False
+            self._warn("the journal cannot be opened: %s", error.strerror)
+            self.is_disk_writable = False
 
-    def begin(self, exchange: Exchange) -> None:
-        """Remember an exchange that has been accepted, should this process be lost."""
+    def record_start(self, exchange: Exchange) -> None:
+        """Record an accepted exchange, so that a crash of this process leaves a row."""
         if not self.journal.is_open:
             return
         try:
-            self.journal.begin(Begun(accepted_row(exchange)))
-        except (OSError, ValueError):  # its end will say the same
+            self.journal.add_start(StartEntry(accepted_row(exchange)))
+        except (OSError, ValueError):  # reported when the exchange ends
             return
 
-    def submit(self, exchange: Exchange, status: int) -> None:
-        """Remember an exchange that has ended; probes and lists of models are none."""
+    def record_end(self, exchange: Exchange, status: int) -> None:
+        """Record an exchange that has ended. Probes and model lists are not recorded."""
         if exchange.request.snapshot is None and exchange.error is None:
             return
         row = ended_row(exchange, status)
         exchange.log(row)
         if exchange.request.snapshot is None:
             return
-        mark = fingerprint(row) if row["outcome"] in FAILURES else None
+        fingerprint = failure_fingerprint(row) if row["outcome"] in FAILURES else None
+        kind = fingerprint if fingerprint is not None else leak_fingerprint(row)
         packed: bytes | None = None
-        if self._keeps(exchange, leak_mark(row) if mark is None else mark):
+        if self._sampling.keeps(exchange, kind):
             try:
                 packed = pack(transcript_of(exchange))
-            except Exception as error:  # noqa: BLE001  a defect there costs the transcript alone
-                # Without its words and its frames, which may have the content.
+            except Exception as error:  # noqa: BLE001  a defect costs only the transcript
+                # The error's message and its traceback may have content.
                 name = type(error).__name__
-                logger.error("no transcript, a defect: %s", name)  # noqa: TRY400
-        self.keep(Entry(row, mark, packed))
+                logger.error("a transcript was lost because of a defect: %s", name)  # noqa: TRY400
+        self.add(EndEntry(row, fingerprint, packed))
 
-    def keep(self, entry: Entry) -> None:
-        """Put an entry where the thread finds it."""
-        self._submitted += 1
+    def add(self, entry: EndEntry) -> None:
+        """Put an entry into the journal, or into memory if the disk refuses it."""
+        self._added += 1
         try:
-            is_kept = self.journal.end_of(entry)
-            self.has_disk = True
+            is_kept = self.journal.add_end(entry)
+            self.is_disk_writable = True
         except OSError as error:
             if self.journal.is_open:
-                self.has_disk = False
-                self._complain("the journal cannot be written: %s", error.strerror)
-            size = len(encode(entry))
-            is_kept = self._remembered - self._forgotten + size <= _MEMORY_BYTES
-            if is_kept:
-                self._remembered += size
-                self._memory.append((entry, size))
+                self.is_disk_writable = False
+                self._warn("the journal cannot be written: %s", error.strerror)
+            is_kept = self._add_to_memory(entry)
         if not is_kept:
-            self._submitted -= 1
+            self._added -= 1
             self._drop()
-            self._complain("too much waits for the database: exchanges are dropped")
+            self._warn("exchanges are dropped: too many wait for the database")
+
+    def _add_to_memory(self, entry: EndEntry) -> bool:
+        size = len(encode(entry))
+        if self._memory_added - self._memory_freed + size > _MAX_MEMORY_BYTES:
+            return False
+        self._memory_added += size
+        self._memory.append((entry, size))
+        return True
 
     async def run(self) -> None:
-        """Write what is waiting, every second, until cancelled."""
+        """Write pending entries every second, until cancelled."""
         while True:
-            await asyncio.sleep(_INTERVAL)
+            await asyncio.sleep(_WRITE_INTERVAL)
             await self.flush()
-            if self._is_gone:
-                self._begin_anew()
-            self.start()
-            self._try_disk()
-            self.journal.tidy()
+            if self._is_journal_deleted:
+                self._replace_journal()
+            self.open_journal()
+            self._check_disk()
+            self.journal.rotate_if_drained()
 
-    def _try_disk(self) -> None:
-        """Find out whether a disk that took nothing does now, though nobody asks for anything."""
-        if not self.has_disk and self.journal.is_open:
-            self.has_disk = self.journal.is_writable()
+    def _check_disk(self) -> None:
+        """Notice a disk that has room again, even without traffic."""
+        if not self.is_disk_writable and self.journal.is_open:
+            self.is_disk_writable = self.journal.is_writable()
 
     async def flush(self) -> None:
-        """Write all that is waiting now, as far as the database takes it."""
+        """Write all pending entries, as far as the database accepts them."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._write_all)
 
     async def stop(self) -> None:
-        """Write what is waiting if that can be done now, and leave the journal."""
+        """Write pending entries if the database is up, and close the journal."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.flush(), _LAST_FLUSH)
+            await asyncio.wait_for(self.flush(), _STOP_TIMEOUT)
         for entry, _ in list(self._memory):  # the disk may have room by now
             try:
-                self.journal.end_of(entry)
+                self.journal.add_end(entry)
             except OSError:
                 self._drop()
         self.journal.close()
 
-    def _begin_anew(self) -> None:
-        """With another journal: somebody deleted this one, and with it what it had."""
-        self._is_gone = False
-        for _ in range(self.waiting - len(self._memory)):
-            self._settled += 1
+    def _replace_journal(self) -> None:
+        """Close a journal whose files were deleted; its entries are lost."""
+        self._is_journal_deleted = False
+        for _ in range(self.pending - len(self._memory)):
+            self._finished += 1
             self._drop()
         self.journal.close(is_lost=True)
 
@@ -174,95 +181,85 @@ class Audit:
         self.dropped += 1
         AUDIT_DROPPED.inc()
 
-    def _complain(self, words: str, *values: object) -> None:
-        """Say it, unless it was said a moment ago."""
+    def _warn(self, message: str, *values: object) -> None:
+        """Log a warning, but not the same one again within a minute."""
         now = monotonic()
-        if now - self._said.get(words, -_SELDOM) >= _SELDOM:
-            self._said[words] = now
-            logger.warning(words, *values)
-
-    def _keeps(self, exchange: Exchange, mark: str | None) -> bool:
-        """Whether the transcript is worth keeping, and may be kept.
-
-        `mark` is the kind of trouble, if there is any: an hour keeps only so many of one kind.
-        """
-        if exchange.capture is None or exchange.request.snapshot is None:
-            return False
-        sampling, route = exchange.request.snapshot.sampling, exchange.answer.route
-        if mark is not None:
-            hour = int(exchange.request.created_at.timestamp()) // 3600
-            if hour > self._hour:  # one that began an hour ago may end after one that began now
-                self._hour = hour
-                self._kept.clear()
-            self._kept[mark] += 1
-            return self._kept[mark] <= sampling.failures_per_hour
-        share = (
-            route.sample_calls if exchange.answer.tool_calls and route else sampling.sample_others
-        )
-        return random.random() < share  # noqa: S311  no secret depends on it
+        if now - self._warned_at.get(message, -_WARNING_INTERVAL) >= _WARNING_INTERVAL:
+            self._warned_at[message] = now
+            logger.warning(message, *values)
 
     def _write_all(self) -> None:
         renew_connection()
-        is_behind = True  # whatever the reason is why something stays where it is
+        is_behind = True
         try:
             self._write_journal()
             self._write_memory()
-            self._also()
-            if self.journal.is_open and monotonic() - self._looked_at >= _LOOK_FOR_DEAD:
-                self.journal.others = salvage(self.journal, self._write)
-                self._looked_at = monotonic()
+            self._after_write()
+            if self.journal.is_open and monotonic() - self._recovered_at >= _RECOVERY_INTERVAL:
+                self.journal.other_journals_bytes = recover_dead_journals(
+                    self.journal, self._insert
+                )
+                self._recovered_at = monotonic()
             is_behind = False
         except AWAY as error:
-            self._complain("exchanges wait for the database: %s", reason(error))
+            self._warn("exchanges wait for the database: %s", reason(error))
         except OSError as error:
-            self._complain("a journal cannot be read: %s", error.strerror)
+            self._warn("a journal cannot be read: %s", error.strerror)
         except Exception:
-            # It must not end the audit: the next time may do.
-            logger.exception("the audit has a defect")
+            # The next run may succeed.
+            logger.exception("writing the audit failed because of a defect")
         self.is_behind = is_behind
 
     def _write_journal(self) -> None:
         try:
-            for lines in self.journal.reader.batches(self.journal.end):
-                entries = [line for line in lines if isinstance(line, Entry)]
-                self._write(entries)
-                self._settled += len(entries)
-                for _ in range(lines.count(None)):
+            for batch in self.journal.reader.batches(self.journal.end):
+                entries = [entry for entry in batch if isinstance(entry, EndEntry)]
+                self._insert(entries)
+                self._finished += len(entries)
+                for _ in range(batch.count(None)):
                     self._drop()
-                    logger.error("a line of the journal cannot be read")
+                    logger.error("a line of the journal is unreadable; its exchange is lost")
         except FileNotFoundError:
-            self._is_gone = True
+            self._is_journal_deleted = True
             raise
 
     def _write_memory(self) -> None:
-        while lines := [self._memory[at] for at in range(min(500, len(self._memory)))]:
-            self._write([entry for entry, _ in lines])
-            for _, size in lines:
+        while self._memory:
+            batch = [self._memory[at] for at in range(min(_MEMORY_BATCH, len(self._memory)))]
+            self._insert([entry for entry, _ in batch])
+            for _, size in batch:
                 self._memory.popleft()
-                self._forgotten += size
-            self._settled += len(lines)
+                self._memory_freed += size
+            self._finished += len(batch)
 
-    def _write(self, batch: list[Entry]) -> None:
-        """Save a batch; if the database refuses it, its entries one by one."""
+    def _insert(self, batch: list[EndEntry]) -> None:
+        """Insert a batch; if the database refuses it, insert its entries one by one."""
         if not batch:
             return
         try:
-            write(batch)
+            insert_batch(batch)
         except AWAY:
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is, the audit must go on
-            if isinstance(error, IntegrityError) and len(missing := missing_of(batch)) < len(batch):
-                self._write(missing)
-            elif len(batch) > 1:
-                for entry in batch:
-                    self._write([entry])
-            elif (entry := batch[0]).packed is not None:
-                # It may be what was said that is refused: that must not cost the row.
-                logger.error("a transcript cannot be stored: %s", type(error).__name__)  # noqa: TRY400
-                self._write([Entry(entry.exchange, entry.fingerprint)])
-            else:
-                self._drop()
-                # The error's own words may quote the row.
-                fields = {"request_id": batch[0].exchange["request_id"]}
-                name = type(error).__name__
-                logger.error("a row cannot be stored: %s", name, extra={"fields": fields})  # noqa: TRY400
+        except Exception as error:  # noqa: BLE001  the audit must go on
+            self._insert_refused(batch, error)
+
+    def _insert_refused(self, batch: list[EndEntry], error: Exception) -> None:
+        if isinstance(error, IntegrityError):
+            missing = entries_not_stored(batch)
+            if len(missing) < len(batch):  # stored before, but the answer to the commit was lost
+                self._insert(missing)
+                return
+        if len(batch) > 1:
+            for entry in batch:
+                self._insert([entry])
+            return
+        entry, name = batch[0], type(error).__name__
+        if entry.packed is not None:
+            # The transcript may be the reason. Store the row without it.
+            logger.error("a transcript cannot be stored: %s", name)
+            self._insert([EndEntry(entry.exchange, entry.fingerprint)])
+        else:
+            self._drop()
+            # Without the error's message, which may quote the row.
+            fields = {"request_id": entry.exchange["request_id"]}
+            logger.error("a row cannot be stored: %s", name, extra={"fields": fields})

@@ -1,8 +1,9 @@
-"""What is old is deleted: in small batches, by one process at a time, and off the hot path.
+"""Deletes old rows daily: in small batches, by one process at a time, and off the hot path.
 
-Transcripts go first, as the gateway's settings say, then exchanges with what hangs on them, their
-sums, and groups of failures that nobody has touched. Exchanges go by whole days, in UTC, so that
-the sums that stay are of exchanges that stay. Between two batches others may write.
+The gateway settings say after how many days. Transcripts are deleted first, then exchanges with
+their replays, the traffic sums, and failure groups that have no comment, assignee or decision.
+Exchanges are deleted by whole days, in UTC, so the sums that remain match the exchanges that
+remain. Between two batches, other processes can write.
 """
 
 import asyncio
@@ -42,18 +43,18 @@ CHORE = "prune"
 BATCH = 1000
 PAUSE = 0.1
 """Seconds between two batches."""
-_HOLD = timedelta(minutes=5)
-_DAY = timedelta(hours=23)  # not 24: a run that starts a little earlier is no reason to skip a day
+_LOCK_TIME = timedelta(minutes=5)
+_RUN_INTERVAL = timedelta(hours=23)  # not 24: the next run may start a little earlier in the day
 _STATEMENT_SECONDS = 60
-_MOST_COUNTED = 100_000
-_BUDGET = 1800.0
-"""Seconds after which a run leaves the rest for the next look."""
-_LOOK_AGAIN = 600.0
-"""Seconds after which a process looks whether the daily run is due."""
+_MAX_COUNTED = 100_000
+_MAX_RUN_SECONDS = 1800.0
+"""A run stops after this time. The next check continues it."""
+_CHECK_INTERVAL = 600.0
+"""Seconds between two checks whether the daily run is due."""
 
 
-class PrunedElsewhere(Exception):
-    """Another process is at it."""
+class AlreadyPruning(Exception):
+    """Another process is deleting old rows."""
 
 
 def prune(
@@ -63,45 +64,47 @@ def prune(
     pause: Callable[[], bool] | None = None,
     unless_done_since: datetime | None = None,
 ) -> dict[str, int] | None:
-    """Delete what is old, and say how much of what; None if it is not due.
+    """Delete old rows; returns how many of each kind, or None if the run is not due.
 
-    `pause` is called between batches; when it returns True, the rest is left for another time.
-    Raises PrunedElsewhere.
+    `pause` is called between batches; if it returns True, the run ends. `unless_done_since`: the
+    run is due only if the latest one was before. Raises AlreadyPruning.
     """
-    moment = now or _database_time()
+    now = now or _database_time()
     holder = secrets.token_hex(8)
-    if not Chore.take(CHORE, holder, now=moment, hold=_HOLD, unless_done_since=unless_done_since):
+    if not Chore.acquire(
+        CHORE, holder, now=now, hold=_LOCK_TIME, unless_done_since=unless_done_since
+    ):
         if unless_done_since is not None:
             return None
-        raise PrunedElsewhere
+        raise AlreadyPruning
     deleted: dict[str, int] = {}
     is_done = False
     try:
-        for name, count in _batches(moment, batch):
+        for name, count in _delete_batches(now, batch):
             deleted[name] = deleted.get(name, 0) + count
             if not count:
                 continue
-            if (pause is not None and pause()) or not Chore.keep(CHORE, holder, _until()):
+            if (pause is not None and pause()) or not Chore.extend(CHORE, holder, _lock_end()):
                 return deleted
         is_done = True
     finally:
-        Chore.release(CHORE, holder, done_at=moment if is_done else None)
+        Chore.release(CHORE, holder, done_at=now if is_done else None)
     return deleted
 
 
 def _database_time() -> datetime:
-    """Asked of the database itself: a clock that is fast must not delete what is young."""
+    """The database's time: with a local clock that is fast, young rows would be deleted."""
     read_version()
     return clock.now()
 
 
-def _until() -> datetime:
-    return clock.now() + _HOLD
+def _lock_end() -> datetime:
+    return clock.now() + _LOCK_TIME
 
 
-def _batches(now: datetime, batch: int) -> Iterator[tuple[str, int]]:
-    """Deletes batch after batch; what was deleted, and how many."""
-    for name, rows in old_rows(now).items():
+def _delete_batches(now: datetime, batch: int) -> Iterator[tuple[str, int]]:
+    """Delete batch after batch; yields the kind of rows, and how many were deleted."""
+    for name, rows in expired_rows(now).items():
         yield name, 0
         while count := _delete(rows, batch):
             yield name, count
@@ -116,63 +119,63 @@ def _delete(rows: QuerySet[Any], batch: int) -> int:
     return len(keys)
 
 
-def oldest_kept(now: datetime, days: int) -> datetime:
+def first_kept_day(now: datetime, days: int) -> datetime:
     """The start of the first day whose exchanges are kept."""
     return (now - timedelta(days=days)).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def old_rows(now: datetime) -> dict[str, QuerySet[Any]]:
-    """By its name, whatever is to be deleted, in the order in which that is done."""
+def expired_rows(now: datetime) -> dict[str, QuerySet[Any]]:
+    """The rows to delete, by kind, in the order of deletion."""
     settings = GatewaySettings.objects.get(pk=1)
-    oldest = oldest_kept(now, settings.exchange_days)
-    # By their keys alone: a join would look at every old exchange, and few have a transcript. Ids
-    # grow with the end of an exchange, so that this is right but for the minutes that one takes.
+    first_kept = first_kept_day(now, settings.exchange_days)
+    # By primary key: a join would read every old exchange, and few have a transcript. Ids are in
+    # the order in which exchanges end, so this is exact up to the duration of an exchange.
     expired = Exchange.objects.filter(
         created_at__lt=now - timedelta(days=settings.transcript_days)
     ).order_by("-created_at")
-    newest = expired.values_list("pk", flat=True).first()
-    transcripts = Transcript.objects.filter(pk__lte=newest or 0)
+    last_expired = expired.values_list("pk", flat=True).first()
+    transcripts = Transcript.objects.filter(pk__lte=last_expired or 0)
     untouched = FailureGroup.objects.filter(
-        last_seen__lt=oldest, state=GroupState.OPEN, assignee=None, comments=None
+        last_seen__lt=first_kept, state=GroupState.OPEN, assignee=None, comments=None
     )
     return {
         "transcripts": transcripts.order_by(),
-        "exchanges": Exchange.objects.filter(created_at__lt=oldest).order_by(),
+        "exchanges": Exchange.objects.filter(created_at__lt=first_kept).order_by(),
         # Not yesterday's: the version before, on a node not yet upgraded, may use them again.
         "shared request parts": Standing.unused().filter(
             used_on__lt=now.date() - timedelta(days=1)
         ),
-        "sums": TrafficSum.objects.filter(start__lt=oldest).order_by(),
-        "counts of times": TrafficTime.objects.filter(start__lt=oldest).order_by(),
-        "hours of failures": FailureHour.objects.filter(hour__lt=oldest).order_by(),
+        "sums": TrafficSum.objects.filter(start__lt=first_kept).order_by(),
+        "counts of times": TrafficTime.objects.filter(start__lt=first_kept).order_by(),
+        "hours of failures": FailureHour.objects.filter(hour__lt=first_kept).order_by(),
         "groups of failures": untouched.order_by(),
     }
 
 
-def remaining(now: datetime) -> int:
-    """How many rows are to be deleted; of each kind, no more than so many are counted."""
+def count_expired_rows(now: datetime) -> int:
+    """Count the rows to delete, up to a limit per kind."""
     with patience(_STATEMENT_SECONDS):
-        return sum(rows[:_MOST_COUNTED].count() for rows in old_rows(now).values())
+        return sum(rows[:_MAX_COUNTED].count() for rows in expired_rows(now).values())
 
 
 class Retention:
-    """The daily run, in a process of the gateway's."""
+    """The daily run, in each process of the gateway."""
 
     def __init__(self) -> None:
         self._stopping = Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="retention")
 
     async def run(self, *, first_after: float = 60.0) -> None:
-        """Look now and then whether a run is due, until cancelled."""
+        """Check regularly whether a run is due, until cancelled."""
         self._stopping.clear()
-        # Processes that were started together do not look at the same moment.
+        # Random, so that processes started together do not check at the same time.
         await asyncio.sleep(first_after * (1 + secrets.randbelow(100) / 100))
         while True:
             await asyncio.get_running_loop().run_in_executor(self._thread, self.prune_if_due)
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_CHECK_INTERVAL)
 
     def stop(self) -> None:
-        """End a run after the batch that it is at."""
+        """End a run after its current batch."""
         self._stopping.set()
 
     def prune_if_due(self) -> None:
@@ -181,23 +184,23 @@ class Retention:
         deleted: dict[str, int] | None = {}
         try:
             try:
-                until = monotonic() + _BUDGET
+                until = monotonic() + _MAX_RUN_SECONDS
                 deleted = prune(
                     now=now,
                     pause=lambda: self._stopping.wait(PAUSE) or monotonic() >= until,
-                    unless_done_since=now - _DAY,
+                    unless_done_since=now - _RUN_INTERVAL,
                 )
             finally:
                 if deleted is not None:
-                    ROWS_REMAINING.set(remaining(now))
+                    ROWS_REMAINING.set(count_expired_rows(now))
         except DatabaseError as error:
-            logger.warning("the daily deletion of old rows failed: %s", reason(error))
+            logger.warning("deleting old rows failed and is tried again: %s", reason(error))
         except Exception:
-            # It must not end the watch: it is tried again.
-            logger.exception("the daily deletion of old rows has a defect")
+            # The loop must go on: the next check tries again.
+            logger.exception("deleting old rows failed because of a defect")
         else:
             if deleted and any(deleted.values()):
-                logger.info("deleted: %s", summary(deleted))
+                logger.info("deleted old rows: %s", summary(deleted))
 
 
 def summary(deleted: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""What the gateway remembers: every exchange, and failures by their kind."""
+"""The audit log: exchanges, and groups of failures of one kind."""
 
 from django.conf import settings
 from django.db import models
@@ -26,11 +26,11 @@ FAILURES = (
     Outcome.GATEWAY_ERROR,
     Outcome.CRASHED,
 )
-"""Outcomes that somebody should look at; the others are a client's own doing, or planned."""
+"""Outcomes that need attention. The others are caused by the client, or planned."""
 
 
 class Phase(models.TextChoices):
-    """How far an exchange had come when it failed."""
+    """The step in which an exchange failed."""
 
     REQUEST = "request", "reading the request"
     CONNECT = "connect", "connecting to the upstream"
@@ -47,7 +47,7 @@ class GroupState(models.TextChoices):
 
 
 class FailureGroup(models.Model):
-    """Failures with one fingerprint: the same format, error, phase and family of models."""
+    """Failures with one fingerprint: the same format, error, phase and model family."""
 
     fingerprint = models.CharField(max_length=210, unique=True)
     format = models.CharField(max_length=20)
@@ -63,7 +63,7 @@ class FailureGroup(models.Model):
     )
 
     class Meta:
-        # The list shows the newest first, usually those that are not done with.
+        # The list shows the newest first, usually without the resolved ones.
         indexes = [models.Index(fields=["state", "-last_seen"])]
         ordering = ("-last_seen",)
 
@@ -75,7 +75,7 @@ class FailureGroup(models.Model):
 
 
 class FailureHour(models.Model):
-    """How often a group failed in one hour: the line of its sparkline."""
+    """Number of failures of a group in one hour, for its sparkline."""
 
     group = models.ForeignKey(FailureGroup, models.CASCADE, related_name="hours")
     hour = models.DateTimeField()
@@ -106,11 +106,11 @@ class Comment(models.Model):
 
 
 class Exchange(models.Model):
-    """One accepted request and how it ended; no content of it."""
+    """One accepted request and how it ended, without its content."""
 
     request_id = models.CharField(max_length=40, unique=True)
     created_at = models.DateTimeField()
-    # No constraint in the database: a key may be deleted while its last rows are on their way.
+    # No constraint in the database: a key may be deleted before its last rows are written.
     key = models.ForeignKey(
         ClientKey,
         models.SET_NULL,
@@ -131,7 +131,7 @@ class Exchange(models.Model):
     format_reason = models.CharField(max_length=12, blank=True)
     is_streaming = models.BooleanField(default=False)
     status = models.PositiveSmallIntegerField()
-    """What the client was sent; 0 if that is not known, as its process was lost."""
+    """HTTP status sent to the client; 0 if unknown because the process died."""
     outcome = models.CharField(max_length=20, choices=Outcome)
     error_code = models.CharField(max_length=40, blank=True)
     error_source = models.CharField(max_length=10, blank=True)
@@ -141,11 +141,11 @@ class Exchange(models.Model):
     tool_calls = models.PositiveIntegerField(default=0)
     rescued_calls = models.PositiveIntegerField(default=0)
     notices = models.JSONField(default=list)
-    """Of each: its code, its detail, and how often."""
+    """A list of [code, detail, count]."""
     leaked_format = models.CharField(max_length=20, blank=True)
-    """The format whose markup was seen in an answer that passed as text."""
+    """The format whose markup was seen in text that the client got."""
     attempts = models.JSONField(default=list)
-    """The failed ones before the one that decided: upstream, model, error."""
+    """Failed attempts before the last one: a list of [upstream, model, error code, message]."""
     input_tokens = models.PositiveIntegerField(null=True)
     output_tokens = models.PositiveIntegerField(null=True)
     cache_read_tokens = models.PositiveIntegerField(null=True)
@@ -169,7 +169,7 @@ class Exchange(models.Model):
 
     class Meta:
         ordering = ("-id",)
-        # Lists are by id, the newest first; each index serves one filter of the audit list.
+        # Lists are sorted by id, newest first. Each index serves one filter of the audit list.
         indexes = [
             models.Index(fields=["outcome", "-id"]),
             models.Index(fields=["format", "-id"]),
@@ -187,7 +187,7 @@ class Exchange(models.Model):
                 name="exchange_group",
                 condition=models.Q(group__isnull=False),
             ),
-            models.Index(fields=["created_at"]),  # retention, and a range of time
+            models.Index(fields=["created_at"]),  # retention, and time ranges
         ]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Work that one process of many does, now and then."""
+"""Chores: regular work that one process at a time does."""
 
 from datetime import datetime, timedelta
 
@@ -7,9 +7,9 @@ from django.db.models import Q
 
 
 class Chore(models.Model):
-    """Who does it until when, and when it was last done: a row that is a lock.
+    """A lock with an end, and the time at which the work was last done.
 
-    A holder that dies lets go by itself, when its time is over.
+    The lock of a holder that dies expires.
     """
 
     name = models.CharField(max_length=40, primary_key=True)
@@ -21,7 +21,7 @@ class Chore(models.Model):
         return self.name
 
     @classmethod
-    def take(
+    def acquire(
         cls,
         name: str,
         holder: str,
@@ -30,7 +30,7 @@ class Chore(models.Model):
         hold: timedelta,
         unless_done_since: datetime | None = None,
     ) -> bool:
-        """Whether the work is now the holder's; False if somebody has it, or it is not due."""
+        """Acquire the lock; False if another process holds it, or the work is not due."""
         cls.objects.get_or_create(name=name)
         free = cls.objects.filter(Q(held_until=None) | Q(held_until__lt=now), name=name)
         if unless_done_since is not None:
@@ -38,8 +38,8 @@ class Chore(models.Model):
         return free.update(holder=holder, held_until=now + hold) == 1
 
     @classmethod
-    def keep(cls, name: str, holder: str, until: datetime) -> bool:
-        """Hold it longer; False if it was lost to another."""
+    def extend(cls, name: str, holder: str, until: datetime) -> bool:
+        """Extend the lock; False if it has expired and another process holds it."""
         return cls.objects.filter(name=name, holder=holder).update(held_until=until) == 1
 
     @classmethod

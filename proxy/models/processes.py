@@ -1,4 +1,4 @@
-"""The processes of the gateway, as they report themselves: what is going on at this moment."""
+"""Running processes of the gateway, as they report themselves."""
 
 from datetime import timedelta
 
@@ -6,16 +6,16 @@ from django.db import models
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-_SILENCE = timedelta(seconds=10)
+_MAX_SILENCE = timedelta(seconds=10)
 
 
 class GatewayProcess(models.Model):
-    """One running process; it reports every two seconds, and deletes its row when it stops.
+    """One running process. It reports every two seconds, and deletes its row when it stops.
 
-    Times are the database's own, as the clocks of machines differ.
+    Times are the database's, because the clocks of machines differ.
     """
 
-    # Host and number would not do: in containers, many have the same.
+    # Not host and process id: many containers have the same.
     token = models.CharField(max_length=16, primary_key=True)
     name = models.CharField(max_length=100)
     started_at = models.DateTimeField(db_default=Now())
@@ -30,5 +30,5 @@ class GatewayProcess(models.Model):
 
     @classmethod
     def running(cls) -> "QuerySet[GatewayProcess]":
-        """Those that reported a moment ago; one that was killed is not among them for long."""
-        return cls.objects.filter(seen_at__gte=Now() - _SILENCE).order_by("name", "started_at")
+        """Processes that reported within the last ten seconds."""
+        return cls.objects.filter(seen_at__gte=Now() - _MAX_SILENCE).order_by("name", "started_at")

@@ -1,22 +1,22 @@
-"""Sums of the exchanges, by the hour and by the day: the dashboard reads them instead of the rows.
+"""Traffic sums per hour and per day. The dashboard reads them instead of the exchanges.
 
-They are written in the transaction that writes the exchanges, so that they are never behind and
-never wrong. Each facet has sums of its own: a table of all combinations would be nearly as long as
-the exchanges themselves where many models are asked for.
+They are written in the transaction that inserts the exchanges, so they always match. Each facet
+has sums of its own: with many models, a table of all combinations would be nearly as long as the
+table of exchanges.
 """
 
 from django.db import models
 
 
 class Span(models.TextChoices):
-    """How much time a sum is of, from its start, in UTC."""
+    """Length of time that a sum covers, from its start, in UTC."""
 
     HOUR = "hour", "hour"
     DAY = "day", "day"
 
 
 class Facet(models.TextChoices):
-    """What the exchanges of a sum have in common."""
+    """The property that the exchanges of a sum share."""
 
     ALL = "all", "nothing"
     MODEL = "model", "the model that was asked for"
@@ -34,7 +34,7 @@ class TrafficSum(models.Model):
     facet = models.CharField(max_length=10, choices=Facet)
     start = models.DateTimeField()
     value = models.CharField(max_length=200, blank=True)
-    """Of the facet. Who answered is the upstream's name, a space, and what it said itself."""
+    """Of the facet. For SERVED_BY: the upstream's name, a space, and the name it reports."""
     requests = models.PositiveBigIntegerField()
     failures = models.PositiveBigIntegerField()
     client_errors = models.PositiveBigIntegerField()
@@ -42,15 +42,15 @@ class TrafficSum(models.Model):
     calls = models.PositiveBigIntegerField()
     calls_rescued = models.PositiveBigIntegerField()
     rescued = models.PositiveBigIntegerField()
-    """Exchanges with a rescued call."""
+    """Number of exchanges with a rescued call."""
     leaked = models.PositiveBigIntegerField()
     tokens_in = models.PositiveBigIntegerField(null=True)
-    """Null if no upstream told any; so are the others."""
+    """Null if no upstream reported any; the same for the other token columns."""
     tokens_out = models.PositiveBigIntegerField(null=True)
     tokens_cached = models.PositiveBigIntegerField(null=True)
 
     class Meta:
-        # In the order of the dashboard's question: a facet, from a time on.
+        # In the order of the dashboard's query: one facet, from a time on.
         constraints = [
             models.UniqueConstraint(
                 fields=["span", "facet", "start", "value"], name="traffic_sum_is_one_row"

@@ -51,7 +51,7 @@ class Transcript(models.Model):
     standing = models.ForeignKey(
         Standing, models.PROTECT, null=True, db_index=False, related_name="transcripts"
     )
-    # Empty where there is `packed`: a row of the version before has these instead.
+    # Rows from before transcripts were packed have these columns; in other rows they are empty.
     headers = models.JSONField(default=dict)
     request = models.TextField()
     tools = models.JSONField(default=list)
@@ -63,7 +63,7 @@ class Transcript(models.Model):
     left_out = models.JSONField(default=dict)
     redactions = models.PositiveIntegerField(default=0)
     packed = models.BinaryField(null=True)
-    """As `proxy.audit.transcripts.codec` packs it."""
+    """Packed by `proxy.audit.transcripts.codec`."""
 
     class Meta:
         # Finds the transcripts that name a row of `Standing`.
@@ -99,7 +99,7 @@ class Transcript(models.Model):
 
 
 class Replay(models.Model):
-    """A transcript's answer, read again; the original is never changed."""
+    """The result of decoding a transcript's answer again. The transcript is not changed."""
 
     class Result(models.TextChoices):
         FIXED = "fixed", "fixed"

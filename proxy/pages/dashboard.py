@@ -13,16 +13,16 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
-from proxy.audit.retention import oldest_kept
-from proxy.audit.traffic.overview import (
+from proxy.audit.retention import first_kept_day
+from proxy.audit.traffic.range_query import (
     RANGES,
-    Overview,
-    Part,
+    FacetSums,
+    Percentiles,
     Step,
     Sums,
-    Times,
-    overview,
-    parts_of,
+    TrafficReport,
+    query_facet,
+    query_range,
 )
 from proxy.database.clock import clock
 from proxy.models import ConfigurationVersion, Facet, GatewayProcess, GatewaySettings, Outcome
@@ -79,9 +79,9 @@ def board_context(range_name: str, now: datetime) -> dict[str, Any]:
     """Build the template context for a range; an unknown range name means 24 hours."""
     chosen = range_name if range_name in RANGES else _DEFAULT_RANGE
     range_ = RANGES[chosen]
-    summary = overview(range_, now)
+    summary = query_range(range_, now)
     days = GatewaySettings.objects.values_list("exchange_days", flat=True).first()
-    oldest = oldest_kept(now, days) if days else summary.start
+    oldest = first_kept_day(now, days) if days else summary.start
     processes = list(GatewayProcess.running())
     version = ConfigurationVersion.objects.values_list("number", flat=True).first()
     steps = summary.steps
@@ -103,7 +103,10 @@ def board_context(range_name: str, now: datetime) -> dict[str, Any]:
         "tables": [
             (
                 title,
-                [_facet_row(facet, part, summary.start) for part in parts_of(range_, now, facet)],
+                [
+                    _facet_row(facet, part, summary.start)
+                    for part in query_facet(range_, now, facet)
+                ],
             )
             for title, facet in _TABLES
         ],
@@ -111,7 +114,7 @@ def board_context(range_name: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def range_tiles(summary: Overview) -> list[Tile]:
+def range_tiles(summary: TrafficReport) -> list[Tile]:
     """Build the tiles that describe the time range: traffic, failures, tokens, p50/p95/p99."""
     sums, since = summary.sums, summary.start
     every, failed = audit_url(since), audit_url(since, outcome=FAILED)
@@ -159,7 +162,7 @@ def range_tiles(summary: Overview) -> list[Tile]:
     ]
 
 
-def _percentile_tile(label: str, times: Times, href: str) -> Tile:
+def _percentile_tile(label: str, times: Percentiles, href: str) -> Tile:
     notes = [duration_figure(times.p95, href, "p95"), duration_figure(times.p99, href, "p99")]
     return Tile(label, duration_figure(times.p50, href), [Figure("median"), *notes])
 
@@ -240,7 +243,7 @@ def _step_row(step: Step) -> TableRow:
     return TableRow(_step_label(step), "", figures)
 
 
-def _facet_row(facet: Facet, part: Part, since: datetime) -> TableRow:
+def _facet_row(facet: Facet, part: FacetSums, since: datetime) -> TableRow:
     if part.value is None:
         return TableRow("Other", "", _facet_figures(part.sums, {}, None))
     if facet is not Facet.SERVED_BY:

@@ -15,7 +15,7 @@ from django.conf import settings
 from proxy.audit import measures
 from proxy.audit.exchange import Exchange
 from proxy.audit.journal.journal import Journal
-from proxy.audit.recorder import Audit
+from proxy.audit.recorder import AuditRecorder
 from proxy.audit.retention import Retention
 from proxy.configuration.live import Configuration, configuration
 from proxy.configuration.snapshot import Snapshot
@@ -46,9 +46,9 @@ class Runtime:
         self.configuration = configuration
         configuration.on_change = self._abort_revoked
         self.client: UpstreamClient
-        self.audit = Audit(
-            Journal(Path(settings.DATA_DIR) / "journal", most_bytes=settings.SPOOL_BYTES),
-            also=configuration.write_uses,
+        self.audit = AuditRecorder(
+            Journal(Path(settings.DATA_DIR) / "journal", max_bytes=settings.SPOOL_BYTES),
+            after_write=configuration.write_uses,
         )
         self.retention = Retention()
         self.quota = Quota(settings.WORKERS)
@@ -69,7 +69,7 @@ class Runtime:
     async def start(self) -> None:
         self.client = UpstreamClient(transport=settings.UPSTREAM_TRANSPORT)
         self.quota.rate = rate_at(settings.REDIS_URL)
-        self.audit.start()
+        self.audit.open_journal()
         await self.configuration.start()
         self._tasks = [
             asyncio.create_task(self.configuration.watch()),
@@ -107,7 +107,7 @@ class Runtime:
         return State(
             configuration_version=self.configuration.version or None,
             open_streams=len(self.relays),
-            audit_waiting=self.audit.waiting,
+            audit_waiting=self.audit.pending,
             audit_dropped=self.audit.dropped,
         )
 
@@ -116,7 +116,7 @@ class Runtime:
         problems = {
             "database unreachable": not self.configuration.is_fresh,
             "audit waiting for the database": self.audit.is_behind,
-            "journal not writable": not self.audit.has_disk,
+            "journal not writable": not self.audit.is_disk_writable,
             "journal full": self.audit.journal.is_full,
         }
         return [problem for problem, is_present in problems.items() if is_present]
@@ -141,7 +141,7 @@ class Runtime:
             measures.observe(exchange, status)
         except Exception:
             logger.exception("an exchange could not be counted in the metrics")
-        self.audit.submit(exchange, status)
+        self.audit.record_end(exchange, status)
 
     async def _measure(self) -> None:
         dropped = 0

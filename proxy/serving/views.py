@@ -48,7 +48,7 @@ async def converse(request: GatewayRequest) -> Response:
     relay, forwarded = _relay(request, conversation), _forwarded(request)
     request.body = b""  # an open stream must not keep it in memory
     exchange = request.exchange
-    runtime.audit.begin(exchange)
+    runtime.audit.record_start(exchange)
     exchange.transfer.own_time += time.perf_counter() - started
     if conversation.stream:
         open_after = request.admission.snapshot.open_after

@@ -24,8 +24,8 @@ class ShortIntervals(AppConfig):
         from proxy.process import heartbeat
         from proxy.serving import redis_rate
 
-        recorder._INTERVAL = live._INTERVAL = 0.1
-        recorder._LOOK_FOR_DEAD = 0.5
+        recorder._WRITE_INTERVAL = live._INTERVAL = 0.1
+        recorder._RECOVERY_INTERVAL = 0.5
         heartbeat._INTERVAL = 0.2
         redis_rate._RECONNECT_SECONDS = 0.1
         redis_rate._TIMEOUT_SECONDS = 2.0

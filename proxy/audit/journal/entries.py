@@ -1,4 +1,4 @@
-"""Lines of a journal: one JSON object each.
+"""Entries of a journal: one line of JSON each.
 
 A line written by another version may have fields that this version does not know, or lack fields
 that have a default. Bytes are base64.
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy.audit.transcripts.codec import Unreadable, with_whole_request
 
 
-class Begun(msgspec.Struct, frozen=True, tag="begun"):
+class StartEntry(msgspec.Struct, frozen=True, tag="begun"):
     """An exchange was accepted. If its process dies, this is all that is known about it."""
 
     exchange: dict[str, Any]
@@ -27,7 +27,7 @@ class SharedPart(msgspec.Struct, frozen=True):
     """Empty if an earlier line of the segment has it."""
 
 
-class Entry(msgspec.Struct, frozen=True, tag="ended"):
+class EndEntry(msgspec.Struct, frozen=True, tag="ended"):
     """An exchange has ended: its row, its kind of failure, and its transcript if that is kept."""
 
     exchange: dict[str, Any]
@@ -39,35 +39,35 @@ class Entry(msgspec.Struct, frozen=True, tag="ended"):
     """Only in lines of the version before. `make_whole` removes it."""
 
 
-class Dropped(msgspec.Struct, frozen=True, tag="dropped"):
-    """An exchange has ended, and there is no room for its entry."""
+class DropEntry(msgspec.Struct, frozen=True, tag="dropped"):
+    """An exchange has ended, and its entry was dropped because the journal is full."""
 
     request_id: str
 
 
-Line: TypeAlias = Begun | Entry | Dropped
+JournalEntry: TypeAlias = StartEntry | EndEntry | DropEntry
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_decoder: msgspec.json.Decoder[JournalEntry] = msgspec.json.Decoder(JournalEntry)
 
 
-def encode(line: Line) -> bytes:
-    return _encoder.encode(line) + b"\n"
+def encode(entry: JournalEntry) -> bytes:
+    return _encoder.encode(entry) + b"\n"
 
 
-def decode(data: bytes) -> Line:
+def decode(line: bytes) -> JournalEntry:
     """The inverse of `encode`; raises ValueError."""
-    line = _decoder.decode(data)
+    entry = _decoder.decode(line)
     try:
-        if not isinstance(line, Dropped):
-            line.exchange["request_id"]
-            # JSON has no type for it.
-            line.exchange["created_at"] = datetime.fromisoformat(line.exchange["created_at"])
+        if not isinstance(entry, DropEntry):
+            entry.exchange["request_id"]
+            # JSON has no type for times.
+            entry.exchange["created_at"] = datetime.fromisoformat(entry.exchange["created_at"])
     except (KeyError, TypeError) as error:
-        raise ValueError("the line lacks a field that every line of its kind has") from error
-    return line
+        raise ValueError("the line lacks a required field") from error
+    return entry
 
 
-def make_whole(entry: Entry, shared: dict[str, bytes]) -> Entry:
+def make_whole(entry: EndEntry, shared: dict[str, bytes]) -> EndEntry:
     """Put the shared part of a request back into its transcript.
 
     The version before writes a shared part once per segment. `shared` collects these parts; pass

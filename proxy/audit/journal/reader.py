@@ -1,8 +1,8 @@
-"""A journal's lines, read in order: as they are remembered, and from disk what is not.
+"""Reads the entries of a journal in order, from memory if possible, otherwise from disk.
 
-Nearly every line is wanted a second after it was written, by the process that wrote it. So what
-the newest lines say is remembered, within a bound; the file is for what does not fit, and for
-whoever comes after the process. A place in the journal says which of the two has the next line.
+Nearly every entry is read a second after it was written, by the process that wrote it. So the
+newest entries are cached in memory, up to a limit. The files are for entries that do not fit, and
+for recovery after a crash. The position in the journal decides which of the two has the next entry.
 """
 
 from collections import deque
@@ -10,129 +10,128 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from proxy.audit.journal.entries import Entry, Line, decode, make_whole
+from proxy.audit.journal.entries import EndEntry, JournalEntry, decode, make_whole
 
-_BATCH_LINES = 500
+_BATCH_ENTRIES = 500
 _BATCH_BYTES = 8 * 1024 * 1024
-"""Of one batch; a transcript that is larger comes alone."""
-_RECENT_BYTES = 16 * 1024 * 1024
-# What is taken in memory, besides as much as the line of an exchange that has ended has.
+"""Limit for one batch. An entry over the limit is a batch of its own."""
+_CACHE_BYTES = 16 * 1024 * 1024
+# Estimated memory per entry: for an end entry, this much more than its line.
 _ROW_BYTES = 3 * 1024
 _OTHER_BYTES = 512
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     segment: int
     offset: int
 
 
-class _Remembered(NamedTuple):
-    begin: Place
-    end: Place
-    entry: Entry | None
-    """None for lines of which only the dead's readers want to know."""
+class _CachedEntry(NamedTuple):
+    begin: Position
+    end: Position
+    entry: EndEntry | None
+    """None for start and drop entries, which only recovery needs."""
     size: int
 
 
-class Recent:
-    """What the newest lines say. One thread remembers, the other forgets, and neither waits."""
+class EntryCache:
+    """The newest entries. One thread adds and another removes, without locks."""
 
     def __init__(self) -> None:
-        self._lines: deque[_Remembered] = deque()
-        self._came = self._gone = 0  # bytes; each is changed by one thread alone
+        self._entries: deque[_CachedEntry] = deque()
+        self._added = self._removed = 0  # bytes; only one thread changes each
         self._is_full = False
 
-    def remember(self, begin: Place, end: Place, entry: Entry | None) -> None:
-        """What was written there says this; to be called before anybody is told of the end."""
-        if self._is_full and self._lines:
-            return  # one gap, and not many: what is read between two is a batch of its own
+    def add(self, begin: Position, end: Position, entry: EndEntry | None) -> None:
+        """Call it before the reader learns about `end`."""
+        if self._is_full and self._entries:
+            return  # one long gap instead of many: entries between two gaps would be small batches
         size = _OTHER_BYTES if entry is None else _ROW_BYTES + end.offset - begin.offset
-        self._is_full = self._came - self._gone + size > _RECENT_BYTES
+        self._is_full = self._added - self._removed + size > _CACHE_BYTES
         if not self._is_full:
-            self._came += size
-            self._lines.append(_Remembered(begin, end, entry, size))
+            self._added += size
+            self._entries.append(_CachedEntry(begin, end, entry, size))
 
-    def recall(self, at: Place, end: Place) -> tuple[list[Line | None], Place]:
-        """A batch of what was written from `at` on, and where it ends: there, if that is gone."""
-        found: list[Line | None] = []
-        stop = at.offset + _BATCH_BYTES
-        for number in range(len(self._lines)):
-            line = self._lines[number]
-            if line.begin != at or line.end > end or len(found) == _BATCH_LINES:
+    def get_batch(self, at: Position, end: Position) -> tuple[list[JournalEntry | None], Position]:
+        """A batch of entries from `at` on, and its end: `at` if these are not cached."""
+        batch: list[JournalEntry | None] = []
+        limit = at.offset + _BATCH_BYTES
+        for number in range(len(self._entries)):
+            cached = self._entries[number]
+            if cached.begin != at or cached.end > end or len(batch) == _BATCH_ENTRIES:
                 break
-            if line.entry is not None:
-                if found and line.end.offset > stop:
+            if cached.entry is not None:
+                if batch and cached.end.offset > limit:
                     break
-                found.append(line.entry)
-            at = line.end
-        return found, at
+                batch.append(cached.entry)
+            at = cached.end
+        return batch, at
 
-    def forget(self, at: Place) -> None:
-        """What is before that place is done with."""
-        while self._lines and self._lines[0].begin < at:
-            self._gone += self._lines.popleft().size
+    def remove_before(self, position: Position) -> None:
+        while self._entries and self._entries[0].begin < position:
+            self._removed += self._entries.popleft().size
 
     @property
-    def oldest(self) -> Place | None:
-        return self._lines[0].begin if self._lines else None
+    def oldest(self) -> Position | None:
+        return self._entries[0].begin if self._entries else None
 
 
-class Reader:
-    """Reads a journal's lines in order, from where what was read is done with."""
-
-    def __init__(self, folder: Path, first: int = 1, recent: Recent | None = None) -> None:
+class JournalReader:
+    def __init__(self, folder: Path, first: int = 1, cache: EntryCache | None = None) -> None:
+        """`first`: number of the segment to start with."""
         self._folder = folder
-        self._recent = recent or Recent()
-        self.at = Place(first, 0)
+        self._cache = cache or EntryCache()
+        self.at = Position(first, 0)
+        """End of the entries that are done."""
         self.removed = 0
-        """Bytes of the segments that were read to their end, and are gone."""
+        """Bytes of the segments that were read to their end and deleted."""
         self._shared: dict[str, bytes] = {}
         """Shared request parts of the version before, by digest; see `make_whole`."""
 
-    def batches(self, end: Place) -> Iterator[list[Line | None]]:
-        """What the lines up to `end` say, None for one that cannot be read.
+    def batches(self, end: Position) -> Iterator[list[JournalEntry | None]]:
+        """Yield the entries up to `end` in batches, None for an unreadable line; raises OSError.
 
-        A batch is done with when the next one is asked for. Raises OSError.
+        A batch counts as done when the next one is asked for.
         """
         while self.at < end:
             path = segment_path(self._folder, self.at.segment)
-            size = path.stat().st_size  # raises if it is gone, whoever remembers what it had
-            lines, after = self._recent.recall(self.at, end)
+            size = path.stat().st_size  # raises if the file was deleted, even if all is cached
+            batch, after = self._cache.get_batch(self.at, end)
             if after == self.at:
-                lines, after = self._read(path, min(end, self._recent.oldest or end))
-            if lines:
-                yield lines
+                batch, after = self._read(path, min(end, self._cache.oldest or end))
+            if batch:
+                yield batch
             if after != self.at:
                 self.at = after
             elif self.at.segment < end.segment:
                 self.removed += size
                 path.unlink()
-                self.at = Place(self.at.segment + 1, 0)
-            else:  # the rest is half a line: its process was killed, or the power was cut
+                self.at = Position(self.at.segment + 1, 0)
+            else:  # the rest is half a line: the process was killed, or the power was cut
                 return
-            self._recent.forget(self.at)
+            self._cache.remove_before(self.at)
 
-    def _read(self, path: Path, end: Place) -> tuple[list[Line | None], Place]:
+    def _read(self, path: Path, end: Position) -> tuple[list[JournalEntry | None], Position]:
         """A batch from disk, and where it ends."""
         segment, offset = self.at
-        lines: list[Line | None] = []
-        stop = offset + _BATCH_BYTES
+        batch: list[JournalEntry | None] = []
+        limit = offset + _BATCH_BYTES
         with path.open("rb") as file:
             file.seek(offset)
-            while len(lines) < _BATCH_LINES and (line := file.readline()).endswith(b"\n"):
+            while len(batch) < _BATCH_ENTRIES and (line := file.readline()).endswith(b"\n"):
                 after = offset + len(line)
-                if (segment, after) > end or (lines and after > stop):
+                if (segment, after) > end or (batch and after > limit):
                     break
-                lines.append(self._decode(line))
+                batch.append(self._decode(line))
                 offset = after
-        return lines, Place(segment, offset)
+        return batch, Position(segment, offset)
 
-    def _decode(self, line: bytes) -> Line | None:
+    def _decode(self, line: bytes) -> JournalEntry | None:
         try:
             entry = decode(line)
         except ValueError:
             return None
-        return make_whole(entry, self._shared) if isinstance(entry, Entry) else entry
+        return make_whole(entry, self._shared) if isinstance(entry, EndEntry) else entry
 
 
 def segment_path(folder: Path, number: int) -> Path:

@@ -1,8 +1,9 @@
-"""What a dead process leaves behind: its journal → rows.
+"""Recovers the journals of dead processes.
 
-A journal that nobody holds locked is a dead process's. What had ended goes to the database as it
-would have; what had only begun becomes a row that says so. Any process beside it may do this, one
-does, and what the database has already it does not get twice.
+A journal that is not locked belongs to a dead process. Exchanges that had ended are stored as
+usual; for those that had only started, a row says that the process was lost. Any process on the
+machine may do this, and the lock lets only one. Rows that the database already has are not stored
+twice.
 """
 
 import logging
@@ -12,67 +13,77 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from proxy.audit.failure_groups import fingerprint
-from proxy.audit.journal.entries import Begun, Dropped, Entry
-from proxy.audit.journal.journal import Journal, hold, last_write, remove, segments, size_of
-from proxy.audit.journal.reader import Reader
+from proxy.audit.failure_groups import failure_fingerprint
+from proxy.audit.journal.entries import DropEntry, EndEntry, StartEntry
+from proxy.audit.journal.journal import (
+    Journal,
+    delete_journal,
+    journal_size,
+    last_write_time,
+    lock_journal,
+    segment_ends,
+)
+from proxy.audit.journal.reader import JournalReader
 from proxy.errors import ErrorCode
 from proxy.models import Outcome
 
 logger = logging.getLogger("athena.audit")
 
 
-def salvage(own: Journal, store: Callable[[list[Entry]], None]) -> int:
-    """Adopt every journal of the dead; how many bytes those of the living have. Raises OSError."""
+def recover_dead_journals(own: Journal, store: Callable[[list[EndEntry]], None]) -> int:
+    """Store and delete the journals of dead processes; raises OSError.
+
+    Returns the number of bytes in the journals of other living processes.
+    """
     size = 0
     for folder in sorted(own.root.iterdir()):
         if folder.name == own.name or folder.name.startswith("."):
             continue
         try:
-            lock = hold(folder)
-        except OSError:  # its process lives; or another was faster, and it is gone
-            size += size_of(folder)
+            lock = lock_journal(folder)
+        except OSError:  # its process lives, or another process has just recovered it
+            size += journal_size(folder)
             continue
         try:
-            adopt(folder, store)
+            recover_journal(folder, store)
         finally:
             os.close(lock)
     return size
 
 
-def adopt(folder: Path, store: Callable[[list[Entry]], None]) -> None:
-    """Store what a journal has, and delete it; whatever `store` raises leaves it as it is."""
-    begun: dict[str, dict[str, Any]] = {}
+def recover_journal(folder: Path, store: Callable[[list[EndEntry]], None]) -> None:
+    """Store the entries of a journal, and delete it. If `store` raises, the journal is kept."""
+    started: dict[str, dict[str, Any]] = {}
     ended = 0
-    for end in segments(folder):
-        for lines in Reader(folder, end.segment).batches(end):
-            entries = list[Entry]()
-            for line in lines:
-                match line:
+    for end in segment_ends(folder):
+        for batch in JournalReader(folder, end.segment).batches(end):
+            entries = list[EndEntry]()
+            for entry in batch:
+                match entry:
                     case None:
-                        logger.error("a line of a dead process's journal cannot be read")
-                    case Begun():
-                        begun[line.exchange["request_id"]] = line.exchange
-                    case Dropped():
-                        begun.pop(line.request_id, None)
-                    case Entry():
-                        begun.pop(line.exchange["request_id"], None)
-                        entries.append(line)
+                        logger.error("a line of a dead process's journal is unreadable")
+                    case StartEntry():
+                        started[entry.exchange["request_id"]] = entry.exchange
+                    case DropEntry():
+                        started.pop(entry.request_id, None)
+                    case EndEntry():
+                        started.pop(entry.exchange["request_id"], None)
+                        entries.append(entry)
             store(entries)
             ended += len(entries)
-    seen = datetime.fromtimestamp(last_write(folder), UTC)
-    store([crashed(row, seen) for row in begun.values()])
-    if ended or begun:
+    died_at = datetime.fromtimestamp(last_write_time(folder), UTC)
+    store([crashed_entry(row, died_at) for row in started.values()])
+    if ended or started:
         logger.warning(
-            "a process left its journal: %d exchanges in it had ended, %d had not",
+            "recovered the journal of a dead process: %d exchanges had ended, %d had not",
             ended,
-            len(begun),
+            len(started),
         )
-    remove(folder)
+    delete_journal(folder)
 
 
-def crashed(row: dict[str, Any], seen: datetime) -> Entry:
-    """The row of an exchange that was lost with its process, which was last seen alive then."""
+def crashed_entry(row: dict[str, Any], died_at: datetime) -> EndEntry:
+    """The entry of an exchange that had only started when its process died."""
     row = {
         **row,
         "status": 0,
@@ -80,9 +91,9 @@ def crashed(row: dict[str, Any], seen: datetime) -> Entry:
         "error_code": ErrorCode.WORKER_LOST.value,
         "error_source": "gateway",
         "error_phase": "",
-        "error_message": "the process was lost before the answer was complete",
+        "error_message": "the gateway process died before the answer was complete",
         "upstream_model": "",
         "format": "",
-        "duration_ms": max(0.0, (seen - row["created_at"]).total_seconds() * 1000),
+        "duration_ms": max(0.0, (died_at - row["created_at"]).total_seconds() * 1000),
     }
-    return Entry(row, fingerprint(row))
+    return EndEntry(row, failure_fingerprint(row))

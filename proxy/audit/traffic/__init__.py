@@ -1,1 +1,1 @@
-"""Traffic sums per hour and minute, and the figures that pages and metrics show of them."""
+"""Traffic sums per hour and per day: written with the exchanges, and queried for a time range."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from proxy.audit.retention import BATCH, PAUSE, PrunedElsewhere, prune, summary
+from proxy.audit.retention import BATCH, PAUSE, AlreadyPruning, prune, summary
 from proxy.models import GatewaySettings
 
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):
             raise CommandError(
                 "the database has no settings yet. Start the gateway once."
             ) from error
-        except PrunedElsewhere as error:
+        except AlreadyPruning as error:
             raise CommandError(
                 "another process is deleting old rows right now. Try again later."
             ) from error

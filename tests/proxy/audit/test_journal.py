@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from proxy.audit.journal.entries import Begun, Dropped, Entry, decode, encode
-from proxy.audit.journal.journal import Journal, hold, segments
-from proxy.audit.journal.reader import Place, Reader
+from proxy.audit.journal.entries import DropEntry, EndEntry, StartEntry, decode, encode
+from proxy.audit.journal.journal import Journal, lock_journal, segment_ends
+from proxy.audit.journal.reader import JournalReader, Position
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 
@@ -18,14 +18,14 @@ def row(request_id, **fields):
 
 
 def ended(request_id, **fields):
-    return Entry(row(request_id, **fields), None)
+    return EndEntry(row(request_id, **fields), None)
 
 
 @pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
 def journal(tmp_path, monkeypatch, request):
     if not request.param:
-        monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", 0)
-    journal = Journal(tmp_path / "journal", most_bytes=2**20)
+        monkeypatch.setattr("proxy.audit.journal.reader._CACHE_BYTES", 0)
+    journal = Journal(tmp_path / "journal", max_bytes=2**20)
     journal.open()
     yield journal
     journal.close()
@@ -44,15 +44,15 @@ def read(journal):
 
 
 def is_entry(line):
-    return isinstance(line, Entry)
+    return isinstance(line, EndEntry)
 
 
 def test_a_line_is_read_as_it_was_written():
     exchange = row("a", first_byte_ms=1.5, notices=[["x", "y", 1]])
-    entry = Entry(exchange, "mark", b"\xff\x00\n")
+    entry = EndEntry(exchange, "mark", b"\xff\x00\n")
     assert decode(encode(entry)) == entry
-    assert decode(encode(Begun(row("a")))) == Begun(row("a"))
-    assert decode(encode(Dropped("a"))) == Dropped("a")
+    assert decode(encode(StartEntry(row("a")))) == StartEntry(row("a"))
+    assert decode(encode(DropEntry("a"))) == DropEntry("a")
     for broken in (
         b"\0\0\0\n",
         b"{}\n",
@@ -64,11 +64,11 @@ def test_a_line_is_read_as_it_was_written():
 
 
 def test_entries_are_read_in_order_and_once(journal):
-    journal.begin(Begun(row("a")))
+    journal.add_start(StartEntry(row("a")))
     for name in "abc":
-        assert journal.end_of(ended(name))
+        assert journal.add_end(ended(name))
     assert read(journal) == ["a", "b", "c"]
-    journal.end_of(ended("d"))
+    journal.add_end(ended("d"))
     assert read(journal) == ["d"]
     assert read(journal) == []
 
@@ -76,17 +76,17 @@ def test_entries_are_read_in_order_and_once(journal):
 @pytest.mark.parametrize("room", [0, 5000, 20_000, 2**20])
 @pytest.mark.parametrize("seed", range(8))
 def test_however_much_is_remembered_every_entry_is_read_once(tmp_path, monkeypatch, room, seed):
-    monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", room)
-    monkeypatch.setattr("proxy.audit.journal.reader._BATCH_LINES", 7)
+    monkeypatch.setattr("proxy.audit.journal.reader._CACHE_BYTES", room)
+    monkeypatch.setattr("proxy.audit.journal.reader._BATCH_ENTRIES", 7)
     monkeypatch.setattr("proxy.audit.journal.journal._SEGMENT_BYTES", 3000)
     chance, found, unread = random.Random(seed), [], 0
-    journal = Journal(tmp_path, most_bytes=2**20)
+    journal = Journal(tmp_path, max_bytes=2**20)
     journal.open()
     for number in range(400):
         name = f"{number:03}"
         if chance.random() < 0.8:
-            journal.begin(Begun(row(name)))
-        journal.end_of(ended(name, model="m" * chance.randrange(300)))
+            journal.add_start(StartEntry(row(name)))
+        journal.add_end(ended(name, model="m" * chance.randrange(300)))
         if chance.random() < 0.03:
             unread = chance.randrange(4)  # so many batches are read until the database goes away
             for lines in journal.reader.batches(journal.end):
@@ -94,11 +94,11 @@ def test_however_much_is_remembered_every_entry_is_read_once(tmp_path, monkeypat
                     break
                 unread -= 1
                 found += [line.exchange["request_id"] for line in lines if is_entry(line)]
-            journal.tidy()
+            journal.rotate_if_drained()
     found += read(journal)
     assert found == [f"{number:03}" for number in range(400)]
     assert journal.reader.at == journal.end
-    journal.tidy()
+    journal.rotate_if_drained()
     assert read(journal) == []
     assert journal.size == 0
     journal.close()
@@ -109,10 +109,10 @@ def test_what_was_written_a_moment_ago_is_not_read_from_disk(journal, monkeypatc
     def refuse(*_):
         raise AssertionError("it was read from disk")
 
-    journal.begin(Begun(row("a")))
-    journal.end_of(ended("a"))
-    journal.begin(Begun(row("b")))
-    monkeypatch.setattr(Reader, "_read", refuse)
+    journal.add_start(StartEntry(row("a")))
+    journal.add_end(ended("a"))
+    journal.add_start(StartEntry(row("b")))
+    monkeypatch.setattr(JournalReader, "_read", refuse)
     if "from disk" in request.node.name:
         with pytest.raises(AssertionError):
             read(journal)
@@ -122,30 +122,30 @@ def test_what_was_written_a_moment_ago_is_not_read_from_disk(journal, monkeypatc
 
 
 def test_what_is_remembered_is_bounded_and_what_is_not_is_one_gap(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", 40_000)
-    journal = Journal(tmp_path, most_bytes=2**20)
+    monkeypatch.setattr("proxy.audit.journal.reader._CACHE_BYTES", 40_000)
+    journal = Journal(tmp_path, max_bytes=2**20)
     journal.open()
     for number in range(100):
-        journal.begin(Begun(row(str(number))))
-        journal.end_of(ended(str(number)))
-    assert 10 <= len(journal._recent._lines) < 40
+        journal.add_start(StartEntry(row(str(number))))
+        journal.add_end(ended(str(number)))
+    assert 10 <= len(journal._cache._entries) < 40
     sizes = [len(lines) for lines in journal.reader.batches(journal.end)]
     assert len(sizes) == 2
-    assert not journal._recent._lines
-    journal.end_of(ended("later"))
-    assert len(journal._recent._lines) == 1, "there is room again"
+    assert not journal._cache._entries
+    journal.add_end(ended("later"))
+    assert len(journal._cache._entries) == 1, "there is room again"
     journal.close()
 
 
 def test_a_journal_that_somebody_deleted_is_gone_though_it_is_remembered(journal):
-    journal.end_of(ended("a"))
+    journal.add_end(ended("a"))
     (folder(journal) / "00000001.jsonl").unlink()
     with pytest.raises(FileNotFoundError):
         read(journal)
 
 
 def test_a_batch_that_was_not_done_with_is_read_again(journal):
-    journal.end_of(ended("a"))
+    journal.add_end(ended("a"))
     for lines in journal.reader.batches(journal.end):
         assert len(lines) == 1
         break  # the database was away
@@ -153,12 +153,12 @@ def test_a_batch_that_was_not_done_with_is_read_again(journal):
 
 
 def test_batches_are_bounded_by_lines_and_by_bytes(journal, monkeypatch):
-    monkeypatch.setattr("proxy.audit.journal.reader._BATCH_LINES", 4)
+    monkeypatch.setattr("proxy.audit.journal.reader._BATCH_ENTRIES", 4)
     monkeypatch.setattr("proxy.audit.journal.reader._BATCH_BYTES", 1000)
     for number in range(6):
-        journal.end_of(ended(str(number)))
+        journal.add_end(ended(str(number)))
     for number in range(6, 9):
-        journal.end_of(ended(str(number), model="m" * 900))
+        journal.add_end(ended(str(number), model="m" * 900))
     sizes = [len(lines) for lines in journal.reader.batches(journal.end)]
     assert sizes == [4, 2, 1, 1, 1]
 
@@ -166,18 +166,18 @@ def test_batches_are_bounded_by_lines_and_by_bytes(journal, monkeypatch):
 def test_segments_that_are_done_with_go_and_those_that_are_not_stay(journal, monkeypatch):
     monkeypatch.setattr("proxy.audit.journal.journal._SEGMENT_BYTES", 500)
     for number in range(20):
-        journal.end_of(ended(str(number)))
-    assert len(segments(folder(journal))) > 3
+        journal.add_end(ended(str(number)))
+    assert len(segment_ends(folder(journal))) > 3
     assert journal.size == sum(path.stat().st_size for path in folder(journal).iterdir())
     assert read(journal) == [str(number) for number in range(20)]
-    assert segments(folder(journal)) == [journal.end]
+    assert segment_ends(folder(journal)) == [journal.end]
     assert journal.size == journal.end.offset
 
 
 def test_a_new_segment_repeats_what_is_open(journal):
     for name in "abc":
-        journal.begin(Begun(row(name)))
-    journal.end_of(ended("b"))
+        journal.add_start(StartEntry(row(name)))
+    journal.add_end(ended("b"))
     journal.rotate()
     read(journal)
     lines = (folder(journal) / "00000002.jsonl").read_bytes().splitlines()
@@ -185,50 +185,50 @@ def test_a_new_segment_repeats_what_is_open(journal):
 
 
 def test_what_is_done_with_does_not_lie_about(journal):
-    journal.begin(Begun(row("a")))
-    journal.end_of(ended("a", model="canary"))
+    journal.add_start(StartEntry(row("a")))
+    journal.add_end(ended("a", model="canary"))
     read(journal)
-    journal.tidy()
+    journal.rotate_if_drained()
     read(journal)
     assert journal.size == 0
     assert [path.read_bytes() for path in folder(journal).iterdir()] == [b""]
 
 
 def test_beyond_its_limit_nothing_is_kept_but_that_something_was_dropped(tmp_path):
-    journal = Journal(tmp_path, most_bytes=1000)
+    journal = Journal(tmp_path, max_bytes=1000)
     journal.open()
-    journal.begin(Begun(row("open")))
+    journal.add_start(StartEntry(row("open")))
     names = [str(number) for number in range(20)]
-    kept = [name for name in names if journal.end_of(ended(name))]
+    kept = [name for name in names if journal.add_end(ended(name))]
     assert 0 < len(kept) < 20
-    assert not journal.end_of(ended("open"))
+    assert not journal.add_end(ended("open"))
     assert journal.size < 1300
     lines = (folder(journal) / "00000001.jsonl").read_bytes().splitlines()
-    assert decode(lines[-1]) == Dropped("open")
+    assert decode(lines[-1]) == DropEntry("open")
     assert read(journal) == kept
-    journal.tidy()
+    journal.rotate_if_drained()
     assert read(journal) == []
-    assert journal.end_of(ended("later")), "there is room again"
+    assert journal.add_end(ended("later")), "there is room again"
     journal.close()
 
 
 def test_the_journals_beside_it_count_for_the_limit(journal):
-    journal.others = 2**20
+    journal.other_journals_bytes = 2**20
     assert journal.is_full
 
 
 def test_a_disk_that_is_full_costs_the_one_line(journal):
-    journal.end_of(ended("a"))
+    journal.add_end(ended("a"))
     (folder(journal) / "00000002.jsonl").symlink_to("/dev/full")
-    journal._begun["open"] = encode(Begun(row("open")))
+    journal._open_exchanges["open"] = encode(StartEntry(row("open")))
     with pytest.raises(OSError, match="No space"):
         journal.rotate()
-    journal.end_of(ended("b"))
+    journal.add_end(ended("b"))
     assert read(journal) == ["a", "b"]
 
 
 def test_half_a_line_on_a_full_disk_does_not_spoil_the_next(journal, monkeypatch):
-    journal.end_of(ended("a"))
+    journal.add_end(ended("a"))
     real = os.write
 
     def half(file, data):
@@ -240,8 +240,8 @@ def test_half_a_line_on_a_full_disk_does_not_spoil_the_next(journal, monkeypatch
             if not can_truncate:
                 broken.setattr("proxy.audit.journal.journal.os.ftruncate", lambda *_: refuse())
             with pytest.raises(OSError, match="No space"):
-                journal.end_of(ended("lost"))
-        journal.end_of(ended("b"))
+                journal.add_end(ended("lost"))
+        journal.add_end(ended("b"))
     assert read(journal) == ["a", "b", "b"]
 
 
@@ -251,15 +251,15 @@ def refuse():
 
 def test_a_journal_is_held_while_its_process_lives(journal):
     with pytest.raises(BlockingIOError):
-        hold(folder(journal))
-    journal.begin(Begun(row("open")))
+        lock_journal(folder(journal))
+    journal.add_start(StartEntry(row("open")))
     journal.close()
-    os.close(hold(folder(journal)))
+    os.close(lock_journal(folder(journal)))
 
 
 def test_an_end_with_nothing_left_leaves_nothing(journal):
-    journal.begin(Begun(row("a")))
-    journal.end_of(ended("a"))
+    journal.add_start(StartEntry(row("a")))
+    journal.add_end(ended("a"))
     read(journal)
     journal.close()
     assert list(journal.root.iterdir()) == []
@@ -267,8 +267,8 @@ def test_an_end_with_nothing_left_leaves_nothing(journal):
 
 def test_a_torn_end_is_not_read(tmp_path):
     (tmp_path / "00000001.jsonl").write_bytes(encode(ended("a")) + encode(ended("b"))[:30])
-    reader = Reader(tmp_path)
-    batches = list(reader.batches(Place(1, 10**6)))
+    reader = JournalReader(tmp_path)
+    batches = list(reader.batches(Position(1, 10**6)))
     assert [len(lines) for lines in batches] == [1]
 
 
@@ -278,13 +278,13 @@ def test_only_its_owner_may_read_it(journal):
 
 
 def test_an_entry_is_one_line_whatever_others_wrote_into_it():
-    line = encode(Entry(row("req_1", model="a\nb"), "c\nd", b"\n"))
+    line = encode(EndEntry(row("req_1", model="a\nb"), "c\nd", b"\n"))
     assert line.count(b"\n") == 1
-    assert isinstance(decode(line), Entry)
+    assert isinstance(decode(line), EndEntry)
 
 
 @pytest.mark.parametrize("name", ["request_id", "created_at"])
 def test_a_line_without_what_every_row_has_is_none(name):
     lacking = {key: value for key, value in row("req_1").items() if key != name}
     with pytest.raises(ValueError, match="lacks"):
-        decode(encode(Entry(lacking, None)))
+        decode(encode(EndEntry(lacking, None)))

@@ -13,10 +13,10 @@ import pytest
 from django.db import OperationalError
 
 from proxy import models
-from proxy.audit.bulk_insert import write
-from proxy.audit.journal.entries import Begun, Dropped, encode
-from proxy.audit.journal.journal import Journal, hold
-from proxy.audit.recorder import Audit
+from proxy.audit.bulk_insert import insert_batch
+from proxy.audit.journal.entries import DropEntry, StartEntry, encode
+from proxy.audit.journal.journal import Journal, lock_journal
+from proxy.audit.recorder import AuditRecorder
 from tests.proxy.audit.test_recorder import entry, one_connection  # noqa: F401
 from tests.support.chat import ask, chunk, reply, says, stream
 from tests.support.database import of_sqlite
@@ -36,15 +36,15 @@ def dead(root, *lines):
 @pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
 def audit(tmp_path, one_connection, monkeypatch, request):  # noqa: F811
     if not request.param:
-        monkeypatch.setattr("proxy.audit.journal.reader._RECENT_BYTES", 0)
-    audit = Audit(Journal(tmp_path, most_bytes=2**30))
-    audit.start()
+        monkeypatch.setattr("proxy.audit.journal.reader._CACHE_BYTES", 0)
+    audit = AuditRecorder(Journal(tmp_path, max_bytes=2**30))
+    audit.open_journal()
     yield audit
     audit.journal.close()
 
 
 def begun(name, **fields):
-    return Begun(
+    return StartEntry(
         {
             "request_id": name,
             "created_at": datetime.now(UTC) - timedelta(seconds=9),
@@ -65,7 +65,13 @@ def outcomes():
 
 def test_what_had_ended_is_stored_and_what_had_not_is_marked(audit, tmp_path):
     folder = dead(
-        tmp_path, begun("req_1"), begun("open"), entry(1), begun("full"), Dropped("full"), entry(2)
+        tmp_path,
+        begun("req_1"),
+        begun("open"),
+        entry(1),
+        begun("full"),
+        DropEntry("full"),
+        entry(2),
     )
     audit._write_all()
     failed = "upstream_error"
@@ -80,7 +86,7 @@ def test_what_had_ended_is_stored_and_what_had_not_is_marked(audit, tmp_path):
 
 
 def test_what_the_database_has_already_is_not_stored_twice(audit, tmp_path):
-    write([entry(1), entry(2)])
+    insert_batch([entry(1), entry(2)])
     dead(tmp_path, begun("req_1"), entry(1), begun("req_2"), entry(3))
     audit._write_all()
     assert outcomes().keys() == {"req_1", "req_2", "req_3"}
@@ -91,17 +97,17 @@ def test_what_the_database_has_already_is_not_stored_twice(audit, tmp_path):
 
 def test_a_commit_whose_answer_was_lost_is_not_repeated(audit, monkeypatch):
     def store_and_fail(batch):
-        write(batch)
+        insert_batch(batch)
         raise OperationalError("the connection is lost")
 
     for number in range(3):
-        audit.keep(entry(number))
+        audit.add(entry(number))
     with monkeypatch.context() as broken:
-        broken.setattr("proxy.audit.recorder.write", store_and_fail)
+        broken.setattr("proxy.audit.recorder.insert_batch", store_and_fail)
         audit._write_all()
-    assert (audit.waiting, audit.is_behind) == (3, True)
+    assert (audit.pending, audit.is_behind) == (3, True)
     audit._write_all()
-    assert (audit.waiting, audit.dropped, audit.is_behind) == (0, 0, False)
+    assert (audit.pending, audit.dropped, audit.is_behind) == (0, 0, False)
     assert models.FailureGroup.objects.get().count == 3
 
 
@@ -112,7 +118,7 @@ def test_while_the_database_is_away_the_dead_ones_journal_stays(audit, tmp_path,
         raise OperationalError("gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr("proxy.audit.recorder.write", refuse)
+        broken.setattr("proxy.audit.recorder.insert_batch", refuse)
         audit._write_all()
     assert folder.exists()
     audit._write_all()
@@ -123,12 +129,12 @@ def test_while_the_database_is_away_the_dead_ones_journal_stays(audit, tmp_path,
 def test_the_journals_of_the_living_are_left_alone(audit, tmp_path):
     folder = dead(tmp_path, entry(1))
     (tmp_path / "a file of somebody's").write_text("x")
-    lock = hold(folder)
+    lock = lock_journal(folder)
     audit._write_all()
     assert folder.exists()
-    assert audit.journal.others > 100
+    assert audit.journal.other_journals_bytes > 100
     os.close(lock)
-    audit._looked_at = -1000
+    audit._recovered_at = -1000
     audit._write_all()
     assert outcomes().keys() == {"req_1"}
 
@@ -145,13 +151,13 @@ def test_a_journal_that_somebody_deleted_is_begun_anew(audit):
     made = entry(1)
     for path in (audit.journal.root / audit.journal.name).iterdir():
         path.unlink()
-    audit.keep(made)
+    audit.add(made)
     audit._write_all()
-    assert audit._is_gone
-    audit._begin_anew()
-    assert (audit.waiting, audit.dropped) == (0, 1)
-    audit.start()
-    audit.keep(made)
+    assert audit._is_journal_deleted
+    audit._replace_journal()
+    assert (audit.pending, audit.dropped) == (0, 1)
+    audit.open_journal()
+    audit.add(made)
     audit._write_all()
     assert outcomes().keys() == {"req_1"}
 

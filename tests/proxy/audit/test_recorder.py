@@ -16,13 +16,14 @@ from django.db import IntegrityError, OperationalError, connection
 
 from formats import Notice, NoticeCode
 from proxy import models
-from proxy.audit.bulk_insert import _TRANSCRIPTS, write
+from proxy.audit.bulk_insert import _TRANSCRIPTS, insert_batch
 from proxy.audit.capture import Capture, ClippedBytes, clip
 from proxy.audit.exchange import Exchange
-from proxy.audit.failure_groups import family, fingerprint, leak_mark
-from proxy.audit.journal.entries import Begun, Entry, decode
+from proxy.audit.failure_groups import failure_fingerprint, leak_fingerprint, model_family
+from proxy.audit.journal.entries import EndEntry, StartEntry, decode
 from proxy.audit.journal.journal import Journal
-from proxy.audit.recorder import Audit
+from proxy.audit.recorder import AuditRecorder
+from proxy.audit.sampling import TranscriptSampling
 from proxy.audit.transcripts.codec import TranscriptContent, pack
 from proxy.roles import ROLES
 from proxy.security.redaction import Redactor
@@ -110,7 +111,7 @@ def test_bytes_that_are_no_text_are_kept():
     ],
 )
 def test_a_family_is_a_name_without_its_version(model, name):
-    assert family(model) == name
+    assert model_family(model) == name
 
 
 @pytest.mark.django_db
@@ -147,16 +148,16 @@ def entry(number, **fields):
         "configuration_version": 1,
     }
     row |= fields
-    return Entry(row, fingerprint(row))
+    return EndEntry(row, failure_fingerprint(row))
 
 
 @pytest.mark.usefixtures("one_connection")
 def test_a_row_that_the_database_refuses_is_dropped_alone():
-    audit = Audit()
+    audit = AuditRecorder()
     for number in range(5):
-        audit.keep(entry(number, duration_ms=None if number == 2 else 1))
+        audit.add(entry(number, duration_ms=None if number == 2 else 1))
     audit._write_all()
-    assert (audit.waiting, audit.dropped) == (0, 1)
+    assert (audit.pending, audit.dropped) == (0, 1)
     kept = sorted(models.Exchange.objects.values_list("request_id", flat=True))
     assert kept == ["req_0", "req_1", "req_3", "req_4"]
     assert models.FailureGroup.objects.get().count == 4
@@ -173,12 +174,12 @@ def test_a_transcript_that_the_database_refuses_costs_no_row(monkeypatch, caplog
         insert(rows)
 
     monkeypatch.setattr(_TRANSCRIPTS, "insert", insert_most)
-    audit = Audit()
+    audit = AuditRecorder()
     for number, packed in enumerate((pack(TranscriptContent()), refused)):
         kept = entry(number)
-        audit.keep(Entry(kept.exchange, kept.fingerprint, packed))
+        audit.add(EndEntry(kept.exchange, kept.fingerprint, packed))
     audit._write_all()
-    assert (audit.waiting, audit.dropped) == (0, 0)
+    assert (audit.pending, audit.dropped) == (0, 0)
     assert models.Exchange.objects.count() == 2
     assert models.Transcript.objects.get().exchange.request_id == "req_0"
     assert "a transcript cannot be stored: IntegrityError" in caplog.text
@@ -189,14 +190,14 @@ def test_rows_wait_while_the_database_is_away(monkeypatch):
     def refuse(batch):
         raise OperationalError("gone")
 
-    audit = Audit()
-    audit.keep(entry(1))
+    audit = AuditRecorder()
+    audit.add(entry(1))
     with monkeypatch.context() as patch:
-        patch.setattr("proxy.audit.recorder.write", refuse)
+        patch.setattr("proxy.audit.recorder.insert_batch", refuse)
         audit._write_all()
-    assert (audit.waiting, audit.dropped) == (1, 0)
+    assert (audit.pending, audit.dropped) == (1, 0)
     audit._write_all()
-    assert audit.waiting == 0
+    assert audit.pending == 0
 
 
 @pytest.mark.usefixtures("one_connection")
@@ -204,10 +205,10 @@ def test_a_defect_of_the_audit_is_told_as_long_as_it_lasts(tmp_path, monkeypatch
     def defective(journal, store):
         raise RuntimeError("a defect")
 
-    audit = Audit(Journal(tmp_path, most_bytes=2**20))
-    audit.start()
+    audit = AuditRecorder(Journal(tmp_path, max_bytes=2**20))
+    audit.open_journal()
     with monkeypatch.context() as patch:
-        patch.setattr("proxy.audit.recorder.salvage", defective)
+        patch.setattr("proxy.audit.recorder.recover_dead_journals", defective)
         audit._write_all()
     assert audit.is_behind
     audit._write_all()
@@ -223,16 +224,16 @@ def is_stored():
 @pytest.mark.usefixtures("one_connection")
 def test_rows_wait_while_the_file_is_read_only(monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
-    audit = Audit()
-    audit.keep(entry(1))
+    audit = AuditRecorder()
+    audit.add(entry(1))
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA query_only = ON")
         audit._write_all()
         cursor.execute("PRAGMA query_only = OFF")
-    assert (audit.waiting, audit.is_behind, audit.dropped, is_stored()) == (1, True, 0, 0)
+    assert (audit.pending, audit.is_behind, audit.dropped, is_stored()) == (1, True, 0, 0)
     assert "attempt to write a readonly database" in caplog.text
     audit._write_all()
-    assert (audit.waiting, audit.is_behind, is_stored()) == (0, False, 1)
+    assert (audit.pending, audit.is_behind, is_stored()) == (0, False, 1)
 
 
 @of_sqlite
@@ -240,18 +241,18 @@ def test_rows_wait_while_the_file_is_read_only(monkeypatch, caplog):
 def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
     monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
-    audit = Audit()
+    audit = AuditRecorder()
     raw = random.Random(1).randbytes(2**20)
-    audit.keep(Entry(entry(1).exchange, None, pack(TranscriptContent(raw=raw))))
+    audit.add(EndEntry(entry(1).exchange, None, pack(TranscriptContent(raw=raw))))
     with connection.cursor() as cursor:
         pages = cursor.execute("PRAGMA page_count").fetchone()[0]
         cursor.execute(f"PRAGMA max_page_count = {pages}")
         audit._write_all()
         cursor.execute("PRAGMA max_page_count = 1000000")
-    assert (audit.waiting, audit.is_behind, audit.dropped, is_stored()) == (1, True, 0, 0)
+    assert (audit.pending, audit.is_behind, audit.dropped, is_stored()) == (1, True, 0, 0)
     assert "database or disk is full" in caplog.text
     audit._write_all()
-    assert (audit.waiting, audit.is_behind, is_stored()) == (0, False, 1)
+    assert (audit.pending, audit.is_behind, is_stored()) == (0, False, 1)
     assert models.Transcript.objects.get().content.raw == raw
 
 
@@ -259,26 +260,26 @@ def test_rows_wait_while_the_file_has_no_room(monkeypatch, caplog):
 def test_without_a_disk_a_little_is_kept_in_memory_and_the_rest_is_counted(monkeypatch):
     said = []
     monkeypatch.setattr("proxy.audit.recorder.logger.warning", lambda words, *_: said.append(words))
-    monkeypatch.setattr("proxy.audit.recorder._MEMORY_BYTES", 1500)
-    audit = Audit(Journal(Path("/proc/nowhere"), most_bytes=2**20))
-    audit.start()
-    assert not audit.has_disk
+    monkeypatch.setattr("proxy.audit.recorder._MAX_MEMORY_BYTES", 1500)
+    audit = AuditRecorder(Journal(Path("/proc/nowhere"), max_bytes=2**20))
+    audit.open_journal()
+    assert not audit.is_disk_writable
     for number in range(20):
-        audit.keep(entry(number))
-    assert 0 < audit.waiting < 20
-    assert audit.waiting + audit.dropped == 20
-    kept = audit.waiting
+        audit.add(entry(number))
+    assert 0 < audit.pending < 20
+    assert audit.pending + audit.dropped == 20
+    kept = audit.pending
     assert len([words for words in said if "are dropped" in words]) == 1, "once a minute"
     audit._write_all()
-    assert (audit.waiting, is_stored()) == (0, kept)
-    audit.keep(entry(20))
-    assert audit.waiting == 1, "there is room again"
+    assert (audit.pending, is_stored()) == (0, kept)
+    audit.add(entry(20))
+    assert audit.pending == 1, "there is room again"
 
 
 def test_a_disk_that_has_room_again_is_found_without_another_exchange(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.audit.recorder._INTERVAL", 0.01)
-    audit = Audit(Journal(tmp_path, most_bytes=2**20))
-    audit.start()
+    monkeypatch.setattr("proxy.audit.recorder._WRITE_INTERVAL", 0.01)
+    audit = AuditRecorder(Journal(tmp_path, max_bytes=2**20))
+    audit.open_journal()
     monkeypatch.setattr(audit, "_write_all", lambda: None)  # the database is away
 
     async def run(seconds):
@@ -288,27 +289,27 @@ def test_a_disk_that_has_room_again_is_found_without_another_exchange(tmp_path, 
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
-        audit.keep(entry(1))
-        was_full = not audit.has_disk
+        audit.add(entry(1))
+        was_full = not audit.is_disk_writable
         asyncio.run(run(0.2))
-        stayed_full = not audit.has_disk
+        stayed_full = not audit.is_disk_writable
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert (was_full, stayed_full) == (True, True)
     asyncio.run(run(0.2))
-    assert audit.has_disk
+    assert audit.is_disk_writable
     assert not list(tmp_path.rglob(".room"))
     audit.journal.close()
 
 
 def test_what_is_in_memory_at_the_end_goes_to_a_disk_that_has_room_by_then(tmp_path, monkeypatch):
-    audit = Audit(Journal(tmp_path, most_bytes=2**20))
-    audit.start()
+    audit = AuditRecorder(Journal(tmp_path, max_bytes=2**20))
+    audit.open_journal()
     monkeypatch.setattr(audit, "_write_all", lambda: None)  # the database is away
     with monkeypatch.context() as broken:
         broken.setattr("proxy.audit.journal.journal.os.write", lambda *_: 0)
-        audit.keep(entry(1))
-    assert (audit.has_disk, len(audit._memory)) == (False, 1)
+        audit.add(entry(1))
+    assert (audit.is_disk_writable, len(audit._memory)) == (False, 1)
     asyncio.run(audit.stop())
     (path,) = tmp_path.rglob("*.jsonl")
     assert decode(path.read_bytes()).exchange["request_id"] == "req_1"
@@ -326,19 +327,19 @@ def test_the_first_format_that_leaked_is_known_until_another_attempt_begins():
 
 
 def test_an_exchange_is_in_the_journal_from_its_beginning_to_its_end(tmp_path):
-    audit = Audit(Journal(tmp_path, most_bytes=2**20))
-    audit.start()
+    audit = AuditRecorder(Journal(tmp_path, max_bytes=2**20))
+    audit.open_journal()
     exchange = Exchange("anthropic")
     exchange.request.snapshot = SimpleNamespace(version=3)
     exchange.request.model = "sk-0123456789abcdef0123"
     exchange.request.headers = {"user-agent": "the client's own key"}
     exchange.redactor.add_secrets(["the client's own key"])
-    audit.begin(exchange)
-    audit.submit(exchange, 200)
+    audit.record_start(exchange)
+    audit.record_end(exchange, 200)
     path = tmp_path / audit.journal.name / "00000001.jsonl"
     begun, ended = (decode(line) for line in path.read_bytes().splitlines())
     audit.journal.close()
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, StartEntry)
     assert begun.exchange == {name: ended.exchange[name] for name in begun.exchange}
     assert (begun.exchange["model"], ended.exchange["status"]) == ("[redacted:key]", 200)
     assert b"own key" not in path.read_bytes()
@@ -347,7 +348,7 @@ def test_an_exchange_is_in_the_journal_from_its_beginning_to_its_end(tmp_path):
 @pytest.mark.django_db
 def test_hundreds_of_failures_of_one_kind_cost_a_handful_of_queries(django_assert_max_num_queries):
     with django_assert_max_num_queries(40):
-        write([entry(n) for n in range(500)])
+        insert_batch([entry(n) for n in range(500)])
     assert models.FailureGroup.objects.get().count == 500
 
 
@@ -369,12 +370,12 @@ def test_a_defect_in_a_transcript_costs_the_transcript_alone(monkeypatch, caplog
         raise ValueError("canary of the content")
 
     monkeypatch.setattr("proxy.audit.recorder.transcript_of", fail)
-    monkeypatch.setattr(Audit, "_keeps", lambda *_: True)
+    monkeypatch.setattr(TranscriptSampling, "keeps", lambda *_: True)
     monkeypatch.setattr(logging.getLogger("athena"), "propagate", True)
-    exchange, audit = Exchange("anthropic"), Audit()
+    exchange, audit = Exchange("anthropic"), AuditRecorder()
     exchange.request.snapshot = SimpleNamespace(version=1)
-    audit.submit(exchange, 200)
-    assert (audit.waiting, audit._memory[0][0].packed) == (1, None)
+    audit.record_end(exchange, 200)
+    assert (audit.pending, audit._memory[0][0].packed) == (1, None)
     assert "ValueError" in caplog.text
     assert "canary" not in caplog.text
 
@@ -388,10 +389,10 @@ def test_an_hour_keeps_only_so_many_transcripts_of_one_kind_of_trouble():
     exchange.answer.route = SimpleNamespace(sample_calls=0)
     exchange.answer.tool_calls = 1
     row = {"leaked_format": "kimi", "upstream_model": "acme/harbor-1"}
-    audit = Audit()
-    assert leak_mark(row | {"leaked_format": ""}) is None
-    assert [audit._keeps(exchange, leak_mark(row)) for _ in range(3)] == [True, True, False]
-    assert audit._keeps(exchange, leak_mark(row | {"leaked_format": "qwen"}))
+    sampler = TranscriptSampling()
+    assert leak_fingerprint(row | {"leaked_format": ""}) is None
+    assert [sampler.keeps(exchange, leak_fingerprint(row)) for _ in range(3)] == [True, True, False]
+    assert sampler.keeps(exchange, leak_fingerprint(row | {"leaked_format": "qwen"}))
     exchange.request.created_at += timedelta(hours=1)
-    assert audit._keeps(exchange, leak_mark(row))
-    assert not audit._keeps(exchange, None)
+    assert sampler.keeps(exchange, leak_fingerprint(row))
+    assert not sampler.keeps(exchange, None)

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
-from proxy.audit.retention import CHORE, PrunedElsewhere, Retention, prune
+from proxy.audit.retention import CHORE, AlreadyPruning, Retention, prune
 from proxy.models import (
     Chore,
     Comment,
@@ -99,12 +99,12 @@ def test_a_run_that_is_stopped_leaves_the_rest_and_is_due_again():
 
 
 def test_two_do_not_prune_at_once_and_a_dead_one_does_not_block_for_long():
-    assert Chore.take(CHORE, "other", now=NOW, hold=timedelta(minutes=5))
-    with pytest.raises(PrunedElsewhere):
+    assert Chore.acquire(CHORE, "other", now=NOW, hold=timedelta(minutes=5))
+    with pytest.raises(AlreadyPruning):
         prune(now=NOW)
     assert prune(now=NOW, unless_done_since=days_ago(1)) is None
     assert prune(now=NOW + timedelta(minutes=6)) is not None
-    assert not Chore.keep(CHORE, "other", NOW)
+    assert not Chore.extend(CHORE, "other", NOW)
 
 
 def test_one_that_lost_the_lock_stops():
@@ -158,7 +158,7 @@ def test_what_a_daily_run_leaves_behind_is_in_the_metrics(monkeypatch):
 
 
 def test_a_run_has_a_budget_and_what_is_left_is_counted(monkeypatch):
-    monkeypatch.setattr("proxy.audit.retention._BUDGET", 0)
+    monkeypatch.setattr("proxy.audit.retention._MAX_RUN_SECONDS", 0)
     for _ in range(3):
         stored_exchange(b"data: [DONE]\n\n", created_at=datetime.now(UTC) - timedelta(days=200))
     process = Retention()
@@ -177,7 +177,7 @@ def test_the_command_says_what_it_deleted():
         "Deleted 1 transcripts, 1 exchanges, 0 shared request parts, 0 sums, "
         "0 counts of times, 0 hours of failures, 0 groups of failures.\n"
     )
-    Chore.take(CHORE, "other", now=datetime.now(UTC), hold=timedelta(minutes=5))
+    Chore.acquire(CHORE, "other", now=datetime.now(UTC), hold=timedelta(minutes=5))
     with pytest.raises(CommandError, match="another process"):
         call_command("prune", stdout=out)
     with pytest.raises(CommandError, match="--batch"):

@@ -10,9 +10,9 @@ from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from lz4.block import compress, decompress
 
-from proxy.audit.journal.journal import Journal, segments
-from proxy.audit.journal.reader import Reader
-from proxy.audit.recorder import Audit
+from proxy.audit.journal.journal import Journal, segment_ends
+from proxy.audit.journal.reader import JournalReader
+from proxy.audit.recorder import AuditRecorder
 from proxy.audit.retention import prune
 from proxy.audit.transcripts.assembly import transcript_of
 from proxy.audit.transcripts.codec import Unreadable, pack, unpack
@@ -109,8 +109,8 @@ def test_a_journal_of_the_version_before_is_stored_with_whole_requests(
     tmp_path, monkeypatch, dead_journal
 ):
     monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
-    audit = Audit(Journal(tmp_path, most_bytes=2**24))
-    audit.start()
+    audit = AuditRecorder(Journal(tmp_path, max_bytes=2**24))
+    audit.open_journal()
     audit._write_all()
     audit.journal.close()
     assert audit.dropped == 0
@@ -124,7 +124,7 @@ def test_if_the_line_with_the_shared_part_is_unreadable_the_row_is_kept(dead_jou
     path = dead_journal / "00000001.jsonl"
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"?" * (len(first) - 1) + b"\n" + second)
-    ((lost, kept),) = Reader(dead_journal).batches(segments(dead_journal)[0])
+    ((lost, kept),) = JournalReader(dead_journal).batches(segment_ends(dead_journal)[0])
     assert lost is None
     assert (kept.exchange["request_id"], kept.packed) == ("req_1", None)
 
@@ -141,9 +141,9 @@ def test_the_version_before_reads_a_line_of_this_one(tmp_path):
         packed: bytes | None = None
         standing: Part | None = None
 
-    journal = Journal(tmp_path, most_bytes=2**24)
+    journal = Journal(tmp_path, max_bytes=2**24)
     journal.open()
-    Audit(journal).submit(answered(BODIES[1], "Hello"), 200)
+    AuditRecorder(journal).record_end(answered(BODIES[1], "Hello"), 200)
     line = (tmp_path / journal.name / "00000001.jsonl").read_bytes()
     journal.close()
     entry = msgspec.json.decode(line, type=Before)

@@ -11,12 +11,12 @@ from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from proxy.audit.bulk_insert import write
-from proxy.audit.journal.entries import Entry
-from proxy.audit.recorder import Audit
+from proxy.audit.bulk_insert import insert_batch
+from proxy.audit.journal.entries import EndEntry
+from proxy.audit.recorder import AuditRecorder
 from proxy.audit.retention import prune
+from proxy.audit.traffic.aggregation import SUMS
 from proxy.audit.traffic.histogram import bucket_of, percentile
-from proxy.audit.traffic.sums import SUMS
 from proxy.models import (
     FAILURES,
     Exchange,
@@ -58,7 +58,7 @@ def entry(chance, **fields):
         "configuration_version": 1,
         **fields,
     }
-    return Entry(row, None)
+    return EndEntry(row, None)
 
 
 def told(numbers):
@@ -118,7 +118,7 @@ def test_the_sums_are_what_the_exchanges_say(seed):
     chance = random.Random(seed)
     GatewaySettings.objects.create(pk=1, exchange_days=90)
     for size in (1, 7, 150, 40):
-        write([entry(chance) for _ in range(size)])
+        insert_batch([entry(chance) for _ in range(size)])
         assert stored() == expected()
     prune(now=NOW)
     assert Exchange.objects.count() < 198
@@ -133,11 +133,11 @@ def test_the_sums_are_what_the_exchanges_say(seed):
 @pytest.mark.django_db
 def test_a_row_that_the_database_refuses_is_in_no_sum(monkeypatch):
     monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
-    audit, chance = Audit(), random.Random(1)
+    audit, chance = AuditRecorder(), random.Random(1)
     for number in range(5):
-        audit.keep(entry(chance, status=None if number == 2 else 200))
+        audit.add(entry(chance, status=None if number == 2 else 200))
     audit._write_all()
-    assert (audit.waiting, audit.dropped) == (0, 1)
+    assert (audit.pending, audit.dropped) == (0, 1)
     assert Exchange.objects.count() == 4
     assert stored() == expected()
 
@@ -147,7 +147,7 @@ def test_a_row_that_the_database_refuses_is_in_no_sum(monkeypatch):
 def test_a_batch_is_added_in_two_statements_however_long_it_is(size):
     chance = random.Random(1)
     with CaptureQueriesContext(connection) as made:
-        write([entry(chance) for _ in range(size)])
+        insert_batch([entry(chance) for _ in range(size)])
     assert len([one for one in made.captured_queries if "ON CONFLICT" in one["sql"]]) == 2
 
 

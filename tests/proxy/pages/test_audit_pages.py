@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from formats import collect
 from formats.native.markup_watch import _SIGNS
-from proxy.audit.bulk_insert import write
-from proxy.audit.journal.recovery import crashed
+from proxy.audit.bulk_insert import insert_batch
+from proxy.audit.journal.recovery import crashed_entry
 from proxy.audit.transcripts.codec import pack
 from proxy.models import (
     ClientKey,
@@ -538,7 +538,7 @@ def test_developers_see_only_their_own_keys(web):
 
 
 def test_an_exchange_lost_with_its_process_says_so(support):
-    write([crashed({**BEGUN, "created_at": timezone.now()}, timezone.now())])
+    insert_batch([crashed_entry({**BEGUN, "created_at": timezone.now()}, timezone.now())])
     row = Exchange.objects.get()
     page = get(support, row.get_absolute_url()).content.decode()
     assert "The gateway process was killed or ran out of memory." in page

@@ -11,8 +11,8 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
-from proxy.audit.bulk_insert import write
-from proxy.audit.traffic.overview import RANGES, Sums, overview, parts_of
+from proxy.audit.bulk_insert import insert_batch
+from proxy.audit.traffic.range_query import RANGES, Sums, query_facet, query_range
 from proxy.models import (
     FAILURES,
     ConfigurationVersion,
@@ -78,7 +78,7 @@ def test_every_number_matches_the_exchanges_it_links_to(name, seed):
     chance = random.Random(seed)
     spread = RANGES[name].length.total_seconds() * 1.3
     ages = sorted((chance.random() * spread for _ in range(300)), reverse=True)
-    write([entry(chance, created_at=NOW - timedelta(seconds=age)) for age in ages])
+    insert_batch([entry(chance, created_at=NOW - timedelta(seconds=age)) for age in ages])
     shown = board_context(name, NOW)
     since = RANGES[name].start(NOW)
     inside = Exchange.objects.filter(created_at__gte=since)
@@ -115,14 +115,14 @@ def test_tables_show_ten_values_and_sum_the_rest_as_other():
         for number in range(13)
         for _ in range(20 - number)
     ]
-    write(batch)
+    insert_batch(batch)
     rows = table(board_context("24h", NOW), "By model")
     assert list(rows) == [*(f"m{number:02}" for number in range(10)), "Other"]
     other = rows["Other"].figures
     assert other["requests"].text == str(10 + 9 + 8)
     assert other["requests"].href == ""
     assert other["tokens out"].text == "–"
-    assert len(parts_of(RANGES["24h"], NOW, "model")) == 11
+    assert len(query_facet(RANGES["24h"], NOW, "model")) == 11
 
 
 @pytest.mark.django_db
@@ -134,7 +134,7 @@ def test_unknown_numbers_are_shown_as_a_dash_not_zero():
         assert (figure.text, figure.href) == ("–", ""), label
     assert shown["requests"].columns[0].blocks == []
     assert shown["times"].lines[0].path == ""
-    write([entry(random.Random(1), created_at=NOW, input_tokens=None, first_byte_ms=None)])
+    insert_batch([entry(random.Random(1), created_at=NOW, input_tokens=None, first_byte_ms=None)])
     shown = board_context("24h", NOW)
     assert tile(shown, "Tokens in").figure.text == "–"
     assert tile(shown, "Time to first byte").figure.text == "–"
@@ -145,7 +145,7 @@ def test_unknown_numbers_are_shown_as_a_dash_not_zero():
 def test_served_by_table_names_the_upstream():
     chance = random.Random(1)
     for upstream, served_by in (("openrouter", "Two Words"), ("openrouter", ""), ("", "")):
-        write([entry(chance, created_at=NOW, upstream=upstream, served_by=served_by)])
+        insert_batch([entry(chance, created_at=NOW, upstream=upstream, served_by=served_by)])
     rows = table(board_context("24h", NOW), "Served by")
     assert {row.name: row.detail for row in rows.values()} == {
         "Two Words": "via openrouter",
@@ -203,7 +203,7 @@ def test_hostile_names_are_inert():
     configure()
     stored = HOSTILE.replace("\0", "")
     hostile = {"model": stored, "upstream": "openrouter", "served_by": stored[:100]}
-    write([entry(random.Random(1), created_at=timezone.now(), **hostile)])
+    insert_batch([entry(random.Random(1), created_at=timezone.now(), **hostile)])
     web = logged_in(SUPPORT)
     page = text_of(web.get("/admin/"))
     assert "<script>window" not in page
@@ -223,7 +223,7 @@ def test_dashboard_needs_few_queries_regardless_of_traffic(django_assert_max_num
         with django_assert_max_num_queries(18):
             web.get("/admin/?range=90d")
         now = timezone.now()
-        write(
+        insert_batch(
             [
                 entry(chance, created_at=now - timedelta(hours=hour), model=f"m{hour}")
                 for hour in range(300)
@@ -247,8 +247,8 @@ def test_ranges_are_of_whole_hours_or_days_and_end_now():
 def test_an_exchange_is_counted_in_the_step_of_its_hour():
     chance = random.Random(1)
     for hours in (0, 6, 30):
-        write([entry(chance, created_at=NOW - timedelta(hours=hours))])
-    seen = overview(RANGES["7d"], NOW)
+        insert_batch([entry(chance, created_at=NOW - timedelta(hours=hours))])
+    seen = query_range(RANGES["7d"], NOW)
     full = [step.start for step in seen.steps if step.sums.requests]
     assert full == [
         datetime(2026, 5, 31, 6, tzinfo=UTC),
@@ -320,7 +320,7 @@ def test_links_work_for_any_model_name():
     chance = random.Random(1)
     names = ["", "none", " none", '"', '""', '"none"', "a&model=b", "%00", "é<b>", "\t"]
     counts = {name: number for number, name in enumerate(names, 1)}
-    write(
+    insert_batch(
         [entry(chance, created_at=NOW, model=name) for name in names for _ in range(counts[name])]
     )
     for name, row in table(board_context("24h", NOW), "By model").items():

@@ -22,8 +22,9 @@ from formats import (
 from proxy.audit.capture import Capture
 from proxy.audit.exchange import Exchange, Reading
 from proxy.audit.journal.entries import decode, encode
-from proxy.audit.recorder import Audit
+from proxy.audit.recorder import AuditRecorder
 from proxy.audit.row import ended_row
+from proxy.audit.sampling import TranscriptSampling
 from proxy.audit.transcripts.assembly import _tools, _without_partial_words
 from proxy.audit.transcripts.codec import TranscriptContent, pack, unpack
 from proxy.errors import GatewayError
@@ -207,7 +208,7 @@ def is_storable(value):
 
 
 def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch):
-    monkeypatch.setattr(Audit, "_keeps", lambda *_: True)
+    monkeypatch.setattr(TranscriptSampling, "keeps", lambda *_: True)
     # pytest captures records, and cannot pass half a pair from one process to another.
     monkeypatch.setattr(Exchange, "log", lambda *_: None)
     exchange = Exchange("openai")
@@ -247,8 +248,8 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
     exchange.add_sent(raw)
     call = ToolCallStart(HOSTILE, HOSTILE)
     exchange.add_events([MessageStart(HOSTILE, HOSTILE), call, ToolCallDelta(HOSTILE)])
-    audit = Audit()
-    audit.submit(exchange, 502)
+    audit = AuditRecorder()
+    audit.record_end(exchange, 502)
     entry, _ = audit._memory[0]
     assert repr(decode(encode(entry)).exchange) == repr(entry.exchange), "of plain types"
     content = unpack(entry.packed)

@@ -10,7 +10,7 @@ from django.http import Http404
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from proxy.audit.exchange import Exchange
-from proxy.audit.recorder import Audit
+from proxy.audit.recorder import AuditRecorder
 from proxy.configuration.live import Configuration
 from proxy.serving.metrics_view import metrics as answer
 from proxy.serving.request import GatewayRequest
@@ -164,7 +164,7 @@ def test_the_version_of_the_configuration_is_seen(counted):
 
 def test_a_row_that_is_dropped_is_counted():
     before = value(list(samples()), "athena_audit_dropped_total")
-    audit = Audit()
+    audit = AuditRecorder()
     audit._drop()
     assert audit.dropped == 1
     assert value(list(samples()), "athena_audit_dropped_total") == before + 1
@@ -179,7 +179,7 @@ def test_a_defect_of_the_metrics_costs_neither_the_place_nor_the_row(monkeypatch
     runtime, submitted = Runtime(Configuration()), []
     monkeypatch.setattr("proxy.audit.measures.observe", lambda *_: 1 / 0)
     monkeypatch.setattr(runtime.quota, "release", submitted.append)
-    monkeypatch.setattr(runtime.audit, "submit", lambda *ended: submitted.append(ended))
+    monkeypatch.setattr(runtime.audit, "record_end", lambda *ended: submitted.append(ended))
     exchange = Exchange("openai")
     runtime.end(exchange, 200)
     assert submitted == [exchange, (exchange, 200)]

@@ -1,6 +1,6 @@
-"""What happened in a range of time, from the sums: as a whole, step by step, and by a facet.
+"""Queries the traffic sums for a time range: in total, per step of a chart, and per facet.
 
-A range is made of whole hours or whole days, in UTC, and ends with the present one. So the numbers
+A range consists of whole hours or whole days, in UTC, and ends with the current one. So its numbers
 are exactly those of the exchanges since its start.
 """
 
@@ -12,24 +12,24 @@ from typing import Any
 
 from django.db.models import Sum
 
+from proxy.audit.traffic.aggregation import SUMS, total
 from proxy.audit.traffic.histogram import percentile
-from proxy.audit.traffic.sums import SUMS, total
 from proxy.models import Facet, Measure, Span, TrafficSum, TrafficTime
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
-_MOST_VALUES = 10
+_MAX_VALUES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class TimeRange:
     label: str
     length: timedelta
     step: timedelta
-    """Of the charts."""
+    """Length of a step in the charts."""
 
     @property
     def unit(self) -> timedelta:
-        """A range of days begins with a day."""
+        """A range longer than a day starts at midnight."""
         return _HOUR if self.length <= _DAY else _DAY
 
     def start(self, now: datetime) -> datetime:
@@ -38,23 +38,23 @@ class Range:
         return last + self.unit - self.length
 
     def steps(self, now: datetime) -> list[datetime]:
-        """The starts of the steps, but for those that have not begun."""
+        """The start of each step that is not in the future."""
         start = self.start(now)
-        places = [start + number * self.step for number in range(self.length // self.step)]
-        return [place for place in places if place <= now]
+        starts = [start + number * self.step for number in range(self.length // self.step)]
+        return [time for time in starts if time <= now]
 
 
 RANGES = {
-    "24h": Range("24 hours", _DAY, _HOUR),
-    "7d": Range("7 days", 7 * _DAY, 6 * _HOUR),
-    "30d": Range("30 days", 30 * _DAY, _DAY),
-    "90d": Range("90 days", 90 * _DAY, _DAY),
+    "24h": TimeRange("24 hours", _DAY, _HOUR),
+    "7d": TimeRange("7 days", 7 * _DAY, 6 * _HOUR),
+    "30d": TimeRange("30 days", 30 * _DAY, _DAY),
+    "90d": TimeRange("90 days", 90 * _DAY, _DAY),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The columns of `TrafficSum`; tokens are None if no upstream told any."""
+    """The columns of `TrafficSum`. Tokens are None if no upstream reported any."""
 
     requests: int = 0
     failures: int = 0
@@ -70,21 +70,21 @@ class Sums:
 
     @classmethod
     def of(cls, parts: Iterable["Sums"]) -> "Sums":
-        found = list(parts)
-        values = {name: total(getattr(part, name) for part in found) for name in SUMS}
+        listed = list(parts)
+        values = {name: total(getattr(part, name) for part in listed) for name in SUMS}
         return cls(**{name: value for name, value in values.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """How long things took, in milliseconds; None if there was nothing."""
+class Percentiles:
+    """Durations in milliseconds; None without any."""
 
     p50: float | None
     p95: float | None
     p99: float | None
 
     @classmethod
-    def of(cls, counts: Mapping[int, int]) -> "Times":
+    def of(cls, counts: Mapping[int, int]) -> "Percentiles":
         return cls(*(percentile(counts, share) for share in (0.5, 0.95, 0.99)))
 
 
@@ -93,75 +93,74 @@ class Step:
     start: datetime
     end: datetime
     sums: Sums
-    first_byte: Times
+    first_byte: Percentiles
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class TrafficReport:
     start: datetime
     steps: list[Step]
     sums: Sums
-    first_byte: Times
-    gateway: Times
+    first_byte: Percentiles
+    gateway: Percentiles
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What has one value of a facet; None is all that are not shown by themselves."""
-
+class FacetSums:
     value: str | None
+    """A value of the facet; None for all values that are not listed."""
     sums: Sums
 
 
-def overview(range_: Range, now: datetime) -> Overview:
-    starts = range_.steps(now)
+def query_range(time_range: TimeRange, now: datetime) -> TrafficReport:
+    starts = time_range.steps(now)
     start = starts[0]
-    span = Span.DAY if range_.step >= _DAY else Span.HOUR
+    span = Span.DAY if time_range.step >= _DAY else Span.HOUR
 
-    def place(moment: datetime) -> int:
-        return (moment - start) // range_.step
+    def step_of(time: datetime) -> int:
+        return (time - start) // time_range.step
 
     sums: dict[int, list[Sums]] = {}
     rows = TrafficSum.objects.filter(span=span, facet=Facet.ALL, start__gte=start)
-    for moment, *numbers in rows.values_list("start", *SUMS):
-        sums.setdefault(place(moment), []).append(Sums(*numbers))
+    for time, *numbers in rows.values_list("start", *SUMS):
+        sums.setdefault(step_of(time), []).append(Sums(*numbers))
     first_bytes: dict[int, Counter[int]] = {}
     times = TrafficTime.objects.filter(span=span, start__gte=start)
     by_step = times.filter(measure=Measure.FIRST_BYTE).values_list("start", "bucket", "count")
-    for moment, bucket, count in by_step:
-        first_bytes.setdefault(place(moment), Counter())[bucket] += count
+    for time, bucket, count in by_step:
+        first_bytes.setdefault(step_of(time), Counter())[bucket] += count
     gateway = times.filter(measure=Measure.GATEWAY).values_list("bucket").annotate(Sum("count"))
     steps = [
         Step(
             begin,
-            begin + range_.step,
+            begin + time_range.step,
             Sums.of(sums.get(number, ())),
-            Times.of(first_bytes.get(number, {})),
+            Percentiles.of(first_bytes.get(number, {})),
         )
         for number, begin in enumerate(starts)
     ]
-    return Overview(
+    return TrafficReport(
         start,
         steps,
         Sums.of(step.sums for step in steps),
-        Times.of(sum(first_bytes.values(), Counter())),
-        Times.of(dict(gateway)),
+        Percentiles.of(sum(first_bytes.values(), Counter())),
+        Percentiles.of(dict(gateway)),
     )
 
 
-def parts_of(range_: Range, now: datetime, facet: Facet) -> list[Part]:
-    """By the values of a facet, the most requested first; what is left is one part, the last."""
+def query_facet(time_range: TimeRange, now: datetime, facet: Facet) -> list[FacetSums]:
+    """The sums per value of a facet, most requests first. The last entry sums up all others."""
     rows = TrafficSum.objects.filter(
-        span=Span.HOUR if range_.unit == _HOUR else Span.DAY,
+        span=Span.HOUR if time_range.unit == _HOUR else Span.DAY,
         facet=facet,
-        start__gte=range_.start(now),
+        start__gte=time_range.start(now),
     )
     added: dict[str, Any] = {f"all_{name}": Sum(name) for name in SUMS}
     listed: Any = rows.values_list("value").annotate(**added)
-    most = listed.order_by("-all_requests", "value")[: _MOST_VALUES + 1]
-    found = [Part(value, Sums(*numbers)) for value, *numbers in most]
-    if len(found) <= _MOST_VALUES:
-        return found
-    shown = found[:_MOST_VALUES]
-    others = rows.exclude(value__in=[part.value for part in shown]).aggregate(**added)
-    return [*shown, Part(None, Sums(*others.values()))]
+    top = listed.order_by("-all_requests", "value")[: _MAX_VALUES + 1]
+    facets = [FacetSums(value, Sums(*numbers)) for value, *numbers in top]
+    if len(facets) <= _MAX_VALUES:
+        return facets
+    shown = facets[:_MAX_VALUES]
+    others = rows.exclude(value__in=[entry.value for entry in shown]).aggregate(**added)
+    return [*shown, FacetSums(None, Sums(*others.values()))]
