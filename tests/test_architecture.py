@@ -114,3 +114,11 @@ def test_the_hot_path_does_not_touch_the_database():
 def test_the_documents_speak_of_the_project_alone():
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         assert "../shared" not in path.read_text()
+
+
+def test_commits_are_checked_as_make_check_does():
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = makefile.partition("\ncheck:")[2].partition("\n\n")[0].splitlines()[1:]
+    commands = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe]
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert re.findall(r"^ *entry: (.+)$", hooks, re.MULTILINE) == commands

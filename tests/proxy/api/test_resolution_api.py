@@ -1,6 +1,5 @@
 """What the API says of the configuration as a whole, and how soon it is so."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -14,6 +13,7 @@ from tests.proxy.configuration.test_live import TEXT
 from tests.support.chat import TOOLS, ask, read, reply, stream
 from tests.support.gateway import Gateway
 from tests.support.stored_exchanges import configure
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -95,18 +95,16 @@ def api_of(gateway: Gateway, name: str) -> httpx.Client:
     )
 
 
-@pytest.mark.realtime
-def test_an_override_made_with_a_token_is_live_within_two_seconds(gateway: Gateway, upstream):
+def test_an_override_made_with_a_token_becomes_live(gateway: Gateway, upstream):
     upstream.script("api-house/model", reply(stream({"content": TEXT})))
     body = ask("api-house/model", tools=TOOLS, stream=True)
     with gateway.client() as client, api_of(gateway, "token-olga") as api:
         assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text
         response = api.post("/overrides/", json={"pattern": "api-house/*", "format": "kimi"})
-        made_at, row = time.monotonic(), response.json()
+        row = response.json()
         assert response.status_code == 201, response.text
-        while not (seen := read(client.post("/v1/messages", json=body))).calls:
-            assert time.monotonic() - made_at < 2, "the override is not live"
-        assert seen.calls[0]["arguments"] == {"harbor": "Moss"}
+        calls = wait_for(lambda: read(client.post("/v1/messages", json=body)).calls)
+        assert calls[0]["arguments"] == {"harbor": "Moss"}
         (record,) = api.get(f"/overrides/{row['id']}/history/").json()["results"]
         assert (record["changed_by"], record["version"]) == ("token-olga", row["version"])
         assert api.get("/resolve/", params={"model": "api-house/x"}).json()["format"] == "kimi"
