@@ -107,7 +107,7 @@ def test_5_empty_input_is_an_empty_object(pieces):
     assert call["text"] == "{}"
 
 
-def test_6_unknown_events_are_noticed_each_and_fatal_never():
+def test_6_unknown_events_give_a_notice_and_never_fail_the_message():
     odd = (
         frame("sparkle", index=0),
         frame("content_block_delta", index=1, delta={"type": "hologram_delta", "data": "x"}),
@@ -118,7 +118,7 @@ def test_6_unknown_events_are_noticed_each_and_fatal_never():
     assert (answer.text, len(answer.calls), answer.finish) == ("Hi", 1, "tool_calls")
 
 
-def test_7_a_message_goes_on_through_several_tools_to_its_end():
+def test_7_a_message_with_several_tools_is_read_to_its_end():
     body = message(
         text(0, "First. "), use(1, "read", '{"path":"a"}'), text(2, "Then. "),
         use(3, "read", '{"path":"b"}'), use(4, "run"), text(5, "Now wait."),
@@ -138,7 +138,7 @@ def chat_pipeline() -> Pipeline:
     )  # fmt: skip
 
 
-def test_tools_are_counted_apart_from_blocks_and_the_id_is_on_the_first_delta_of_each():
+def test_calls_have_their_own_index_and_the_first_delta_has_the_id():
     body = relayed(text(0, "Hi"), use(1, "a", '{"x"', ":1}"), text(2, "and"), use(3, "b", "{}"))
     entries = [
         entry
@@ -151,7 +151,7 @@ def test_tools_are_counted_apart_from_blocks_and_the_id_is_on_the_first_delta_of
     ]  # fmt: skip
 
 
-def test_thinking_is_reasoning_and_its_seal_is_kept():
+def test_thinking_becomes_reasoning_with_its_signature():
     thinking = block(
         0, {"type": "thinking", "thinking": "", "signature": ""},
         {"type": "thinking_delta", "thinking": "Hm, "}, {"type": "thinking_delta", "thinking": "so."},
@@ -163,7 +163,7 @@ def test_thinking_is_reasoning_and_its_seal_is_kept():
     assert b'"signature":"c2VhbA=="' in body
 
 
-def test_two_streams_at_once_do_not_know_of_each_other():
+def test_concurrent_streams_do_not_affect_each_other():
     bodies = [
         message(text(0, "One"), use(1, "a", '{"n":', "1}"), use(2, "b")),
         message(use(0, "c", '{"n":', "2}"), text(1, "Two")),
@@ -179,7 +179,7 @@ def test_two_streams_at_once_do_not_know_of_each_other():
     assert together == alone
 
 
-def test_usage_counts_the_cache_and_the_time_is_the_gateways():
+def test_usage_includes_the_cache_and_created_is_the_gateways_time():
     answer = answered(text(0, "Hi"), stop="end_turn")
     assert answer.usage == {
         "prompt_tokens": 572,
@@ -195,11 +195,11 @@ def test_usage_counts_the_cache_and_the_time_is_the_gateways():
     [("end_turn", "stop"), ("stop_sequence", "stop"), ("max_tokens", "length"),
      ("refusal", "content_filter"), ("pause_turn", "stop"), ("something_new", "stop")],
 )  # fmt: skip
-def test_every_stop_reason_is_one_of_openais(stop, finish):
+def test_every_stop_reason_has_an_openai_finish_reason(stop, finish):
     assert answered(text(0, "Hi"), stop=stop).finish == finish
 
 
-def test_a_call_that_was_cut_is_an_error_and_not_an_end():
+def test_a_truncated_call_is_an_error():
     cut = frame("content_block_start", index=0, content_block={"type": "tool_use", "id": "t",
                 "name": "f"}) + frame("content_block_delta", index=0,
                 delta={"type": "input_json_delta", "partial_json": '{"a"'})  # fmt: skip

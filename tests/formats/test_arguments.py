@@ -63,12 +63,12 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES.items())
-def test_cases(text, expected):
+def test_status_and_forwarded_text_of_each_case(text, expected):
     for parts in cuts(text):
         assert read(parts) == expected
 
 
-def test_an_escape_that_proves_impossible_is_not_forwarded():
+def test_an_invalid_escape_is_not_forwarded():
     for parts in cuts('{"a":"\\u12xy"}'):
         status, forwarded, _ = read(parts)
         assert (status, forwarded) == (Status.INVALID, '{"a":"')
@@ -76,7 +76,7 @@ def test_an_escape_that_proves_impossible_is_not_forwarded():
 
 @given(value=arguments, indent=st.none() | st.just(2), junk=st.sampled_from(["", "}", " {", "x"]))
 @settings(max_examples=40)
-def test_every_object_is_complete_and_forwarded_as_it_stands(value, indent, junk):
+def test_every_object_is_complete_and_forwarded_unchanged(value, indent, junk):
     text = json.dumps(value, indent=indent)
     for parts in cuts(text + junk, 2):
         assert read(parts) == (Status.COMPLETE, text, junk)
@@ -85,7 +85,7 @@ def test_every_object_is_complete_and_forwarded_as_it_stands(value, indent, junk
 @given(text=st.text('{}[]",:\\u0e1t-. \n', max_size=12).map(lambda text: "{" + text))
 @example(text='{"":0,"":0}')
 @settings(max_examples=300)
-def test_no_text_is_complete_that_a_json_parser_refuses(text):
+def test_text_that_a_json_parser_refuses_is_never_complete(text):
     status, forwarded, rest = read([text])
     try:
         valid = isinstance(json.loads(text), dict)
@@ -102,6 +102,6 @@ def test_nesting_is_limited():
     assert read(['{"a":' * 8], Limits(json_depth=8))[0] is Status.OPEN
 
 
-def test_a_string_that_may_hold_an_object_is_held_within_the_limit():
+def test_a_doubly_encoded_object_is_held_up_to_the_limit():
     with pytest.raises(LimitExceeded):
         read(['"', *["x" * 10] * 20], Limits(held_chars=100))

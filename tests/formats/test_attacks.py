@@ -100,7 +100,7 @@ def test_interleaved_blocks_keep_their_arguments(blocks):
     assert shown(reply) == "x"
 
 
-def test_arguments_behind_the_end_of_their_block_fail_the_message():
+def test_arguments_after_the_end_of_their_block_fail_the_message():
     body = message(start(0, tool()), stop(0), delta(0, part('{"a":1}')), stop="tool_use")
     assert reply_from(body, upstream="anthropic").failure
 
@@ -120,12 +120,12 @@ def test_odd_anthropic_streams_are_read():
 
 
 @pytest.mark.parametrize("header", ["functions.Bash:0", "Bash:12"])
-def test_p1_kimi_without_its_begin_tokens_calls_the_tool_that_its_header_names(header):
+def test_p1_kimi_without_begin_tokens_calls_the_tool_named_in_the_header(header):
     reply = written(f"{header}{AB}" + '{"command":"ls"}' + CE + SE, "kimi")
     assert made(reply) == [("Bash", {"command": "ls"})]
 
 
-def test_a_nested_object_is_not_taken_for_repeated_arguments():
+def test_a_nested_object_is_not_mistaken_for_repeated_arguments():
     body = stream(calls(entry(0, "a", "f", '{"o":')), calls(entry(0, arguments='{"o":1}}')))
     assert made(reply_from(body)) == [("f", {"o": {"o": 1}})]
 
@@ -139,7 +139,7 @@ def test_a_nested_object_is_not_taken_for_repeated_arguments():
          "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>", "deepseek"),
     ],
 )  # fmt: skip
-def test_a_parameter_in_an_unknown_form_is_not_lost_in_silence(text, format_name):
+def test_a_parameter_in_an_unknown_form_fails_the_call(text, format_name):
     reply = written(text, format_name)
     assert (made(reply), reply.faults) == ([], ["malformed"])
 
@@ -161,19 +161,19 @@ NO_EXCEPTION = {
 
 @pytest.mark.parametrize("body", NO_EXCEPTION.values(), ids=NO_EXCEPTION)
 @pytest.mark.parametrize("client", DIALECTS)
-def test_nothing_escapes_the_pipeline(client, body):
+def test_the_pipeline_never_raises(client, body):
     relay(body, client=client, format_name="qwen", toolbox=TOOLS)
     assert isinstance(decode(body, format_name="qwen")[-1], MessageEnd | MessageFailed)
 
 
-def test_half_a_pair_in_a_held_envelope_is_delivered():
+def test_half_a_surrogate_pair_in_a_held_envelope_is_delivered():
     for name in ("half a pair in an envelope", "an escaped half in an envelope"):
         assert [name for name, _ in made(reply_from(NO_EXCEPTION[name], format_name="qwen"))] == [
             "f"
         ]
 
 
-def test_half_a_pair_in_a_whole_answer_is_delivered():
+def test_half_a_surrogate_pair_in_a_whole_answer_is_delivered():
     whole = (
         b'{"content":[{"type":"tool_use","id":"a","name":"f","input":{"s":"\\ud83d"}}],'
         b'"stop_reason":"tool_use"}'
@@ -189,7 +189,7 @@ def test_half_a_pair_in_a_whole_answer_is_delivered():
 CUT = '<tool_call>{"name":"f","arguments":{"a":1'
 
 
-def test_p9_a_broken_call_in_the_reasoning_is_no_success_beside_blank_text():
+def test_p9_a_broken_call_in_the_reasoning_fails_a_message_with_blank_text():
     body = stream({"reasoning": CUT}, {"content": " "})
     assert reply_from(body, format_name="qwen").failure
     good = '<tool_call>{"name":"ping","arguments":{}}</tool_call>'
@@ -213,24 +213,24 @@ def test_text_keeps_its_order_around_a_structured_call():
     ("text", "format_name"),
     [(CALL + " Is 3 <", "kimi"), ('<tool_call>{"name":"f","arguments":{"a":1}} Is 3 <', "qwen")],
 )
-def test_prose_behind_an_open_section_survives_a_trailing_bracket(text, format_name):
+def test_text_after_an_open_section_survives_a_trailing_bracket(text, format_name):
     reply = written(text, format_name)
     assert made(reply) == [("f", {"a": 1})]
     assert shown(reply) == " Is 3 <"
 
 
-def test_junk_behind_a_json_body_is_measured_alike_at_any_cut():
+def test_junk_after_a_json_body_is_limited_the_same_at_any_split():
     junk = "x" * 300
     written('<tool_call><function=f>{"a":1}' + junk + "</function></tool_call>", "qwen")
 
 
-def test_a_candidate_that_proves_to_be_text_stays_in_its_channel():
+def test_a_marker_that_turns_out_to_be_text_stays_in_its_channel():
     body = stream({"reasoning": f"hmm {CB} secret, prose"}, {"content": "Answer"})
     reply = reply_from(body, format_name="kimi")
     assert reply.parts == [Reasoning(f"hmm {CB} secret, prose"), Text("Answer")]
 
 
-def test_p1_a_structured_call_wins_over_a_cut_copy():
+def test_p1_a_structured_call_wins_over_a_truncated_copy():
     structured = calls(entry(0, "s", "f", '{"a":1}'))
     for deltas in (
         [{"content": CUT}, structured],
@@ -257,14 +257,14 @@ IDENTITIES = {
 
 
 @pytest.mark.parametrize("deltas", IDENTITIES.values(), ids=IDENTITIES)
-def test_p7_two_calls_are_two_calls(deltas):
+def test_p7_two_calls_stay_two_calls(deltas):
     reply = reply_from(stream(*deltas, finish="tool_calls"))
     assert reply.failure is None
     assert len(made(reply)) == 2
     assert len({part.id for part in reply.parts}) == 2
 
 
-def test_a_name_that_is_only_repeated_makes_no_call():
+def test_a_repeated_name_does_not_start_another_call():
     body = stream(calls(entry(name="f", arguments='{"a":1}')), calls(entry(name="f", arguments="")))
     assert made(reply_from(body)) == [("f", {"a": 1})]
 
@@ -276,14 +276,14 @@ HELD = {
 
 
 @pytest.mark.parametrize(("format_name", "channel", "opening"), HELD.values(), ids=HELD)
-def test_what_waits_is_bounded(format_name, channel, opening):
+def test_held_calls_are_limited(format_name, channel, opening):
     body = stream({channel: opening}, *({channel: "x" * 1000} for _ in range(20)))
     failed = decode(body, format_name=format_name, limits=Limits(held_chars=5000))[-1]
     assert isinstance(failed, MessageFailed)
     assert "held_chars" in failed.message
 
 
-def test_text_that_waits_for_a_call_is_bounded():
+def test_text_held_for_a_call_is_limited():
     body = stream(calls(entry(0, "a", "f", '{"a"')), *({"content": "x" * 1000} for _ in range(20)))
     assert "held_chars" in decode(body, limits=Limits(held_chars=5000))[-1].message
 
@@ -303,7 +303,7 @@ def test_a_call_without_a_name_is_never_delivered(body, format_name):
     assert reply.failure
 
 
-def test_quoted_thinking_tags_open_no_draft():
+def test_quoted_thinking_tags_do_not_start_a_draft():
     quoted = (
         'About `<think>`.\n<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>\nand `</think>`'
     )
@@ -330,22 +330,22 @@ V3 = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁
         (V3 + "ping\n```json\n{}\n```", ("ping", {})),
     ],
 )
-def test_deepseek_v3_at_its_edges(text, call):
+def test_edge_cases_of_deepseek_v3(text, call):
     reply = written(text, "deepseek")
     assert made(reply) == [call]
     assert shown(reply) == ""
 
 
-def test_flowers_in_prose_stay():
+def test_qwen_agent_markers_in_prose_stay_text():
     prose = "I love ✿FUNCTION✿ and ✿RESULT✿ flowers"
     assert shown(written(prose, "qwen")) == prose
 
 
-def test_prose_between_the_tokens_of_a_section_without_calls_stays():
+def test_text_in_a_section_without_calls_stays_text():
     assert "and then" in shown(written(f"Use {SB} and then {SE} to wrap.", "kimi"))
 
 
-def test_spaces_around_the_punctuation_of_a_header():
+def test_spaces_around_the_punctuation_of_a_header_are_ignored():
     assert made(written(SB + CB + " functions . f : 45 " + AB + '{"a":1}' + CE + SE, "kimi")) == [
         ("f", {"a": 1})
     ]
@@ -362,12 +362,12 @@ NOT_ANSWERS = {
 
 
 @pytest.mark.parametrize("body", NOT_ANSWERS.values(), ids=NOT_ANSWERS)
-def test_p9_what_is_no_answer_is_no_success(body):
+def test_p9_a_stream_without_an_answer_fails(body):
     assert isinstance(decode(body)[-1], MessageFailed)
 
 
 @pytest.mark.parametrize("whole", [b"{}", b'{"choices":[]}', b'{"detail":"x"}'])
-def test_p9_a_whole_answer_without_an_answer_is_no_success(whole):
+def test_p9_an_empty_json_answer_fails(whole):
     with pytest.raises(Exception, match=r"upstream|x"):
         DIALECTS["openai"].decoder(Limits()).read_whole(whole)
 
@@ -377,7 +377,7 @@ def test_p9_a_whole_answer_without_an_answer_is_no_success(whole):
     [("MAX_TOKENS", StopReason.MAX_TOKENS), ("model_length", StopReason.MAX_TOKENS),
      ("SAFETY", StopReason.REFUSAL)],
 )  # fmt: skip
-def test_finish_reasons_of_other_vendors(finish, reason):
+def test_finish_reasons_of_other_vendors_are_understood(finish, reason):
     assert reply_from(stream({"content": "x"}, finish=finish)).stop_reason is reason
 
 
@@ -393,12 +393,12 @@ TOLERATED = {
 
 
 @pytest.mark.parametrize("body", TOLERATED.values(), ids=TOLERATED)
-def test_sloppy_fields_do_not_cost_a_good_answer(body):
+def test_malformed_minor_fields_do_not_fail_an_answer(body):
     reply = reply_from(body)
     assert (shown(reply), reply.failure) == ("x", None)
 
 
-def test_mistrals_thinking_is_reasoning():
+def test_mistral_thinking_becomes_reasoning():
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     reply = reply_from(stream({"content": [thinking, {"type": "text", "text": "x"}]}))
     assert reply.parts == [Reasoning("Hm."), Text("x")]

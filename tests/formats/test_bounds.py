@@ -95,7 +95,7 @@ READ_BY = {"hermes": "qwen", "coder": "qwen", "dsml": "deepseek", "draft": "kimi
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
-def test_twice_the_input_takes_twice_the_work(opening):
+def test_work_grows_linearly_with_the_input(opening):
     first = opening.partition(" ")[0]
     names = NATIVE if first == "text" else [READ_BY.get(first, first)]
     for name, unit in product(names, HOSTILE.values()):
@@ -133,7 +133,7 @@ def many_calls(count):
 
 @pytest.mark.parametrize("upstream", DIALECTS)
 @pytest.mark.parametrize("messages", [many_neighbours, many_calls])
-def test_four_times_the_messages_take_no_sixteen_times_the_work(messages, upstream):
+def test_work_grows_linearly_with_the_number_of_messages(messages, upstream):
     def cost(count):
         """Of reading and writing a request, in seconds of CPU; the least of some."""
         body = json.dumps({"model": "m", "messages": messages(count)}).encode()
@@ -193,7 +193,7 @@ def test_an_event_over_its_limit_fails_the_message():
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_memory_stays_flat_however_long_the_answer(format_name):
+def test_memory_does_not_grow_with_the_answer(format_name):
     def peak(chunks: int) -> int:
         pipeline = build_pipeline(
             client="anthropic",

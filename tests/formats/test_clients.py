@@ -37,13 +37,13 @@ def encoded(*events, client="anthropic", options=OPTIONS):
     return DIALECTS[client].encoder(options).feed(events)
 
 
-def test_every_event_has_its_name_on_an_event_line():
+def test_every_event_has_an_event_line_with_its_name():
     for line in encoded(START, TextDelta("x"), END).split(b"\n\n")[:-1]:
         name, payload = line.split(b"\n")
         assert json.loads(payload.removeprefix(b"data: "))["type"] == name[7:].decode()
 
 
-def test_content_travels_in_deltas_only():
+def test_content_is_sent_in_deltas_only():
     body = encoded(
         START, TextDelta("x"), ToolCallStart("a", "f"), ToolCallDelta('{"x":1}'), ToolCallEnd(), END
     )
@@ -56,7 +56,7 @@ def test_content_travels_in_deltas_only():
     ]
 
 
-def test_message_start_has_everything_that_strict_sdks_read():
+def test_message_start_has_all_fields_that_strict_sdks_require():
     message = payloads(encoded(START, options=ReplyOptions(input_estimate=1234)))[0][1]["message"]
     assert message == {
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
@@ -65,7 +65,7 @@ def test_message_start_has_everything_that_strict_sdks_read():
     }  # fmt: skip
 
 
-def test_p8_message_start_never_counts_zero_and_message_delta_is_authoritative():
+def test_p8_message_start_never_reports_zero_tokens_and_message_delta_has_the_final_counts():
     body = encoded(START, TextDelta("x"), END, options=ReplyOptions(input_estimate=0))
     assert payloads(body)[0][1]["message"]["usage"]["input_tokens"] == 1
     usage = {"input_tokens": 9, "cache_read_input_tokens": 4, "output_tokens": 3}
@@ -109,7 +109,7 @@ def test_an_open_call_is_not_closed_before_an_error():
     assert payloads(body)[-1][1] == {"type": "message_stop"}
 
 
-def test_a_call_that_fails_before_its_first_argument_is_never_seen():
+def test_a_call_that_fails_before_its_first_argument_is_never_sent():
     for client in DIALECTS:
         body = encoded(
             START,
@@ -140,7 +140,7 @@ def test_an_empty_answer_is_one_empty_text_block():
     assert got.stop == "end_turn"
 
 
-def test_an_openai_stream_ends_with_done_and_its_usage_only_when_asked():
+def test_an_openai_stream_ends_with_done_and_has_usage_only_if_requested():
     body = encoded(START, TextDelta("x"), END, client="openai")
     assert body.endswith(b"data: [DONE]\n\n")
     usage = view(body, "openai").usage
@@ -209,7 +209,7 @@ def test_p23_the_requested_model_is_echoed():
     assert collect(decode(stream({"content": "x"}), identity=identity)).model == "claude-x"
 
 
-def test_calls_beyond_what_the_client_allowed_are_dropped_and_noticed():
+def test_calls_beyond_the_clients_limit_are_dropped_with_a_notice():
     body = stream(calls(entry(0, "a", "f", "{}"), entry(1, "b", "g", '{"x":1}')))
     one = collect(decode(body, max_calls=1))
     assert [part.name for part in one.parts] == ["f"]
@@ -219,7 +219,7 @@ def test_calls_beyond_what_the_client_allowed_are_dropped_and_noticed():
     assert {notice.code for notice in none.notices} == {"surplus_call_dropped"}
 
 
-def test_a_surrogate_pair_cut_in_two_reaches_the_client_whole():
+def test_a_split_surrogate_pair_reaches_the_client_whole():
     half = b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n'
     other = b'data: {"choices":[{"delta":{"content":"\\ude00"}}]}\n\n'
     body = relay(half + other + stream(), client="anthropic")
@@ -245,7 +245,7 @@ MATRIX = {
 
 @pytest.mark.parametrize("client", DIALECTS)
 @pytest.mark.parametrize("body", MATRIX.values(), ids=MATRIX)
-def test_seed_000_a_failed_translation_is_a_502_and_names_itself_in_the_stream(client, body):
+def test_seed_000_a_failed_translation_is_a_502_and_a_typed_error_event(client, body):
     failed = decode(body, format_name="kimi")[-1]
     assert isinstance(failed, MessageFailed)
     assert STATUS[failed.kind] == 502
@@ -253,14 +253,14 @@ def test_seed_000_a_failed_translation_is_a_502_and_names_itself_in_the_stream(c
     assert (got.error, got.stop) == ("format_transformation_error", None)
 
 
-def test_seed_000_limits_are_the_upstreams_fault_and_ours_is_a_500():
+def test_seed_000_an_exceeded_limit_is_a_502_and_a_defect_of_the_library_a_500():
     assert LimitExceeded("held_chars", 9).status == 502
     assert UpstreamError("x").status == 502
     assert STATUS[FailureKind.INTERNAL] == 500
 
 
 @pytest.mark.parametrize("client", DIALECTS)
-def test_an_error_body_is_in_the_clients_dialect_and_names_the_request(client):
+def test_an_error_body_is_in_the_clients_dialect_and_has_the_request_id(client):
     body = json.loads(
         DIALECTS[client].encode_error(FailureKind.INVALID_REQUEST, "why", request_id="req_1")
     )

@@ -43,7 +43,7 @@ def is_refused(body: bytes, most: Complexity = MOST) -> bool:
     ],
 )
 @pytest.mark.parametrize("opening", [b'{"a":', b"[", b' [ "}]" , ', b'{"]":"[{", "b" :\n'])
-def test_the_depth_is_exact_wherever_it_is_and_whatever_the_strings_say(around, opening):
+def test_the_depth_is_exact_anywhere_and_brackets_in_strings_do_not_count(around, opening):
     before, after, own = around
     assert not is_refused(before + nested(20 - own, opening) + after)
     assert is_refused(before + nested(21 - own, opening) + after)
@@ -57,7 +57,7 @@ def test_the_number_of_values_is_exact():
     assert not is_refused(json.dumps({"text": '","' * 5000}).encode())
 
 
-def test_what_it_finds_is_what_a_parser_finds():
+def test_depth_and_size_agree_with_a_json_parser():
     chance = random.Random(7)
 
     def value(levels: int) -> object:
@@ -92,13 +92,13 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-def test_finding_out_takes_no_longer_for_an_attack(bomb):
+def test_checking_hostile_json_is_not_slower(bomb):
     began = time.process_time()
     is_refused(bomb, Complexity())
     assert time.process_time() - began < 0.5
 
 
-def test_a_request_of_claude_codes_is_never_counted_exactly(monkeypatch):
+def test_a_claude_code_request_is_never_counted_exactly(monkeypatch):
     """That would cost as much as parsing it."""
     monkeypatch.setattr("formats.complexity._structure", None)
     assert not is_refused(claude_code_body("a", stream=True), Complexity())
@@ -134,7 +134,7 @@ def asked(block: dict[str, Any], value: bytes) -> bytes:
 @pytest.mark.parametrize(("levels", "block"), UNREAD.values(), ids=UNREAD)
 @pytest.mark.parametrize("opening", [b'{"a":', b"[", b'{"]":"[{", "b" :\n'])
 @pytest.mark.parametrize("most", [9, 20, 128])
-def test_the_depth_is_exact_where_nothing_else_is_read(levels, block, opening, most):
+def test_the_depth_is_exact_in_values_that_are_not_decoded(levels, block, opening, most):
     parse, most = DIALECTS["anthropic"].parse, Complexity(depth=most)
     if levels < most.depth:
         within = asked(block, b'{"x":' + nested(most.depth - levels - 1, opening) + b"}")
@@ -146,7 +146,7 @@ def test_the_depth_is_exact_where_nothing_else_is_read(levels, block, opening, m
         parse(asked(block, b'{"x":' + nested(most.depth - levels, opening) + b"}"), most)
 
 
-def test_a_limit_below_what_is_always_there_is_kept():
+def test_a_very_low_limit_is_enforced():
     deepest = asked(UNREAD["a result"][1] | {"content": [TEXT]}, b"")
     for depth in range(1, 7):
         with pytest.raises(TooComplex):
@@ -156,14 +156,14 @@ def test_a_limit_below_what_is_always_there_is_kept():
 
 @pytest.mark.parametrize(("_", "block"), UNREAD.values(), ids=UNREAD)
 @pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"\xe2\x82"])
-def test_what_nothing_else_reads_must_be_utf8(_, block, bad):
+def test_values_that_are_not_decoded_must_be_utf8(_, block, bad):
     with pytest.raises(ClientError, match="UTF-8"):
         DIALECTS["anthropic"].parse(asked(block, b'{"x":"a%bz"}' % bad))
 
 
 @pytest.mark.parametrize("place", [b'"x":"\xff","x":1', b'"":"\xff","":1', b'"x":1 ,"x":"\xff"'])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_field_that_is_there_twice_must_be_utf8_each_time(dialect, place):
+def test_every_copy_of_a_repeated_field_must_be_utf8(dialect, place):
     body = asked(TEXT, b"")[:-1] + b"," + place + b"}"
     with pytest.raises(ClientError, match="UTF-8"):
         DIALECTS[dialect].parse(body)

@@ -36,7 +36,7 @@ def render(dialect, body, target=None, *, stream=True):
     indent=st.sampled_from([None, 1]),
     escaped=st.booleans(),
 )
-def test_a_splice_changes_the_values_named_and_no_other_byte(fields, changes, indent, escaped):
+def test_replacing_values_changes_no_other_byte(fields, changes, indent, escaped):
     fields = {"first": 1, **fields}
     text = json.dumps(fields, indent=indent, ensure_ascii=escaped).encode()
     made = replace_values(text, _fields.decode(text), changes)
@@ -52,12 +52,12 @@ def test_a_splice_changes_the_values_named_and_no_other_byte(fields, changes, in
     assert json.loads(back) == changes | fields
 
 
-def test_a_text_with_a_name_that_parsing_took_out_is_not_spliced():
+def test_a_name_that_parsing_removed_prevents_replacement():
     text = b'{"model":"a","stop_sequences":null}'
     assert replace_values(text, {"model": msgspec.Raw(b'"a"')}, {"model": "b"}) is None
 
 
-def test_a_name_that_stands_there_twice_is_not_spliced():
+def test_a_repeated_name_prevents_replacement():
     text = b'{"model":"a","model":"a"}'
     assert replace_values(text, _fields.decode(text), {"model": "b"}) is None
     assert (
@@ -73,7 +73,7 @@ def test_a_name_that_stands_there_twice_is_not_spliced():
 
 
 @pytest.mark.parametrize(("dialect", "body"), [("anthropic", ANTHROPIC), ("openai", OPENAI)])
-def test_a_request_goes_on_byte_for_byte(dialect, body):
+def test_a_request_is_forwarded_byte_for_byte(dialect, body):
     assert render(dialect, body).body == body
 
 
@@ -81,12 +81,12 @@ def test_a_request_goes_on_byte_for_byte(dialect, body):
     ("dialect", "body", "spelled"),
     [("anthropic", ANTHROPIC, rb'"cl\u0061ude"'), ("openai", OPENAI, b'"m"')],
 )
-def test_only_the_model_differs_where_the_route_names_another(dialect, body, spelled):
+def test_only_the_model_differs_if_the_route_renames_it(dialect, body, spelled):
     made = render(dialect, body, Target(model="other")).body
     assert made == body.replace(spelled, b'"other"', 1)
 
 
-def test_values_that_the_route_sets_are_spliced_too():
+def test_values_set_by_the_route_are_replaced_in_place():
     target = Target(max_tokens=7, fields={"provider": {"only": ["x"]}})
     made = render("anthropic", ANTHROPIC, target)
     expected = ANTHROPIC.replace(b"100", b"7").rstrip().removesuffix(b"}")
@@ -95,7 +95,7 @@ def test_values_that_the_route_sets_are_spliced_too():
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_one_call_at_a_time_is_asked_for_in_the_dialects_own_way(dialect):
+def test_single_calls_are_requested_in_the_form_of_the_dialect(dialect):
     tool = (
         {"name": "f", "input_schema": {}}
         if dialect == "anthropic"
@@ -117,20 +117,20 @@ def test_one_call_at_a_time_is_asked_for_in_the_dialects_own_way(dialect):
         assert made["parallel_tool_calls"] is False
 
 
-def test_usage_is_asked_for_although_the_client_did_not():
+def test_usage_is_requested_even_if_the_client_did_not():
     body = OPENAI.replace(b'"stream_options" : {"include_usage":true,"odd":1},', b"")
     made = render("openai", body).body
     assert made == body.removesuffix(b"}") + b',"stream_options":{"include_usage":true}}'
 
 
-def test_a_request_for_a_whole_answer_stays_one():
+def test_a_request_without_streaming_stays_without_streaming():
     body = b'{"model":"m","messages":[{"role":"user","content":"x"}]}'
     for dialect in DIALECTS:
         assert render(dialect, body, stream=False).body == body
         assert json.loads(render(dialect, body, stream=True).body)["stream"] is True
 
 
-def test_p5_only_minted_thinking_is_taken_out_and_the_rest_keeps_its_bytes():
+def test_p5_only_unsigned_thinking_is_removed_and_other_bytes_stay():
     kept = b'{"signature":"%b" , "type":"thinking","thinking":"H\\u006d."}' % GENUINE.encode()
     minted = b'{"type":"thinking","thinking":"made up","signature":""}'
     other = b'{"text":"a \\u0062","type":"text" ,"odd":1.50}'
@@ -143,7 +143,7 @@ def test_p5_only_minted_thinking_is_taken_out_and_the_rest_keeps_its_bytes():
     )
 
 
-def test_p5_a_target_that_takes_no_thinking_gets_none():
+def test_p5_a_target_without_thinking_gets_none():
     blocks = [
         {"type": "thinking", "thinking": "t", "signature": GENUINE},
         {"type": "redacted_thinking", "data": "d"},
@@ -189,7 +189,7 @@ def test_reasoning_of_an_openai_client_stays_where_the_upstream_put_it():
     assert render("openai", body, Target(reasoning_field="reasoning_content")).body != body
 
 
-def test_a_history_that_an_upstream_would_refuse_is_written_anew():
+def test_an_invalid_history_is_rendered_again():
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{"}}
     body = {
         "model": "m",

@@ -93,7 +93,7 @@ def test_1_chunking_any_split_of_the_bytes_gives_the_same_events(dialect, events
     ).map(lambda deltas: stream(*deltas))
 )
 @settings(max_examples=20)
-def test_2_order_every_output_is_a_word_of_the_table(upstream, format_name, body):
+def test_2_order_every_output_follows_the_event_table(upstream, format_name, body):
     state = State.START
     for event in decode(body, upstream=upstream, format_name=format_name, tools=TOOLS):
         state = next_state(state, event)
@@ -105,7 +105,7 @@ def test_2_order_every_output_is_a_word_of_the_table(upstream, format_name, body
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(events=messages())
 @settings(max_examples=20)
-def test_3_round_trip_decoding_what_was_encoded_gives_the_events_back(dialect, events):
+def test_3_round_trip_decoding_encoded_events_returns_the_events(dialect, events):
     start = MessageStart("msg_1", "m", Usage(input=1, output=0))
     if dialect == "openai":
         start = MessageStart("msg_1", "m", created=CREATED)
@@ -124,7 +124,7 @@ def test_3_round_trip_decoding_what_was_encoded_gives_the_events_back(dialect, e
     assert merge_deltas(got) == merge_deltas(events)
 
 
-def test_every_native_format_takes_part_in_the_laws():
+def test_every_native_format_is_covered_by_the_laws():
     assert CALLS.keys() == set(NATIVE)
 
 

@@ -40,14 +40,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("written", CASES)
-def test_only_nulls_of_optional_parameters_are_left_out_at_any_cut(written):
+def test_only_nulls_of_optional_parameters_are_dropped_at_any_split(written):
     for parts in cuts(written, 30):
         assert filtered(parts)[0] == CASES[written]
 
 
 @settings(max_examples=200)
 @given(arguments, st.integers(0, 2**32))
-def test_what_is_forwarded_is_what_a_parser_would_have_made_of_it(given_arguments, seed):
+def test_forwarded_arguments_equal_parsed_arguments_without_nulls(given_arguments, seed):
     given_arguments = {**given_arguments, "a": None, "x": seed, "b": None}
     written = json.dumps(given_arguments)
     kept = {k: v for k, v in given_arguments.items() if v is not None or k not in OPTIONAL}
@@ -70,7 +70,7 @@ SCHEMA = {
 }
 
 
-def test_the_schema_says_which_null_is_left_out_and_a_notice_names_it():
+def test_the_schema_decides_which_nulls_are_dropped_and_a_notice_names_them():
     toolbox = Toolbox([Tool("f", None, json.dumps(SCHEMA).encode())])
     given_arguments = dict.fromkeys([*SCHEMA["properties"], "unknown"])
     body = stream(calls(entry(0, "a", "f", json.dumps(given_arguments))))

@@ -100,7 +100,7 @@ def cuts(body):
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(events=messages(), crlf=st.booleans(), seed=st.integers(0, 99))
 @settings(max_examples=12)
-def test_what_needs_no_rescue_goes_on_byte_for_byte_at_any_cut(
+def test_an_answer_without_native_calls_passes_byte_for_byte_at_any_split(
     dialect, format_name, events, crlf, seed
 ):
     body = encoded(events, dialect)
@@ -120,7 +120,7 @@ def test_what_needs_no_rescue_goes_on_byte_for_byte_at_any_cut(
     seed=st.integers(0, 9999),
 )
 @settings(max_examples=30)
-def test_the_client_understands_the_same_as_if_all_were_written_anew(
+def test_passthrough_means_the_same_to_the_client_as_encoding(
     dialect, format_name, texts, channel, seed
 ):
     random = Random(seed)
@@ -138,7 +138,7 @@ def test_the_client_understands_the_same_as_if_all_were_written_anew(
     events=messages(), texts=st.lists(garbage | whole | st.sampled_from(WRITTEN)), data=st.data()
 )
 @settings(max_examples=25)
-def test_so_it_does_beside_structured_calls_and_signed_thinking(
+def test_passthrough_means_the_same_with_structured_calls_and_signed_thinking(
     dialect, format_name, events, texts, data
 ):
     for text in texts:
@@ -200,7 +200,7 @@ KIMI = [
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_from_the_event_that_differs_on_the_answer_is_written_anew(dialect):
+def test_the_answer_is_encoded_from_the_first_difference_on(dialect):
     parts = reads(dialect, *KIMI)
     made = pipeline(dialect, "kimi")
     sent = [made.feed(part) for part in parts] + [made.close()]
@@ -218,7 +218,7 @@ def test_from_the_event_that_differs_on_the_answer_is_written_anew(dialect):
     assert seen(bulk, dialect) == found
 
 
-def test_what_is_written_anew_has_the_names_of_what_went_before():
+def test_encoded_events_continue_the_ids_of_the_bytes_before():
     names = {"id": "gen-7", "model": "vendor/m", "created": 1234567890}
     parts = [chunk({"content": text}, **names) for text in KIMI] + [chunk({}, "stop", **names)]
     body = relayed("openai", [*parts, b"data: [DONE]\n\n"], "kimi")
@@ -232,7 +232,7 @@ def test_what_is_written_anew_has_the_names_of_what_went_before():
     assert completion.choices[0].message.content == "Looking <b>now. "
 
 
-def test_blocks_are_counted_on_behind_those_that_only_anthropic_knows():
+def test_block_indices_continue_after_blocks_of_unknown_types():
     events = [
         {"type": "message_start", "message": {"id": "msg_7", "content": [], "usage": {"input_tokens": 1}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}},
@@ -250,7 +250,7 @@ def test_blocks_are_counted_on_behind_those_that_only_anthropic_knows():
     assert (message.id, message.stop_reason) == ("msg_7", "tool_use")
 
 
-def test_the_usage_chunk_is_left_out_for_a_client_that_did_not_ask():
+def test_the_usage_chunk_is_removed_unless_requested():
     usage = data({"id": "chatcmpl-1", "choices": [], "usage": USAGE})
     parts = [chunk({"content": "Hi"}, usage=None), chunk({}, "stop"), usage, b"data: [DONE]\n\n"]
     asked, not_asked = ReplyOptions(), ReplyOptions(include_usage=False)
@@ -269,7 +269,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_that_the_upstream_reports_goes_on_as_it_is(dialect):
+def test_an_error_event_of_the_upstream_passes_unchanged(dialect):
     begun = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
     for cut in byte_cuts(b"".join(begun) + ERRORS[dialect], 3):
         assert relayed(dialect, cut) == b"".join(begun) + ERRORS[dialect]
@@ -287,7 +287,7 @@ HALF_CALLS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_nothing_that_says_something_goes_on_behind_the_end(dialect):
+def test_data_after_the_end_is_dropped(dialect):
     good = b"".join(reads(dialect, "Hello"))
     before_last, last = b"".join(reads(dialect, "Hello")[:-1]), reads(dialect, "Hello")[-1]
     junk = HALF_CALLS[dialect] + b"garbage \xff\n\n" + ERRORS[dialect]
@@ -305,7 +305,7 @@ def test_nothing_that_says_something_goes_on_behind_the_end(dialect):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_comments_and_a_second_end_go_on_behind_the_end(dialect):
+def test_comments_and_a_repeated_end_pass_after_the_end(dialect):
     good, behind = b"".join(reads(dialect, "Hello")), b": bye\r\n\r\n"
     if dialect == "openai":
         behind += b"data: [DONE]\n\n: that was all"
@@ -313,7 +313,7 @@ def test_comments_and_a_second_end_go_on_behind_the_end(dialect):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_behind_an_error_nothing_goes_on_either(dialect):
+def test_data_after_an_error_is_dropped(dialect):
     begun = b"".join(reads(dialect, "Hello")[: 1 if dialect == "openai" else 3])
     stop = b'event: message_stop\ndata: {"type":"message_stop"}\n\n' * (dialect == "anthropic")
     for parts in byte_cuts(begun + ERRORS[dialect] + HALF_CALLS[dialect], 5):
@@ -322,7 +322,7 @@ def test_behind_an_error_nothing_goes_on_either(dialect):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_is_told_wherever_it_stands_and_whatever_comes_with_it(dialect):
+def test_an_error_is_reported_wherever_it_appears_in_a_read(dialect):
     call = ToolCallStart("t", "ping"), ToolCallDelta('{"a":'), ToolCallDelta("1}"), ToolCallEnd()
     said = [MessageStart("m", "m"), TextDelta("Hello"), *call, MessageEnd(StopReason.TOOL_USE)]
     events = [part + b"\n\n" for part in encoded(said, dialect).split(b"\n\n")[:-1]]
@@ -335,7 +335,7 @@ def test_an_error_is_told_wherever_it_stands_and_whatever_comes_with_it(dialect)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_of_an_error_in_its_own_words_the_caller_conceals_what_it_must(dialect):
+def test_an_error_event_that_passes_is_redacted(dialect):
     begun = b"".join(reads(dialect, "My key: SECRET")[: 1 if dialect == "openai" else 3])
     failed = ERRORS[dialect].replace(b"}", b',"raw":"SECRET"}', 1)
     concealed = failed.replace(b"SECRET", b"?")
@@ -346,7 +346,7 @@ def test_of_an_error_in_its_own_words_the_caller_conceals_what_it_must(dialect):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("ending", [b"", b"event: x\ndata: {nonsense}\n\n", b"data: {"])
-def test_an_answer_that_breaks_off_is_never_shown_as_complete(dialect, ending):
+def test_a_truncated_answer_is_never_shown_as_complete(dialect, ending):
     begun = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
     sent = relayed(dialect, [*begun, ending])
     assert sent.startswith(b"".join(begun))
@@ -363,7 +363,7 @@ def test_a_failure_from_outside_ends_the_open_block_in_the_clients_dialect():
     assert names[-3:] == ["content_block_stop", "error", "message_stop"]
 
 
-def test_a_finish_that_is_wrong_is_not_sent_before_it_is_put_right():
+def test_a_wrong_finish_reason_is_corrected_before_it_is_sent():
     call = {
         "index": 0,
         "id": "a",
@@ -390,7 +390,7 @@ def test_a_finish_that_is_wrong_is_not_sent_before_it_is_put_right():
         [{"content": [{"type": "text", "text": "Hi"}]}],
     ],
 )  # fmt: skip
-def test_framing_that_strict_clients_do_not_read_is_written_anew(deltas):
+def test_framing_that_strict_clients_reject_is_encoded_again(deltas):
     body = stream(*deltas, finish="tool_calls" if "tool_calls" in deltas[0] else "stop")
     with openai_client(relayed("openai", [body])).chat.completions.stream(
         model="m", messages=QUESTION
@@ -408,7 +408,7 @@ def test_framing_that_strict_clients_do_not_read_is_written_anew(deltas):
         (b'"text":""', b'"text":"Oh. "'),
     ],
 )
-def test_so_is_an_anthropic_stream_that_claude_code_does_not_read(change):
+def test_an_anthropic_stream_that_claude_code_rejects_is_encoded_again(change):
     body = text_from("anthropic", ["Hello"], "content").replace(*change)
     sent = relayed("anthropic", [body])
     assert sent != body
@@ -417,7 +417,7 @@ def test_so_is_an_anthropic_stream_that_claude_code_does_not_read(change):
     assert found.stop == "end_turn"
 
 
-def test_a_call_cut_by_the_token_limit_goes_on_as_it_is():
+def test_a_call_cut_by_the_token_limit_passes_unchanged():
     events = [
         MessageStart("msg_1", "m", Usage(input=1)),
         ToolCallStart("toolu_1", "f"),
@@ -436,7 +436,7 @@ def test_a_call_cut_by_the_token_limit_goes_on_as_it_is():
     assert view(relayed("anthropic", [broken]), "anthropic").names.count("content_block_stop") == 0
 
 
-def test_little_more_is_held_however_long_it_is_open_what_the_text_means():
+def test_undecided_text_is_held_only_up_to_a_limit():
     text = '<tool_call>\n{"name": "ping", "arguments": {"b": "' + "x" * 4000
     parts = reads("openai", *text, channel="reasoning")[:-2]
     assert sum(map(len, parts)) > 600_000

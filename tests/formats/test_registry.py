@@ -33,16 +33,16 @@ FURTHER = {
 
 
 @pytest.mark.parametrize(("model", "format_name"), SEED.items())
-def test_the_twelve_cases_of_the_seed_hold(model, format_name):
+def test_model_ids_of_the_specification_are_detected(model, format_name):
     assert detect_format(model).format == format_name
 
 
 @pytest.mark.parametrize(("model", "format_name"), FURTHER.items())
-def test_vendors_come_before_words_and_k2_is_a_word(model, format_name):
+def test_vendors_take_precedence_over_words_and_k2_is_a_whole_word(model, format_name):
     assert detect_format(model).format == format_name
 
 
-def test_an_override_comes_first_and_says_so():
+def test_an_override_takes_precedence_and_is_the_reason():
     overrides = [Override("acme/*", "kimi"), Override("*claude*", "qwen")]
     assert detect_format("Acme/deepseek-v3", overrides) == Detection("kimi", "override")
     assert detect_format("anthropic/claude-3-opus", overrides) == Detection("qwen", "override")

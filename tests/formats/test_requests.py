@@ -83,7 +83,7 @@ def test_system_as_string_or_blocks_is_one_message_at_the_front(system):
 
 
 @pytest.mark.parametrize("content", ["Env.", [text("Env.")]])
-def test_p4_a_system_message_in_the_middle_stays_in_its_place_as_user_text(content):
+def test_p4_a_system_message_in_the_middle_becomes_user_text_in_place(content):
     inline = {"role": "system", "content": content, "output_config": {"effort": "high"}}
     messages = to_openai(body(messages=[user("hi"), inline, user("go")]))["messages"]
     assert [message["role"] for message in messages] == ["user"] * 3
@@ -168,14 +168,14 @@ def test_p11_text_beside_a_result_or_between_call_and_result_follows_the_result(
     assert NoticeCode.MESSAGE_MOVED in codes(body(messages=history))
 
 
-def test_p11_a_call_without_a_result_gets_one_that_says_so():
+def test_p11_a_call_without_a_result_gets_an_interrupted_result():
     history = [user("hi"), assistant(use("a"), use("b")), user(result("b")), assistant(text("x"))]
     made = to_openai(body(messages=history))["messages"]
     assert made[2] == {"role": "tool", "tool_call_id": "a", "content": f"Error: {INTERRUPTED}"}
     assert NoticeCode.CALL_RESULT_SYNTHESIZED in codes(body(messages=history))
 
 
-def test_p11_a_result_that_names_an_unknown_call_is_refused_by_name():
+def test_p11_a_result_for_an_unknown_call_is_refused_with_its_id():
     with pytest.raises(ClientError, match=r"messages\.1.*unknown tool call id 'zz'") as refused:
         rendered(body(messages=[user("hi"), user(result("zz"))]))
     assert refused.value.status == 400
@@ -252,7 +252,7 @@ def test_p9_arguments_in_the_history_that_are_not_json_are_wrapped():
     assert made[1]["content"][0]["input"] == {"unparsed_arguments": '{"x":'}
 
 
-def test_an_error_result_says_that_it_is_one():
+def test_an_error_result_is_marked_as_an_error():
     history = [user("hi"), assistant(use("a")), user(result("a", "no file", is_error=True))]
     assert to_openai(body(messages=history))["messages"][2]["content"] == "Error: no file"
 
@@ -309,7 +309,7 @@ def thinking(signature, value="Hm."):
     return {"type": "thinking", "thinking": value, "signature": signature}
 
 
-def test_p3_reasoning_is_replayed_where_the_target_wants_it_and_left_out_elsewhere():
+def test_p3_reasoning_is_replayed_only_if_the_target_wants_it():
     history = [user("hi"), assistant(thinking(""), use("a")), user(result("a"))]
     made = to_openai(body(messages=history), KIMI)["messages"][1]
     assert made["reasoning_content"] == "Hm."
@@ -325,7 +325,7 @@ def test_p3_a_call_without_reasoning_gets_a_placeholder():
 
 
 @pytest.mark.parametrize("signature", ["", None, "x" * 24])
-def test_p5_minted_reasoning_never_reaches_anthropic(signature):
+def test_p5_unsigned_reasoning_never_reaches_anthropic(signature):
     history = [user("hi"), assistant(thinking(signature), text("x")), user("go")]
     made = json.loads(rendered(body(messages=history), upstream="anthropic").body)
     assert made["messages"][1]["content"] == [text("x")]
@@ -338,7 +338,7 @@ def test_p5_genuine_reasoning_reaches_anthropic_byte_for_byte():
     assert block.encode() in DIALECTS["anthropic"].render(conversation, Target()).body
 
 
-def test_p5_a_message_of_nothing_but_minted_reasoning_is_left_out():
+def test_p5_a_message_of_only_unsigned_reasoning_is_dropped():
     history = [user("hi"), assistant(thinking("")), user("go")]
     made = json.loads(rendered(body(messages=history), upstream="anthropic").body)
     assert [message["role"] for message in made["messages"]] == ["user", "user"]
@@ -354,7 +354,7 @@ def test_p5_a_message_of_nothing_but_minted_reasoning_is_left_out():
         ({"thinking": {"type": "disabled"}}, {"enabled": False}),
     ],
 )
-def test_thinking_is_asked_for_in_the_upstreams_own_way(given, asked):
+def test_thinking_is_requested_in_the_form_of_the_upstream(given, asked):
     target = Target(reasoning_request="openrouter")
     assert to_openai(body(**given), target)["reasoning"] == asked
     assert "reasoning" not in to_openai(body(**given))
@@ -374,7 +374,7 @@ def test_thinking_is_asked_for_in_the_upstreams_own_way(given, asked):
         ({"type": "auto", "disable_parallel_tool_use": True}, {"parallel_tool_calls": False}),
     ],
 )  # fmt: skip
-def test_tool_choice(choice, made):
+def test_tool_choice_is_translated_between_dialects(choice, made):
     got = to_openai(body(tools=[tool()], tool_choice=choice))
     assert {key: got[key] for key in ("tool_choice", "parallel_tool_calls") if key in got} == made
     back = DIALECTS["openai"].parse(json.dumps(got).encode())
@@ -386,7 +386,7 @@ def test_tool_choice(choice, made):
     )
 
 
-def test_a_tool_becomes_a_function_whose_schema_is_untouched():
+def test_a_tool_becomes_a_function_with_an_unchanged_schema():
     raw = (
         b'{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"name":"f",'
         b'"input_schema":{"type":"object",  "minimum": 1.50}}]}'
@@ -411,7 +411,7 @@ def test_an_empty_system_prompt_is_not_forwarded(system):
         assert [message["role"] for message in made["messages"]] == ["user"]
 
 
-def test_server_tools_are_left_out_and_noticed():
+def test_server_tools_are_dropped_with_a_notice():
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
     request = body(tools=[tool(), search])
     assert [t["function"]["name"] for t in to_openai(request)["tools"]] == ["f"]
@@ -420,13 +420,13 @@ def test_server_tools_are_left_out_and_noticed():
 
 
 @pytest.mark.parametrize("choice", [{"type": "tool", "name": "web_search"}, {"type": "any"}])
-def test_a_server_tool_that_is_forced_is_refused(choice):
+def test_a_forced_server_tool_is_refused(choice):
     search = {"type": "web_search_20250305", "name": "web_search"}
     with pytest.raises(ClientError, match="tool_choice"):
         rendered(body(tools=[search], tool_choice=choice))
 
 
-def test_tool_search_references_are_spelled_out_and_its_placeholder_left_out():
+def test_tool_references_become_text_and_the_search_tool_is_dropped():
     tools = [tool("Found", defer_loading=True), tool("DeferredToolPlaceholder")]
     history = [
         user("hi"),
@@ -457,7 +457,7 @@ def test_p20_long_names_are_shortened_reversibly_everywhere():
     assert call["function"]["name"] == names[0]
 
 
-def test_p20_limits_of_the_target_are_clamped_or_refused_by_name():
+def test_p20_values_above_the_targets_limits_are_clamped_or_refused():
     made = to_openai(body(max_tokens=64_000), Target(max_tokens=8192))
     assert made["max_tokens"] == 8192
     assert NoticeCode.LIMIT_CLAMPED in codes(body(max_tokens=64_000), target=Target(max_tokens=1))
@@ -489,7 +489,7 @@ def test_sampling_and_stream_reach_the_upstream():
     assert made["stream_options"] == {"include_usage": True}
 
 
-def test_an_id_of_a_user_that_is_too_long_is_hashed_for_openai():
+def test_a_long_user_id_is_hashed_for_openai():
     long_id = '{"device_id":"%s","account_uuid":"","session_id":"s"}' % ("0" * 64)
     made = [
         to_openai(body(metadata={"user_id": user_id})) for user_id in (long_id, long_id, "u" * 65)
@@ -500,7 +500,7 @@ def test_an_id_of_a_user_that_is_too_long_is_hashed_for_openai():
     assert to_openai(body(metadata={"user_id": "u" * 64}))["user"] == "u" * 64
 
 
-def test_an_openai_request_reaches_anthropic_whole():
+def test_an_openai_request_reaches_anthropic_complete():
     made = to_anthropic({
         "model": "m",
         "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}],
@@ -522,7 +522,7 @@ def test_an_openai_request_reaches_anthropic_whole():
     }
 
 
-def test_p4_unknown_fields_are_forwarded_to_the_same_dialect_and_noticed_for_the_other():
+def test_p4_unknown_fields_are_forwarded_within_a_dialect_and_reported_otherwise():
     request = body(
         context_management={"edits": []},
         safeguards=[],
@@ -544,7 +544,7 @@ def test_p4_unknown_fields_are_forwarded_to_the_same_dialect_and_noticed_for_the
     assert "logit_bias" in details(openai, client="openai", upstream="anthropic")
 
 
-def test_p12_blank_text_is_left_out():
+def test_p12_blank_text_is_dropped():
     history = [user(text(""), text("hi")), assistant(text(""), use("a")), user(result("a"))]
     made = to_openai(body(messages=history))["messages"]
     assert [message["content"] for message in made] == ["hi", "", "done"]
@@ -560,7 +560,7 @@ def test_the_upstreams_name_for_the_model_replaces_the_clients():
         assert json.loads(made.body)["model"] == "other"
 
 
-def test_a_schema_for_the_answer_is_carried():
+def test_an_output_schema_is_translated():
     request = body(output_config={"format": {"type": "json_schema", "schema": SCHEMA}})
     made = to_openai(request)
     assert made["response_format"]["json_schema"]["schema"] == SCHEMA
@@ -592,7 +592,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("path", "request_body"), MALFORMED.items())
-def test_a_malformed_request_is_refused_with_the_path_of_its_fault(path, request_body):
+def test_a_malformed_request_is_refused_with_the_path_of_the_error(path, request_body):
     with pytest.raises(ClientError) as refused:
         rendered(request_body)
     assert path in str(refused.value)
@@ -604,7 +604,7 @@ def test_a_malformed_request_is_refused_with_the_path_of_its_fault(path, request
     "raw", [b"", b"nope", b"[]", b'"x"', b"{", b'{"model":"\xff"}', b"[" * 9999]
 )
 @pytest.mark.parametrize("client", DIALECTS)
-def test_what_is_not_a_json_object_is_refused(client, raw):
+def test_a_body_that_is_not_a_json_object_is_refused(client, raw):
     with pytest.raises(ClientError):
         DIALECTS[client].parse(raw)
 
@@ -630,12 +630,12 @@ def test_what_is_not_a_json_object_is_refused(client, raw):
                         "tool_choice": "sometimes"},
     }.items(),
 )  # fmt: skip
-def test_a_malformed_openai_request_is_refused_with_the_path_of_its_fault(path, request_body):
+def test_a_malformed_openai_request_is_refused_with_the_path_of_the_error(path, request_body):
     with pytest.raises(ClientError, match=path.replace(".", r"\.")):
         rendered(request_body, client="openai")
 
 
-def test_a_thread_is_refused_with_the_code_that_makes_the_sdk_send_its_history():
+def test_a_thread_is_refused_with_the_code_that_makes_the_sdk_send_the_history():
     with pytest.raises(ClientError) as refused:
         rendered(body(thread={"type": "create"}))
     assert refused.value.details == {
@@ -644,7 +644,7 @@ def test_a_thread_is_refused_with_the_code_that_makes_the_sdk_send_its_history()
     }
 
 
-def test_a_conversation_survives_the_way_to_openai_and_back():
+def test_a_conversation_survives_the_round_trip_through_openai():
     history = [
         user("hi"),
         assistant(text("Ok."), use("a", x=1), use("b")),
@@ -674,7 +674,7 @@ def test_a_conversation_survives_the_way_to_openai_and_back():
         b'"messages":[{"role":"user","content":"x"}],"extra":"\xff"',
     ],
 )
-def test_bytes_that_are_not_utf8_are_refused_wherever_they_stand(client, place):
+def test_invalid_utf8_is_refused_anywhere_in_a_request(client, place):
     with pytest.raises(ClientError, match="UTF-8"):
         DIALECTS[client].parse(b'{"model":"m",' + place + b"}")
 
@@ -689,7 +689,7 @@ def test_bytes_that_are_not_utf8_are_refused_wherever_they_stand(client, place):
     ],
     ids=lambda block: block["type"],
 )
-def test_p4_blocks_that_only_anthropic_knows_never_fail_a_request(block):
+def test_p4_blocks_that_only_anthropic_supports_never_fail_a_request(block):
     history = [user(text("hi"), block), assistant(use("a")), user(result("a", [block]))]
     request = body(messages=history, system=[text("Be kind."), {"type": "hologram"}])
     roles = [message["role"] for message in to_openai(request)["messages"]]
@@ -698,13 +698,13 @@ def test_p4_blocks_that_only_anthropic_knows_never_fail_a_request(block):
     assert same["messages"] == history
 
 
-def test_null_fields_of_other_blocks_are_no_fault():
+def test_null_fields_of_other_blocks_are_accepted():
     history = [user("hi"), assistant(use("a") | {"text": None, "signature": None})]
     for upstream in DIALECTS:
         rendered(body(messages=history), upstream=upstream)
 
 
-def test_p5_reasoning_that_another_vendor_sealed_never_reaches_anthropic():
+def test_p5_reasoning_encrypted_by_another_vendor_never_reaches_anthropic():
     message = {
         "role": "assistant",
         "content": "x",
@@ -741,7 +741,7 @@ def test_p5_a_signature_survives_an_openai_client():
     assert json.loads(replayed)["messages"][1]["reasoning_details"] == [sealed]
 
 
-def test_an_openai_request_that_needs_no_change_goes_on_verbatim():
+def test_an_openai_request_without_changes_passes_unchanged():
     request = {
         "model": "m",
         "messages": [{"role": "user", "name": "ann", "content": [
@@ -790,7 +790,7 @@ def test_p13_kimi_ids_carry_the_name_that_the_upstream_knows():
     assert call["id"] == f"functions.{call['function']['name']}:0"
 
 
-def test_p12_blank_text_is_taken_out_of_results_and_system_prompts_too():
+def test_p12_blank_text_is_dropped_from_results_and_system_prompts():
     history = [
         user("hi"),
         assistant(text(" "), use("a")),
@@ -807,7 +807,7 @@ def test_p12_blank_text_is_taken_out_of_results_and_system_prompts_too():
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-def test_a_request_that_has_no_content_is_refused(upstream):
+def test_a_request_without_content_is_refused(upstream):
     with pytest.raises(ClientError, match="messages"):
         rendered(body(messages=[user(text(" "))]), upstream=upstream)
     with pytest.raises(ClientError, match="messages"):
@@ -853,7 +853,7 @@ def test_to_anthropic_a_budget_stays_below_max_tokens():
     }
 
 
-def test_what_is_left_out_is_named():
+def test_everything_dropped_has_a_notice():
     history = [user("hi"), assistant(thinking(GENUINE), text("x")), user("go")]
     request = body(
         messages=history, system=[text("x", cache_control={})], thinking={"type": "adaptive"}
@@ -872,7 +872,7 @@ def test_what_is_left_out_is_named():
     assert NoticeCode.HISTORY_SANITISED in codes(openai, client="openai")
 
 
-def test_an_anthropic_dialect_that_is_not_anthropic_keeps_reasoning_and_loses_the_billing_line():
+def test_another_upstream_of_the_anthropic_dialect_gets_reasoning_but_no_billing_line():
     line = "x-anthropic-billing-header: cc"
     history = [user("hi"), assistant(thinking(""), use("a")), user(result("a"))]
     request = body(messages=history, system=[text(line), text("Be kind.")])

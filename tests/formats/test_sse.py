@@ -35,7 +35,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("body", "events"), CASES.values(), ids=CASES)
-def test_events_are_read_at_any_cut(body, events):
+def test_events_are_read_at_any_split(body, events):
     for parts in byte_cuts(body):
         decoder = EventDecoder()
         got = [event for part in parts for event in decoder.feed(part)] + decoder.close()
@@ -45,7 +45,7 @@ def test_events_are_read_at_any_cut(body, events):
 @pytest.mark.parametrize(
     "body", [b"data: " + b"x" * 200, b"data: xxxx\n" * 30, b"x" * 200 + b"\n\n"]
 )
-def test_an_event_over_the_limit_is_refused_at_any_cut(body):
+def test_an_event_over_the_limit_is_refused_at_any_split(body):
     for parts in byte_cuts(body):
         assert limit_of(parts, event_bytes=100) == "event_bytes"
 
@@ -64,7 +64,7 @@ def test_an_event_over_the_limit_is_refused_at_any_cut(body):
         (b"data: " + b"x" * 14 + b"\n\n" + b"data: " + b"x" * 14, None),
     ],
 )
-def test_the_limit_that_is_exceeded_first_is_named_at_any_cut(body, limit):
+def test_the_first_exceeded_limit_is_reported_at_any_split(body, limit):
     for parts in byte_cuts(body, 20):
         assert limit_of(parts, line_bytes=20, event_bytes=50) == limit
 
@@ -81,7 +81,7 @@ def limit_of(parts, **limits):
     return None
 
 
-def test_what_came_before_an_error_is_read_at_any_cut():
+def test_events_before_an_error_are_read_at_any_split():
     for bad in (b"data: " + b"x" * 99, b"data: \xff\n\n", b'data: {"a":"\xf0\x9f\x8c"}\n\n'):
         for parts in byte_cuts(b"data: one\n\ndata: two\n\n" + bad + b"\n\ndata: three\n\n"):
             decoder, seen = EventDecoder(Limits(line_bytes=50)), []
@@ -97,7 +97,7 @@ def test_what_came_before_an_error_is_read_at_any_cut():
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
-def test_bytes_that_only_a_whole_event_may_end_are_cut_there_and_nothing_is_lost(body, places):
+def test_the_splitter_splits_only_between_events_and_loses_nothing(body, places):
     places = sorted({0, len(body), *(place for place in places if place < len(body))})
     cutter, seen = EventSplitter(Limits(line_bytes=20, event_bytes=40)), b""
     for start, end in pairwise(places):
@@ -106,7 +106,7 @@ def test_bytes_that_only_a_whole_event_may_end_are_cut_there_and_nothing_is_lost
     assert cutter.held == 0
 
 
-def test_many_events_in_one_read_are_no_event_over_the_limit():
+def test_many_events_in_one_read_do_not_exceed_the_event_limit():
     assert len(EventDecoder(Limits(event_bytes=100)).feed(b"data: x\n\n" * 100)) == 100
 
 
@@ -114,5 +114,5 @@ def test_a_line_of_several_hundred_kilobytes_passes():
     assert EventDecoder().feed(b"data: " + b"x" * 500_000 + b"\n\n") == [(b"", b"x" * 500_000)]
 
 
-def test_what_is_encoded_is_decoded():
+def test_an_encoded_event_is_decoded():
     assert EventDecoder().feed(encode_event("x", b'{"a":1}')) == [(b"x", b'{"a":1}')]

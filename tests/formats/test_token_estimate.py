@@ -88,7 +88,7 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_known_samples_come_within_the_stated_band(kind):
+def test_known_samples_are_within_the_documented_error(kind):
     text, counts = SAMPLES[kind]
     middle = sum(counts) / len(counts)
     assert 0.9 * middle <= text_tokens(text) <= 1.25 * middle
@@ -99,7 +99,7 @@ def test_known_samples_come_within_the_stated_band(kind):
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_twice_the_text_is_about_twice_the_tokens(kind):
+def test_tokens_grow_linearly_with_the_text(kind):
     text, _ = SAMPLES[kind]
     once = text_tokens(text)
     for times in (2, 10, 100, 1000):
@@ -128,12 +128,12 @@ def test_an_empty_conversation_is_never_zero():
     ],
     ids=lambda part: type(part).__name__,
 )
-def test_every_kind_of_part_adds(part):
+def test_every_kind_of_part_adds_tokens(part):
     assert tokens(part) > 0
     assert abs(tokens(part, part) - 2 * tokens(part)) <= 1  # texts are weighed as one
 
 
-def test_system_messages_tools_and_schemas_add():
+def test_system_messages_tools_and_schemas_add_tokens():
     tool = Tool("get_tide", None, b"{}")
     richer = [
         Conversation("m", BASE.messages, system=(Text("Be brief."),)),
@@ -149,7 +149,7 @@ def test_system_messages_tools_and_schemas_add():
     assert by_tools == sorted(set(by_tools))
 
 
-def test_a_tool_result_counts_what_is_in_it():
+def test_the_content_of_a_tool_result_counts():
     text, image = Text("High water at six. " * 50), Image(url="https://tides.example/wall.png")
     bare = tokens(ToolResult("call_1"))
     assert tokens(ToolResult("call_1", (text, image))) == bare + tokens(text) + tokens(image)
@@ -160,7 +160,7 @@ def test_the_arguments_of_a_call_count():
     assert tokens(long) - tokens(short) == pytest.approx(text_tokens("word " * 990), rel=0.05)
 
 
-def test_sealed_reasoning_counts_less_than_text_of_its_length():
+def test_encrypted_reasoning_counts_less_than_text_of_its_length():
     sealed = "QUJD" * 500
     assert 0 < tokens(RedactedReasoning(sealed)) < text_tokens(sealed)
     assert 0 < tokens(Reasoning("", sealed)) < text_tokens(sealed)
@@ -169,12 +169,12 @@ def test_sealed_reasoning_counts_less_than_text_of_its_length():
 @pytest.mark.parametrize(
     "sample", ["港务长有一本记录潮汐的册子", "물때를 적은 책", "潮の本をつける", "😀🌊⚓"]
 )
-def test_other_scripts_count_more_a_character_than_english(sample):
+def test_other_scripts_count_more_per_character_than_english(sample):
     english = "the harbour master keeps a book of the tides"
     assert text_tokens(sample) / len(sample) > 2 * text_tokens(english) / len(english)
 
 
-def test_long_texts_of_three_bytes_a_character_are_sampled_by_characters():
+def test_long_texts_of_three_byte_characters_are_sampled_by_character():
     # Sampled by bytes, a step of 3 would see nothing but first bytes, or none.
     once = text_tokens("潮" * 500)
     for length in (1025, 1500, 4000, 5000, 40_000):
@@ -259,7 +259,7 @@ def test_an_image_counts_by_its_pixels(header):
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 60_000])
-def test_the_size_of_a_jpeg_is_found_behind_other_segments(before):
+def test_the_size_of_a_jpeg_is_found_after_other_segments(before):
     assert image_tokens(image(jpeg(300, 200, before=before))) == 81
 
 

@@ -17,7 +17,7 @@ def counted(result):
     return make, made
 
 
-def test_the_same_tools_are_looked_at_once():
+def test_the_same_tools_are_processed_once():
     make, made = counted(7)
     remembered = cached_by_tools(make)
     tools = (Tool("t", "does it", b"{}"),)
@@ -37,14 +37,14 @@ def test_the_same_tools_are_looked_at_once():
     ],
     ids=["name", "description", "schema", "number"],
 )
-def test_what_is_large_is_not_kept(large):
+def test_large_tools_are_not_cached(large):
     make, made = counted(7)
     remembered = cached_by_tools(make)
     assert [remembered(large), remembered(large)] == [7, 7]
     assert len(made) == 2
 
 
-def test_a_text_is_read_once_unless_it_is_large():
+def test_a_text_is_parsed_once_unless_it_is_large():
     make, made = counted(ParsedTools(()))
     remembered = cached_by_text(lambda text, most: make((text, most)))
     for text in (b"[]", b"[]", b" " * 200_000, b" " * 200_000):
@@ -54,7 +54,7 @@ def test_a_text_is_read_once_unless_it_is_large():
     assert len(made) == 4
 
 
-def test_only_so_many_are_kept():
+def test_the_number_of_cached_tools_is_limited():
     make, made = counted(7)
     remembered = cached_by_tools(make)
     several = [(Tool(str(number), None, b"{}"),) for number in range(100)]
@@ -63,7 +63,7 @@ def test_only_so_many_are_kept():
     assert len(made) == 101
 
 
-def test_texts_that_differ_anywhere_are_told_apart():
+def test_texts_that_differ_in_any_byte_are_distinguished():
     remembered = cached_by_text(lambda text, most: ParsedTools((Tool("t", None, text),)))
     text = bytes(range(256)) * 8
     for at in (*range(0, len(text), 37), len(text) - 1):
@@ -71,7 +71,7 @@ def test_texts_that_differ_anywhere_are_told_apart():
             assert remembered(other, Complexity()).tools[0].schema == other
 
 
-def test_a_system_prompt_is_looked_at_once_unless_it_is_large():
+def test_a_system_prompt_is_processed_once_unless_it_is_large():
     make, made = counted(7)
     remembered = cached_by_system(make)
     prompts = [("a", "bc"), ("a", "bc"), ("a", "bd"), ("ab", "c"), (), ()]
@@ -81,7 +81,7 @@ def test_a_system_prompt_is_looked_at_once_unless_it_is_large():
     assert [len(prompt) for prompt in made] == [2, 2, 2, 0, *[1, 1, 2000] * 2]
 
 
-def test_only_so_many_system_prompts_are_kept():
+def test_the_number_of_cached_system_prompts_is_limited():
     make, made = counted(7)
     remembered = cached_by_system(make)
     for size in (*range(100), 0):

@@ -69,7 +69,7 @@ def test_u9_a_stream_cut_at_any_byte_is_an_error_or_complete(dialect):
 
 @pytest.mark.parametrize("client", DIALECTS)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_u9_no_client_gets_a_stop_reason_for_a_stream_that_was_cut(dialect, client):
+def test_u9_a_truncated_stream_never_has_a_stop_reason(dialect, client):
     body = STREAMS[dialect]
     for end in range(0, len(body), 7):
         pipeline = build_pipeline(
@@ -88,7 +88,7 @@ def test_u9_no_client_gets_a_stop_reason_for_a_stream_that_was_cut(dialect, clie
         assert b"[DONE]" not in told
 
 
-def test_u9_a_recorded_stream_of_kimis_cut_at_any_byte_gives_only_calls_of_the_whole():
+def test_u9_a_recorded_kimi_stream_cut_at_any_byte_gives_only_its_own_calls():
     whole = called(decode(KIMI_LOG, format_name="kimi"))
     assert len(whole) == 2
     for end in range(1, len(KIMI_LOG), 211):  # 211 is prime: every place in a chunk is met

@@ -33,7 +33,7 @@ OVERFLOWS = {
 
 @pytest.mark.parametrize("message", OVERFLOWS)
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
-def test_an_overflow_in_any_wording_is_the_one_that_clients_know(message, status):
+def test_a_context_overflow_in_any_wording_gets_the_wording_that_clients_recognise(message, status):
     body = json.dumps({"error": {"message": message, "code": status}}).encode()
     error = read_error_answer(status, body, tokens=300000, window=200000)
     asked, limit = OVERFLOWS[message]
@@ -42,14 +42,14 @@ def test_an_overflow_in_any_wording_is_the_one_that_clients_know(message, status
 
 
 @pytest.mark.parametrize("message", OVERFLOWS)
-def test_an_overflow_inside_a_stream_is_worded_the_same(message):
+def test_a_context_overflow_inside_a_stream_gets_the_same_wording(message):
     [*_, failed] = decode(chunk({"role": "assistant"}) + data({"error": {"message": message}}))
     assert isinstance(failed, MessageFailed)
     assert failed.kind is FailureKind.INVALID_REQUEST
     assert failed.message.startswith("prompt is too long")
 
 
-def test_numbers_that_nobody_named_are_not_made_up():
+def test_unknown_token_counts_are_not_invented():
     error = as_context_overflow(UpstreamError("Prompt exceeds max length"))
     assert str(error) == "prompt is too long: Prompt exceeds max length"
     error = as_context_overflow(UpstreamError("Prompt exceeds max length"), tokens=10, window=100)
@@ -64,12 +64,12 @@ def test_numbers_that_nobody_named_are_not_made_up():
         (400, "tools.0.context: unknown field"),
     ],
 )
-def test_other_refusals_keep_their_words(status, message):
+def test_other_errors_keep_their_wording(status, message):
     error = read_error_answer(status, json.dumps({"error": {"message": message}}).encode())
     assert (str(error), error.status) == (message, status)
 
 
-def test_the_sentence_about_max_tokens_is_kept_because_clients_lower_their_limit_by_it():
+def test_the_message_about_max_tokens_is_kept_because_clients_act_on_it():
     message = "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000"
     error = read_error_answer(400, json.dumps({"error": {"message": message}}).encode())
     assert (str(error), error.status) == (message, 400)
@@ -95,13 +95,13 @@ def test_the_sentence_about_max_tokens_is_kept_because_clients_lower_their_limit
         (529, FailureKind.OVERLOADED, 529),
     ],
 )
-def test_statuses_are_kept_apart(status, kind, told):
+def test_each_status_has_its_own_kind(status, kind, told):
     error = read_error_answer(status, b'{"error":{"message":"it says so"}}')
     assert (error.kind, error.status) == (kind, told)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html><body>502</body></html>", b"\xff", b"[" * 5000])
-def test_a_body_that_says_nothing_to_a_person_is_not_forwarded(body):
+def test_a_body_without_a_readable_message_is_not_forwarded(body):
     assert str(read_error_answer(502, body)) == "The upstream answered 502 Bad Gateway"
 
 
@@ -119,14 +119,14 @@ def test_a_body_that_says_nothing_to_a_person_is_not_forwarded(body):
         ({"error": {"message": "m", "metadata": {"raw": "<html>"}}}, "m"),
     ],
 )  # fmt: skip
-def test_the_sentence_is_found_in_every_shape_of_error(body, message):
+def test_the_message_is_found_in_every_shape_of_error(body, message):
     assert str(read_error_answer(400, json.dumps(body).encode())) == message
 
 
 TOOLS = [{"function": {"name": "f", "parameters": {}}}]
 
 
-def test_an_operator_can_teach_a_format_another_spelling_of_its_tokens():
+def test_an_operator_can_add_a_spelling_of_a_format_token():
     text = '<|calls|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a":1}<|tool_call_end|><|/calls|>'
     more = (("SECTION_BEGIN", "<|calls|>"), ("SECTION_END", "<|/calls|>"))
     for pieces in ([text], list(text)):
@@ -137,7 +137,7 @@ def test_an_operator_can_teach_a_format_another_spelling_of_its_tokens():
     assert "<|calls|>" in untaught.parts[0].text
 
 
-def test_a_taught_token_may_begin_with_any_sign():
+def test_an_added_spelling_may_begin_with_any_symbol():
     more = (("CALL_BEGIN", "[[call]]"), ("ARGUMENTS_BEGIN", "^args^"), ("CALL_END", "[[/call]]"))
     text = 'Hm. [[call]]functions.f:0^args^{"a":"b[[/call]] Then. [[call]]functions.f:1^args^{}[[/call]]'
     for pieces in ([text], list(text), text.partition("[[call]]")):
@@ -157,6 +157,6 @@ def test_a_taught_token_may_begin_with_any_sign():
         ("standard", "SECTION_BEGIN", "<|x|>"),
     ],
 )
-def test_a_spelling_that_cannot_be_a_token_is_refused(format_name, role, text):
+def test_an_invalid_spelling_is_refused(format_name, role, text):
     with pytest.raises(ValueError, match=r"token|mark"):
         format_with_markers(format_name, ((role, text),))

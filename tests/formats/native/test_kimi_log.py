@@ -48,12 +48,12 @@ def test_both_calls_are_structured_with_their_arguments(answer):
     assert answer.finish == "tool_calls"
 
 
-def test_what_the_model_thought_before_stays_reasoning_without_a_marker(answer):
+def test_reasoning_before_the_calls_stays_reasoning_without_markers(answer):
     assert answer.reasoning.strip() == "The user wants me to explore the headers."
     assert answer.text == ""
 
 
-def test_id_model_and_time_are_the_upstreams_and_usage_comes_last(answer):
+def test_id_model_and_created_come_from_the_upstream_and_usage_comes_last(answer):
     assert answer.head == (
         "gen-1772239251-Q0vJ3mGkzqkYt0y5Yw2N",
         "moonshotai/kimi-k2.5",
@@ -77,7 +77,7 @@ def test_the_arguments_stream_while_the_model_writes_them():
     assert sent.rstrip().endswith(b'"arguments":"Explore"}}]},"finish_reason":null}]}')
 
 
-def test_any_cut_of_the_bytes_gives_the_same_answer():
+def test_any_split_of_the_bytes_gives_the_same_answer():
     expected = merge_deltas(decode(KIMI_LOG, format_name="kimi"))
     for parts in byte_cuts(KIMI_LOG, 2):
         assert merge_deltas(decode(parts, format_name="kimi")) == expected

@@ -68,7 +68,7 @@ def test_a_call_in_one_chunk(channel):
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_a_call_split_across_chunks_wherever_they_are_cut(channel):
+def test_a_call_may_be_split_across_chunks_anywhere(channel):
     for pieces in cuts(section(LS)):
         answer = rescued(*({channel: piece} for piece in pieces))
         assert [made["text"] for made in answer.calls] == ['{"command":"ls"}']
@@ -90,7 +90,7 @@ def test_text_before_a_section_keeps_its_channel(channel):
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_text_behind_a_section_keeps_its_channel(channel):
+def test_text_after_a_section_keeps_its_channel(channel):
     answer = rescued({channel: f"{section(LS)} That is all."})
     assert said(answer, channel).strip() == "That is all."
     assert len(answer.calls) == 1
@@ -102,19 +102,19 @@ def test_empty_arguments_are_an_empty_object(arguments):
     assert json.loads(made["text"]) == {}
 
 
-def test_an_id_in_the_place_of_the_name_leaves_the_name_to_the_arguments():
+def test_a_header_with_an_id_takes_the_name_from_the_arguments():
     [made] = rescued({"reasoning": section(call("call_abc123", '{"command":"ls"}'))}).calls
     assert made["name"] == "bash"
     assert re.fullmatch(r"call_[A-Za-z0-9_-]+", made["id"])
 
 
-def test_ids_have_the_form_of_openais():
+def test_ids_have_the_form_of_openai_ids():
     [made] = rescued({"content": section(LS)}).calls
     assert re.fullmatch(r"call_[A-Za-z0-9_-]+", made["id"])
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_chunk_of_usage_alone_is_passed_on_when_it_was_asked_for(asked):
+def test_a_chunk_with_only_usage_is_forwarded_if_requested(asked):
     usage = data({"id": "chatcmpl-1", "model": "m", "choices": [],
                   "usage": {"prompt_tokens": 7, "completion_tokens": 3}})  # fmt: skip
     body = chunk({"content": section(LS)}) + chunk({}, "stop") + usage + b"data: [DONE]\n\n"
@@ -124,7 +124,7 @@ def test_a_chunk_of_usage_alone_is_passed_on_when_it_was_asked_for(asked):
     assert answer.usage == (counts if asked else None)
 
 
-def test_a_chunk_that_is_not_json_fails_the_answer_and_is_never_taken_for_one():
+def test_a_chunk_that_is_not_json_fails_the_answer():
     body = chunk({"content": "Hi"}) + b"data: {nope\n\n" + chunk({}, "stop") + b"data: [DONE]\n\n"
     out = relay(body, client="openai", format_name="kimi")
     assert b"Hi" in out
@@ -141,7 +141,7 @@ def test_a_token_split_at_the_edge_of_a_chunk(cut):
     assert (answer.text.strip(), len(answer.calls)) == ("So:", 1)
 
 
-def test_id_model_and_time_are_the_upstreams_in_every_chunk():
+def test_id_model_and_created_come_from_the_upstream_in_every_chunk():
     head = {"id": "gen-1", "model": "moonshotai/kimi-k2.5", "created": 1772239251}
     body = chunk({"content": section(LS)}, **head) + chunk({}, "stop", **head) + b"data: [DONE]\n\n"
     out = relay(body, client="openai", format_name="kimi", options=ReplyOptions(created=5))

@@ -23,7 +23,7 @@ NOT_SEEN = [
 
 
 @pytest.mark.parametrize("family", SEEN)
-def test_markup_is_noticed_at_any_split_and_passes_unchanged(family):
+def test_markup_gives_a_notice_at_any_split_and_passes_unchanged(family):
     for pieces in cuts(SEEN[family]):
         reply = reply_from(stream(*({"content": piece} for piece in pieces)))
         assert reply.notices == [Notice(NoticeCode.NATIVE_MARKUP_SEEN, family)]
@@ -31,17 +31,17 @@ def test_markup_is_noticed_at_any_split_and_passes_unchanged(family):
 
 
 @pytest.mark.parametrize("text", NOT_SEEN)
-def test_what_is_no_call_is_not_noticed(text):
+def test_text_without_calls_gives_no_notice(text):
     for pieces in cuts(text, 3):
         assert reply_from(stream(*({"content": piece} for piece in pieces))).notices == []
 
 
-def test_a_model_that_is_taken_for_another_is_noticed_too():
+def test_markup_of_another_family_gives_a_notice():
     events = decode(stream({"content": SEEN["qwen"]}), format_name="kimi")
     assert Notice(NoticeCode.NATIVE_MARKUP_SEEN, "qwen") in events
 
 
-def test_what_a_format_leaves_of_its_own_markup_is_no_leak():
+def test_markup_that_its_own_format_leaves_as_text_gives_no_notice():
     text = "Kimi opens with <|tool_calls_section_begin|> and says no more."
     events = decode(stream({"content": text}), format_name="kimi")
     assert NoticeCode.NATIVE_MARKUP_SEEN not in [e.code for e in events if isinstance(e, Notice)]

@@ -22,7 +22,7 @@ def codes(reply):
     return [notice.code for notice in reply.notices]
 
 
-def test_seed_002_tokens_alone_in_their_chunks_in_the_reasoning():
+def test_seed_002_single_token_chunks_in_the_reasoning_become_calls():
     pieces = [" <|tool_calls_section_begin|>", " <|tool_call_begin|>", " functions", ".task", ":",
               "45", " <|tool_call_argument_begin|>", ' {"', "description", '":', ' "', "Explore",
               ' core"', "}", " <|tool_call_end|>", " <|tool_call_begin|>", " functions.task:46",
@@ -42,7 +42,7 @@ def test_text_around_a_section_keeps_its_channel():
     assert reply.parts == [Reasoning("Hm. "), RESCUED, Reasoning(" Then."), Text("Answer.")]
 
 
-def test_a_section_that_goes_on_in_the_other_channel_is_one_section():
+def test_a_section_may_continue_in_the_other_channel():
     body = stream({"reasoning": KIMI[:50]}, {"content": KIMI[50:]})
     assert reply_from(body, format_name="kimi").parts == [RESCUED]
 
@@ -69,7 +69,7 @@ def test_p1_structured_calls_win_over_a_copy_in_the_text(native, format_name):
             assert NoticeCode.SHADOW_CALL_REMOVED in codes(reply)
 
 
-def test_p1_a_copy_is_known_by_its_meaning_not_by_its_spelling():
+def test_p1_a_copy_is_recognised_by_meaning_not_by_spelling():
     tokens = KIMI.replace('{"x": 1}', '{"x": "Tromsø\\/🚢"}').replace("functions.f", "functions.F")
     structured = calls(entry(0, "s1", "f", '{"x":"Troms\\u00f8/\\ud83d\\udea2"}'))
     tools = Toolbox([Tool("f", None, b"{}")])
@@ -79,7 +79,7 @@ def test_p1_a_copy_is_known_by_its_meaning_not_by_its_spelling():
 
 
 @pytest.mark.parametrize(("native", "format_name"), [(KIMI, "kimi"), (HERMES, "qwen")])
-def test_a_call_that_the_answer_repeats_from_the_reasoning_is_one_call(native, format_name):
+def test_a_call_repeated_in_reasoning_and_answer_is_one_call(native, format_name):
     twice = stream(
         *({"reasoning": char} for char in "Hm. " + native),
         *({"content": char} for char in "So: " + native),
@@ -93,7 +93,7 @@ def test_a_call_that_the_answer_repeats_from_the_reasoning_is_one_call(native, f
         assert NoticeCode.SHADOW_CALL_REMOVED in codes(reply)
 
 
-def test_a_draft_in_the_reasoning_gives_way_to_the_call_of_the_answer():
+def test_a_draft_in_the_reasoning_is_dropped_if_the_answer_has_a_call():
     other = HERMES.replace("1", "2")
     reply = reply_from(stream({"reasoning": HERMES}, {"content": other}), format_name="qwen")
     assert [json.loads(part.arguments) for part in reply.parts] == [{"x": 2}]
@@ -111,13 +111,13 @@ def test_a_structured_call_that_differs_from_a_rescued_one_is_kept():
     assert [json.loads(part.arguments) for part in reply.parts] == [{"x": 1}, {"x": 2}]
 
 
-def test_tags_in_the_reasoning_wait_for_the_end_of_the_answer():
+def test_tag_calls_in_the_reasoning_are_deferred_to_the_end():
     body = stream({"reasoning": "Maybe " + HERMES + " or not."}, {"content": "Ok."})
     reply = reply_from(body, format_name="qwen")
     assert reply.parts == [Reasoning("Maybe  or not."), Text("Ok."), RESCUED]
 
 
-def test_a_broken_draft_in_the_reasoning_does_not_spoil_the_answer():
+def test_a_broken_draft_in_the_reasoning_does_not_fail_the_answer():
     body = stream({"reasoning": 'Maybe <tool_call>{"name": "f", "arg'}, {"content": "Ok."})
     for parts in byte_cuts(body, 2):
         reply = collect(decode(parts, format_name="qwen"))
@@ -125,14 +125,14 @@ def test_a_broken_draft_in_the_reasoning_does_not_spoil_the_answer():
         assert reply.failure is None
 
 
-def test_a_marker_does_not_reach_from_one_channel_into_the_other():
+def test_a_marker_cannot_span_both_channels():
     body = stream({"reasoning": "a <"}, {"content": "|tool_call_begin|> b"})
     assert reply_from(body, format_name="kimi").parts == [
         Reasoning("a <"), Text("|tool_call_begin|> b"),
     ]  # fmt: skip
 
 
-def test_strict_refuses_a_section_without_its_end():
+def test_strict_mode_fails_a_section_without_an_end_token():
     open_section = KIMI.removesuffix("<|tool_calls_section_end|>")
     assert reply_from(stream({"content": open_section}), format_name="kimi").failure is None
     strict = reply_from(stream({"content": open_section}), format_name="kimi", strict=True)
@@ -162,7 +162,7 @@ def test_aliases_are_resolved():
     )
 
 
-def test_plain_text_is_not_held_longer_than_a_marker():
+def test_plain_text_is_held_no_longer_than_a_marker():
     events = decode(
         stream({"content": "a < b, a <| b, a <tool_cal b. Then"}, finish=None, done=False),
         format_name="qwen",
@@ -175,7 +175,7 @@ WILD = ["<｜｜DSML｜｜{}>", "<‖DSML‖{}>", "<|DSML|{}>", "< | DSML | {}>"
 
 @pytest.mark.parametrize("spelling", WILD)
 @pytest.mark.parametrize("block", ["function_calls", "tool_calls", "tool_use"])
-def test_wild_spellings_of_dsml(spelling, block):
+def test_unusual_spellings_of_dsml_are_read(spelling, block):
     def tag(name):
         return spelling.format(name)
 
@@ -217,7 +217,7 @@ COERCIONS = {
 
 
 @pytest.mark.parametrize(("case", "expected"), COERCIONS.items())
-def test_values_are_read_as_the_schema_says(case, expected):
+def test_values_get_the_types_of_the_schema(case, expected):
     value, types = case
     assert coerce(value, frozenset(types.split())) == expected
 
@@ -234,7 +234,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize(("schema", "types"), SCHEMAS.items())
-def test_types_are_the_union_of_what_the_schema_says(schema, types):
+def test_types_are_the_union_of_all_branches_of_the_schema(schema, types):
     tool = Tool("f", None, f'{{"properties": {{"x": {schema}}}}}'.encode())
     assert Toolbox([tool]).types("f", "x") == types
     assert Toolbox([tool]).types("g", "x") == {"string"}

@@ -26,7 +26,7 @@ def test_every_registered_format_has_vectors(format_name):
 
 
 @pytest.mark.parametrize("vector", IN_TEXT, ids=vector_id)
-def test_text_gives_the_expected_message_at_any_cut(vector):
+def test_text_gives_the_expected_message_at_any_split(vector):
     whole = None
     for pieces in cuts(vector["text"], 1 if len(vector["text"]) > 10_000 else 4):
         events = decode(
