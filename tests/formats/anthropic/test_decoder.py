@@ -1,4 +1,4 @@
-"""Anthropic upstreams: real streams, and what relays make of them."""
+"""Decoding of Anthropic streams, from Anthropic itself and from relays."""
 
 import json
 
@@ -27,11 +27,11 @@ from tests.support.anthropic_frames import EMPTY, block, event, message, part, t
 from tests.support.wire import decode, reply_from
 
 
-def events_of(body):
+def content_events(body):
     return merge_deltas(decode(body, upstream="anthropic"))[1:-1]
 
 
-def test_text_thinking_and_calls():
+def test_text_thinking_and_calls_are_decoded():
     thinking = {"type": "thinking", "thinking": "", "signature": ""}
     body = message(
         block(0, thinking, {"type": "thinking_delta", "thinking": "Hm."},
@@ -42,7 +42,7 @@ def test_text_thinking_and_calls():
         block(4, tool("g", "toolu_2")),
         stop="tool_use",
     )  # fmt: skip
-    assert events_of(body) == [
+    assert content_events(body) == [
         ReasoningDelta("Hm."),
         ReasoningSignature("s"),
         ReasoningRedacted("d"),
@@ -56,22 +56,22 @@ def test_text_thinking_and_calls():
     ]
 
 
-def test_usage_of_the_end_completes_that_of_the_start():
+def test_usage_at_the_end_completes_the_usage_at_the_start():
     end = decode(message(block(0, EMPTY, text("x"))), upstream="anthropic")[-1]
     assert end == MessageEnd(StopReason.END_TURN, usage=Usage(input=9, output=7, cache_read=4))
 
 
-def test_thinking_whose_text_was_withheld_keeps_its_signature():
+def test_thinking_without_text_keeps_its_signature():
     thinking = {"type": "thinking", "thinking": "", "signature": ""}
     body = message(
         block(0, thinking, {"type": "signature_delta", "signature": "s"}),
         block(1, EMPTY, text("x")),
     )
-    assert events_of(body)[0] == ReasoningSignature("s")
+    assert content_events(body)[0] == ReasoningSignature("s")
 
 
-def test_arguments_that_came_only_with_the_block_are_used():
-    assert events_of(message(block(0, tool(input={"a": 1}))))[1] == ToolCallDelta('{"a": 1}')
+def test_arguments_in_the_block_start_are_used():
+    assert content_events(message(block(0, tool(input={"a": 1}))))[1] == ToolCallDelta('{"a": 1}')
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,19 @@ def test_a_broken_call_is_not_delivered(broken):
     assert reply.failure.kind is FailureKind.TRANSFORMATION
 
 
-def test_a_cut_call_with_max_tokens_ends_in_max_tokens():
+def test_a_call_cut_by_max_tokens_ends_in_max_tokens():
     body = message(block(0, tool(), part('{"a":')), stop="max_tokens")
     reply = reply_from(body, upstream="anthropic")
     assert (reply.failure, reply.stop_reason, reply.parts) == (None, StopReason.MAX_TOKENS, [])
 
 
-def test_unknown_events_deltas_and_blocks_are_noticed_and_never_fatal():
+def test_unknown_events_deltas_and_blocks_give_notices():
     body = message(
         event("surprise"),
         block(0, {"type": "server_tool_use", "id": "x", "name": "web_search"}, part('{"q":1}')),
         block(1, EMPTY, text("x"), {"type": "citations_delta"}),
     )
-    assert [e for e in events_of(body) if isinstance(e, Notice)] == [
+    assert [e for e in content_events(body) if isinstance(e, Notice)] == [
         Notice(NoticeCode.UNKNOWN_EVENT, "surprise"),
         Notice(NoticeCode.CONTENT_UNSUPPORTED, "server_tool_use"),
         Notice(NoticeCode.UNKNOWN_EVENT, "citations_delta"),
@@ -118,7 +118,7 @@ def test_an_error_event_fails_the_message():
 
 
 @pytest.mark.parametrize("end", [b"", event("content_block_stop", index=0)])
-def test_an_answer_that_ends_without_a_stop_reason_failed(end):
+def test_an_answer_without_a_stop_reason_fails(end):
     body = message(block(0, EMPTY, text("x"))).partition(b"event: message_delta")[0] + end
     assert isinstance(decode(body, upstream="anthropic")[-1], MessageFailed)
 
@@ -138,7 +138,7 @@ def test_a_usage_only_delta_does_not_clear_the_stop_reason():
     assert (end.stop_reason, end.usage.output) == (StopReason.MAX_TOKENS, 8)
 
 
-def test_a_whole_message_is_read_as_a_stream_would_be():
+def test_a_whole_message_gives_the_same_events_as_a_stream():
     body = {
         "id": "msg_9",
         "type": "message",
@@ -156,7 +156,7 @@ def test_a_whole_message_is_read_as_a_stream_would_be():
     ]
 
 
-def test_calls_of_native_text_are_rescued_behind_this_dialect_too():
+def test_native_calls_in_text_are_rescued_in_this_dialect_too():
     native = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
     body = message(block(0, EMPTY, *(text(char) for char in native)))
     reply = reply_from(body, upstream="anthropic", format_name="qwen")

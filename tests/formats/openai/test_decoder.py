@@ -1,4 +1,4 @@
-"""Structured calls, and everything else that OpenAI-dialect upstreams really send."""
+"""Decoding of streams as upstreams of the OpenAI dialect really send them."""
 
 import json
 
@@ -42,8 +42,8 @@ from tests.support.wire import (
 )
 
 
-def made(*deltas, finish="tool_calls"):
-    """The calls that a stream of deltas amounts to, as (id, name, arguments)."""
+def calls_from(*deltas, finish="tool_calls"):
+    """The calls in a stream of deltas, as (id, name, arguments)."""
     body = stream(*deltas, finish=finish)
     reply = reply_from(body)
     assert reply.failure is None, reply.failure
@@ -75,21 +75,21 @@ def test_arguments_stream_as_they_arrive():
     ]
 
 
-def test_deltas_of_one_read_are_one_delta():
+def test_deltas_of_one_read_become_one_delta():
     assert decode(stream({"content": "a"}, {"content": "b"}))[1] == TextDelta("ab")
 
 
 def test_p2a_name_and_arguments_in_one_chunk():
-    assert made(calls(entry(0, "a", "f", '{"x":1}'))) == [A1]
+    assert calls_from(calls(entry(0, "a", "f", '{"x":1}'))) == [A1]
 
 
-def test_p2b_empty_tool_calls_beside_text_are_ignored():
+def test_p2b_empty_tool_calls_next_to_text_are_ignored():
     reply = reply_from(stream({"content": "hi", "tool_calls": []}))
     assert reply.parts == [Text("hi")]
     assert reply.stop_reason is StopReason.END_TURN
 
 
-def test_p2c_usage_on_every_chunk_closes_nothing():
+def test_p2c_usage_on_every_chunk_does_not_end_the_message():
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
     body = (
         chunk(calls(entry(0, "a", "f", '{"x"')), usage=usage)
@@ -103,7 +103,7 @@ def test_p2c_usage_on_every_chunk_closes_nothing():
 
 @pytest.mark.parametrize("arguments", [None, "", "   ", "null", '""'])
 def test_p2d_a_call_without_arguments_has_an_empty_object(arguments):
-    assert made(calls(entry(0, "a", "f", arguments))) == [("a", "f", {})]
+    assert calls_from(calls(entry(0, "a", "f", arguments))) == [("a", "f", {})]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_p2d_a_call_without_arguments_has_an_empty_object(arguments):
 def test_p2e_cumulative_arguments_are_sent_once(fragments):
     first, *rest = fragments
     deltas = [calls(entry(0, "a", "f", first)), *(calls(entry(0, arguments=r)) for r in rest)]
-    assert made(*deltas) == [A1]
+    assert calls_from(*deltas) == [A1]
 
 
 def test_p2f_arguments_as_an_object_keep_their_numbers():
@@ -130,7 +130,7 @@ def test_p2f_arguments_as_an_object_keep_their_numbers():
     assert reply.parts == [ToolCall("a", "f", b'{"x":1.50}')]
 
 
-def test_p2f_arguments_encoded_twice_are_decoded_once_and_noticed():
+def test_p2f_arguments_encoded_twice_are_decoded_once_with_a_notice():
     reply = reply_from(stream(calls(entry(0, "a", "f", '"{\\"x\\":1}"'))))
     assert reply.parts == [ToolCall("a", "f", b'{"x":1}')]
     assert NoticeCode.ARGUMENTS_DECODED_TWICE in [notice.code for notice in reply.notices]
@@ -186,11 +186,11 @@ PARALLEL = {
 
 @pytest.mark.parametrize("deltas", PARALLEL.values(), ids=PARALLEL)
 def test_p7_parallel_calls_all_survive(deltas):
-    assert made(*deltas) == [A1, B2]
+    assert calls_from(*deltas) == [A1, B2]
 
 
 def test_p7_without_index_and_id_a_new_name_is_a_new_call():
-    got = made(
+    got = calls_from(
         calls(entry(name="f", arguments='{"x":1}')),
         calls(entry(name="g", arguments='{"y":')),
         calls(entry(arguments="2}")),
@@ -199,7 +199,7 @@ def test_p7_without_index_and_id_a_new_name_is_a_new_call():
 
 
 def test_p7_the_same_tool_twice_without_index_and_id_is_two_calls():
-    got = made(
+    got = calls_from(
         calls(entry(0, name="f", arguments='{"x":1}')),
         calls(entry(0, name="f", arguments='{"x":2}')),
     )
@@ -218,11 +218,11 @@ def test_p7_the_same_tool_twice_without_index_and_id_is_two_calls():
     ],
     ids=["whole", "name first", "arguments first"],
 )  # fmt: skip
-def test_qwen_agents_function_call_gets_an_id(deltas):
-    assert made(*deltas, finish="function_call") == [("call_tok_1", "f", {"x": 1})]
+def test_a_function_call_of_qwen_agent_gets_an_id(deltas):
+    assert calls_from(*deltas, finish="function_call") == [("call_tok_1", "f", {"x": 1})]
 
 
-def test_an_id_of_the_history_or_of_this_answer_is_replaced():
+def test_an_id_already_used_in_history_or_answer_is_replaced():
     identity = Identity(token="tok", taken_ids={"a"})
     body = stream(calls(entry(0, "a", "f", "{}")), calls(entry(1, "functions.f:1", "f", "{}")))
     ids = [e.id for e in decode(body, identity=identity) if isinstance(e, ToolCallStart)]
@@ -232,7 +232,7 @@ def test_an_id_of_the_history_or_of_this_answer_is_replaced():
 BROKEN = {
     "trailing comma": ('{"x":1,}', "invalid_json"),
     "two objects": ('{"x":1}{"y":2}', "invalid_json"),
-    "native tokens behind the object": (
+    "native tokens after the object": (
         '{"x":1}<|tool_call_end|><|tool_call_begin|>',
         "invalid_json",
     ),
@@ -284,7 +284,7 @@ def test_d4_a_complete_call_is_tool_use_whatever_the_upstream_says():
     assert reply_from(body).stop_reason is StopReason.TOOL_USE
 
 
-def test_d4_the_token_limit_stays_although_a_call_was_completed():
+def test_d4_the_token_limit_is_kept_after_a_complete_call():
     body = stream(calls(entry(0, "a", "f", "{}")), {"content": "and th"}, finish="length")
     assert reply_from(body).stop_reason is StopReason.MAX_TOKENS
 
@@ -312,7 +312,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("body", FAILURES.values(), ids=FAILURES)
-def test_p9_an_answer_that_did_not_succeed_is_a_failure(body):
+def test_p9_a_failed_answer_is_a_failure(body):
     events = decode(body)
     assert isinstance(events[-1], MessageFailed)
     assert not any(isinstance(event, MessageEnd) for event in events)
@@ -344,30 +344,30 @@ def test_text_before_an_error_in_the_same_read_is_delivered():
     ]
 
 
-def test_p12_an_empty_answer_that_really_finished_is_empty_and_noticed():
+def test_p12_an_empty_answer_that_finished_is_empty_with_a_notice():
     events = decode(stream({"content": ""}))
     assert Notice(NoticeCode.EMPTY_ANSWER) in events
     assert isinstance(events[-1], MessageEnd)
 
 
-def test_done_without_a_finish_reason_is_noticed():
+def test_done_without_a_finish_reason_gives_a_notice():
     reply = reply_from(stream({"content": "hi"}, finish=None))
     assert reply.stop_reason is StopReason.END_TURN
     assert reply.notices == [Notice(NoticeCode.FINISH_REASON_MISSING)]
 
 
-def test_a_finish_reason_without_done_is_an_end():
+def test_a_finish_reason_without_done_ends_the_message():
     assert reply_from(stream({"content": "hi"}, done=False)).failure is None
 
 
-def test_p18_two_copies_of_the_reasoning_are_one():
+def test_p18_two_copies_of_the_reasoning_are_sent_once():
     details = [{"type": "reasoning.text", "text": "Hm."}]
     delta = {"reasoning": "Hm.", "reasoning_content": "Hm.", "reasoning_details": details}
     assert reply_from(stream(delta, {"content": "x"})).parts == [Reasoning("Hm."), Text("x")]
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
-def test_p18_reasoning_comes_in_either_field(field):
+def test_p18_reasoning_is_read_from_either_field(field):
     assert reply_from(stream({field: "Hm."}, {"content": "x"})).parts[0] == Reasoning("Hm.")
 
 
@@ -424,7 +424,7 @@ def test_p18_comments_and_the_serving_provider_are_read():
     assert decoder.served_by == "Fireworks"
 
 
-def test_other_choices_are_ignored_and_noticed():
+def test_other_choices_are_ignored_with_a_notice():
     body = chunk({"content": "x"}) + data({"choices": [{"index": 1, "delta": {"content": "y"}}]})
     reply = reply_from(body + chunk({}, "stop"))
     assert reply.parts == [Text("x")]
@@ -436,7 +436,7 @@ def test_content_as_parts_and_a_refusal_are_text():
     assert reply_from(stream({"content": parts}, {"refusal": "No."})).parts == [Text("abNo.")]
 
 
-def test_a_whole_completion_is_read_as_a_stream_would_be():
+def test_a_whole_completion_gives_the_same_events_as_a_stream():
     message = {
         "role": "assistant",
         "content": "Hi",
@@ -457,13 +457,13 @@ def test_a_whole_completion_is_read_as_a_stream_would_be():
     ]
 
 
-def test_p19_characters_split_between_reads_are_whole():
+def test_p19_characters_split_between_reads_are_joined():
     body = "".join(chunk({"content": text}).decode() for text in "aé漢🚢").encode()
     for parts in byte_cuts(body + chunk({}, "stop"), 4):
         assert merge_deltas(decode(parts))[1] == TextDelta("aé漢🚢")
 
 
-def test_u13_half_a_surrogate_pair_goes_on_as_it_came():
+def test_u13_half_a_surrogate_pair_is_kept():
     body = b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n' + chunk({}, "stop")
     assert decode(body)[1] == TextDelta("\ud83d")
 
@@ -476,7 +476,7 @@ def test_a_call_that_fails_does_not_stop_the_next_one():
     assert [e for e in decode(body) if isinstance(e, ToolCallFailed)]
 
 
-def test_p1_native_tokens_behind_the_arguments_fail_the_call_for_every_client():
+def test_p1_native_tokens_after_the_arguments_fail_the_call_for_every_client():
     broken = '{"x":1} functions.bash:1 <|tool_call_argument_begin|> {'
     body = stream(calls(entry(0, "a", "f", broken)), finish="tool_calls")
     for client in DIALECTS:
@@ -484,7 +484,7 @@ def test_p1_native_tokens_behind_the_arguments_fail_the_call_for_every_client():
         assert (got.calls, got.error) == ([], "format_transformation_error")
 
 
-def test_a_legacy_copy_beside_the_calls_is_not_a_call():
+def test_a_legacy_copy_next_to_the_calls_is_not_a_call():
     deltas = [
         calls(entry(0, "a", "f", '{"x"')) | {"function_call": {"name": "f", "arguments": '{"x"'}},
         calls(entry(0, arguments=":1}")) | {"function_call": {"arguments": ":1}"}},

@@ -1,4 +1,4 @@
-"""Cursor and other OpenAI clients: every API's shapes on the one endpoint, in any mixture."""
+"""Requests of Cursor and other OpenAI clients that mix the shapes of several APIs."""
 
 import json
 from contextlib import suppress
@@ -46,13 +46,13 @@ def parts(*content: Any, role: str = "user") -> tuple[Any, ...]:
     return parse(messages=[{"role": role, "content": list(content)}]).messages[0].parts
 
 
-def made(conversation: Conversation, target: Target | None = None) -> Any:
-    """The request as an OpenAI upstream gets it."""
+def render_body(conversation: Conversation, target: Target | None = None) -> Any:
+    """The request that an OpenAI upstream gets."""
     return json.loads(DIALECTS["openai"].render(conversation, target or Target()).body)
 
 
-def is_openais(messages: list[Any]) -> bool:
-    """Whether every content is one that Chat Completions has."""
+def is_chat_content(messages: list[Any]) -> bool:
+    """True if every content has only parts of Chat Completions."""
     contents = [message["content"] for message in messages if isinstance(message["content"], list)]
     assert [] not in contents
     kinds = {part["type"] for content in contents for part in content}
@@ -60,34 +60,34 @@ def is_openais(messages: list[Any]) -> bool:
 
 
 def meaning(conversation: Conversation) -> Conversation:
-    """What a request says, however it was written."""
-    said: list[Message] = []
+    """The conversation without differences of form."""
+    joined: list[Message] = []
     for message in conversation.messages:
-        if said and said[-1].role is message.role:
-            said[-1] = replace(said[-1], parts=(*said[-1].parts, *message.parts))
+        if joined and joined[-1].role is message.role:
+            joined[-1] = replace(joined[-1], parts=(*joined[-1].parts, *message.parts))
         else:
-            said.append(replace(message, path=""))
-    return replace(conversation, messages=tuple(said), source={}, body=b"", notices=())
+            joined.append(replace(message, path=""))
+    return replace(conversation, messages=tuple(joined), source={}, body=b"", notices=())
 
 
-@given(data=st.data(), said=turns(), system=st.just("") | prose.filter(str.strip))
+@given(data=st.data(), conversation=turns(), system=st.just("") | prose.filter(str.strip))
 @settings(max_examples=30)
-def test_any_mixture_means_the_same_as_its_plain_equivalent(data, said, system):
+def test_a_mixture_of_shapes_is_parsed_like_plain_chat_completions(data, conversation, system):
     spelled = [data.draw(st.sampled_from(TOOL_SHAPES)) for _ in range(2)]
     tools = [spelled_tool(name, shape) for name, shape in zip("fg", spelled, strict=True)]
-    expected = parse(messages=plain(said, system), tools=TOOLS)
-    found = parse(**data.draw(mixed(said, system)), tools=tools)
-    assert meaning(found) == meaning(expected)
-    # An upstream of OpenAI's own dialect gets nothing of the mixture either.
-    assert made(found, KIMI) == made(expected, KIMI)
-    assert is_openais(made(found)["messages"])
+    expected = parse(messages=plain(conversation, system), tools=TOOLS)
+    parsed = parse(**data.draw(mixed(conversation, system)), tools=tools)
+    assert meaning(parsed) == meaning(expected)
+    # An upstream of the OpenAI dialect gets none of the other shapes either.
+    assert render_body(parsed, KIMI) == render_body(expected, KIMI)
+    assert is_chat_content(render_body(parsed)["messages"])
 
 
 @pytest.mark.parametrize("shape", TOOL_SHAPES)
 def test_a_tool_is_the_same_in_every_shape(shape):
     conversation = parse(tools=[spelled_tool("f", shape), spelled_tool("g", "chat")])
     assert conversation.tools == parse(tools=TOOLS).tools
-    assert made(conversation)["tools"] == TOOLS
+    assert render_body(conversation)["tools"] == TOOLS
 
 
 CHOICES: dict[str, tuple[Any, ToolChoice]] = {
@@ -109,11 +109,11 @@ CHOICES: dict[str, tuple[Any, ToolChoice]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("choice", "meant"), CHOICES.values(), ids=CHOICES)
-def test_tool_choice_in_all_of_its_shapes(choice, meant):
+@pytest.mark.parametrize(("choice", "expected"), CHOICES.values(), ids=CHOICES)
+def test_tool_choice_is_parsed_in_every_shape(choice, expected):
     conversation = parse(tools=TOOLS, tool_choice=choice)
-    assert conversation.tool_choice == meant
-    assert made(conversation).get("tool_choice", "auto") in (
+    assert conversation.tool_choice == expected
+    assert render_body(conversation).get("tool_choice", "auto") in (
         "auto", "required", "none", {"type": "function", "function": {"name": "f"}},
     )  # fmt: skip
 
@@ -131,29 +131,29 @@ def test_tool_choice_in_all_of_its_shapes(choice, meant):
         },
     ],
 )
-def test_allowed_tools_are_the_only_ones_that_the_model_is_offered(choice):
+def test_the_model_gets_only_the_allowed_tools(choice):
     conversation = parse(tools=TOOLS, tool_choice=choice)
     assert [tool.name for tool in conversation.tools] == ["g"]
-    assert made(conversation)["tools"] == TOOLS[1:]
-    assert made(conversation)["tool_choice"] == "required"
+    assert render_body(conversation)["tools"] == TOOLS[1:]
+    assert render_body(conversation)["tool_choice"] == "required"
 
 
 @pytest.mark.parametrize(
-    ("function_call", "meant"),
+    ("function_call", "expected"),
     [
         ("none", ToolChoice("none")),
         ("auto", ToolChoice()),
         ({"name": "f"}, ToolChoice("tool", "f")),
     ],
 )
-def test_legacy_functions_and_their_choice(function_call, meant):
+def test_legacy_functions_and_their_choice_are_parsed(function_call, expected):
     functions = [tool["function"] for tool in TOOLS]
     conversation = parse(functions=functions, function_call=function_call)
     assert conversation.tools == parse(tools=TOOLS).tools
-    assert conversation.tool_choice == meant
+    assert conversation.tool_choice == expected
 
 
-def test_a_legacy_call_is_answered_by_its_name():
+def test_the_result_of_a_legacy_call_names_the_function():
     conversation = parse(
         functions=[TOOLS[0]["function"]],
         messages=[
@@ -164,7 +164,7 @@ def test_a_legacy_call_is_answered_by_its_name():
     )
     assert conversation.messages[1].parts == (ToolCall("f", "f", b"{}"),)
     assert conversation.messages[2].parts == (ToolResult("f", (Text("done"),)),)
-    assert made(conversation, KIMI)["messages"][2]["tool_call_id"] == "functions.f:0"
+    assert render_body(conversation, KIMI)["messages"][2]["tool_call_id"] == "functions.f:0"
 
 
 BLOCKS: dict[str, tuple[Any, Any]] = {
@@ -194,15 +194,17 @@ BLOCKS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize(("block", "part"), BLOCKS.values(), ids=BLOCKS)
-def test_a_users_parts_in_every_shape(block, part):
+def test_user_parts_are_parsed_in_every_shape(block, part):
     assert parts(block) == (part,)
-    assert is_openais(made(parse(messages=[{"role": "user", "content": [block]}]))["messages"])
+    assert is_chat_content(
+        render_body(parse(messages=[{"role": "user", "content": [block]}]))["messages"]
+    )
     assert parts({"type": "tool_result", "tool_use_id": "a", "content": [block]}) == (
         ToolResult("a", (part,)),
     )
 
 
-def test_an_assistants_blocks():
+def test_blocks_of_the_assistant_are_parsed():
     content = [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
         {"type": "redacted_thinking", "data": "d"},
@@ -212,7 +214,7 @@ def test_an_assistants_blocks():
     ]
     for block in content:
         turn = {"role": "assistant", "content": [{"type": "text", "text": "x"}, block]}
-        assert is_openais(made(parse(messages=[turn]))["messages"])
+        assert is_chat_content(render_body(parse(messages=[turn]))["messages"])
     assert parts(*content, role="assistant") == (
         Reasoning("hm", "s"),
         RedactedReasoning("d"),
@@ -222,7 +224,7 @@ def test_an_assistants_blocks():
     )
 
 
-def test_a_result_may_fail_and_may_hold_what_no_upstream_takes():
+def test_a_result_may_be_an_error_and_contain_unsupported_parts():
     failed = {"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": True}
     assert parts(failed) == (ToolResult("a", (Text("no"),), is_error=True),)
     conversation = parse(
@@ -235,19 +237,19 @@ def test_a_result_may_fail_and_may_hold_what_no_upstream_takes():
 
 
 @pytest.mark.parametrize("content", [[], None, ""])
-def test_cursors_empty_content_beside_calls(content):
+def test_empty_content_next_to_calls_is_accepted(content):
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     history = [USER, {"role": "assistant", "content": content, "tool_calls": [call]}]
-    [_, turn, *_] = made(parse(messages=history, tools=TOOLS))["messages"]
+    [_, turn, *_] = render_body(parse(messages=history, tools=TOOLS))["messages"]
     assert turn["content"] in (None, "")
     assert turn["tool_calls"] == [call]
 
 
-def test_input_may_be_just_a_text():
+def test_input_may_be_a_string():
     assert meaning(parse(input="hi")) == meaning(parse())
 
 
-def test_one_answer_of_several_items_is_one_message():
+def test_items_of_one_answer_become_one_message():
     conversation = parse(input=[
         {"role": "user", "content": "hi"},
         {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
@@ -265,7 +267,7 @@ def test_one_answer_of_several_items_is_one_message():
     assert conversation.messages[1].path == "input.1"
 
 
-def test_reasoning_that_only_openai_can_read_is_left_out_and_named():
+def test_reasoning_encrypted_by_openai_is_dropped_with_a_notice():
     sealed = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "gAAAA"}
     conversation = parse(input=[USER, sealed, {"type": "web_search_call", "id": "w"}])
     assert len(conversation.messages) == 1
@@ -273,7 +275,7 @@ def test_reasoning_that_only_openai_can_read_is_left_out_and_named():
     assert {"encrypted by OpenAI", "web_search_call item"} <= details
 
 
-def test_the_other_fields_of_responses_get_the_names_of_chat_completions():
+def test_fields_of_responses_are_renamed_to_chat_completions():
     schema = {"name": "n", "schema": SCHEMA, "strict": True}
     conversation = parse(
         input="hi",
@@ -287,7 +289,7 @@ def test_the_other_fields_of_responses_get_the_names_of_chat_completions():
         stream=True,
         stream_options={"include_usage": True, "include_obfuscation": False},
     )
-    assert made(conversation) == {
+    assert render_body(conversation) == {
         "model": "m",
         "messages": [USER],
         "max_tokens": 99,
@@ -307,7 +309,7 @@ def test_the_other_fields_of_responses_get_the_names_of_chat_completions():
     assert dropped == ["include", "store", "verbosity"]
 
 
-def test_no_field_that_only_responses_has_reaches_a_chat_upstream():
+def test_fields_only_responses_has_are_not_sent_to_a_chat_upstream():
     known = CompletionCreateParamsBase.__annotations__
     others = ResponseCreateParamsBase.__annotations__.keys() - known - {"text", "reasoning"}
     harmless = dict.fromkeys(others) | {"input": "hi"}
@@ -325,25 +327,23 @@ def test_no_field_that_only_responses_has_reaches_a_chat_upstream():
         (True, ReasoningMode()),
     ],
 )
-def test_anthropics_thinking_is_understood_and_goes_on_to_upstreams_that_have_it_too(
-    thinking, mode
-):
+def test_anthropic_thinking_is_parsed_and_passed_on(thinking, mode):
     conversation = parse(thinking=thinking)
     assert conversation.reasoning == mode
-    assert made(conversation)["thinking"] == thinking
+    assert render_body(conversation)["thinking"] == thinking
 
 
-def test_anthropics_stop_sequences():
-    assert made(parse(stop_sequences=None)).keys().isdisjoint({"stop", "stop_sequences"})
+def test_anthropic_stop_sequences_are_parsed():
+    assert render_body(parse(stop_sequences=None)).keys().isdisjoint({"stop", "stop_sequences"})
     conversation = parse(stop_sequences=["END"])
     assert conversation.sampling.stop == ("END",)
-    assert made(conversation)["stop"] == ["END"]
+    assert render_body(conversation)["stop"] == ["END"]
 
 
-def test_tools_of_a_vendors_server_fail_nothing():
+def test_server_tools_do_not_fail_the_request():
     server = [{"type": "web_search_20250305", "name": "web_search"}, {"type": "file_search"}]
     conversation = parse(tools=[*server, *TOOLS])
-    assert made(conversation)["tools"] == [*server, *TOOLS]  # an upstream may have them
+    assert render_body(conversation)["tools"] == [*server, *TOOLS]  # an upstream may have them
     for target, upstream in [(KIMI, "openai"), (Target(), "anthropic")]:
         rendered = DIALECTS[upstream].render(conversation, target)
         assert len(json.loads(rendered.body)["tools"]) == 2
@@ -352,13 +352,13 @@ def test_tools_of_a_vendors_server_fail_nothing():
         }  # fmt: skip
 
 
-def test_what_was_translated_is_named_and_what_was_not_goes_on_verbatim():
+def test_translated_shapes_give_notices_and_other_requests_are_passed_through():
     request = {"messages": [{**USER, "name": "ann"}], "seed": 5, "user": "u", "tools": TOOLS}
-    assert made(parse(**request)) == {
+    assert render_body(parse(**request)) == {
         "model": "m", **request, "stream": True, "stream_options": {"include_usage": True},
     }  # fmt: skip
     conversation = parse(**request, tool_choice={"type": "any"}, system="Be kind.", sparkle=1)
-    again = made(conversation)
+    again = render_body(conversation)
     assert (again["seed"], again["sparkle"], again["user"]) == (5, 1, "u")
     assert again["messages"] == [{"role": "system", "content": "Be kind."}, USER]
     rendered = DIALECTS["openai"].render(conversation, Target())
@@ -399,7 +399,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("path", "fields"), MALFORMED.items(), ids=MALFORMED)
-def test_what_is_really_wrong_is_refused_with_its_path_in_openais_shape(path, fields):
+def test_invalid_requests_are_refused_with_the_path_of_the_field(path, fields):
     with pytest.raises(ClientError) as refused:
         DIALECTS["openai"].parse(json.dumps({"model": "m", **fields}).encode())
     assert str(refused.value).startswith(path)
@@ -437,15 +437,15 @@ def _survives(body: bytes) -> None:
 
 @given(fields=st.dictionaries(_KEYS, _junk, max_size=6))
 @settings(max_examples=60)
-def test_random_json_raises_nothing_but_a_client_error(fields):
+def test_random_json_raises_only_client_errors(fields):
     _survives(json.dumps({"model": "m", "messages": [USER]} | fields).encode())
     _survives(json.dumps(fields).encode())
 
 
-@given(data=st.data(), said=turns())
+@given(data=st.data(), conversation=turns())
 @settings(max_examples=40)
-def test_junk_anywhere_in_a_mixture_raises_nothing_but_a_client_error(data, said):
-    request = deepcopy({"model": "m", "tools": TOOLS, **data.draw(mixed(said, "x"))})
+def test_junk_anywhere_in_a_mixture_raises_only_client_errors(data, conversation):
+    request = deepcopy({"model": "m", "tools": TOOLS, **data.draw(mixed(conversation, "x"))})
     node: Any = request
     while isinstance(node, dict | list) and node:
         key = data.draw(st.sampled_from(list(node) if isinstance(node, dict) else range(len(node))))

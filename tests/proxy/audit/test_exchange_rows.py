@@ -11,11 +11,11 @@ import pytest
 from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Usage
 from proxy.audit.transcripts.codec import load_event
 from proxy.audit.transcripts.replay_input import decode_again
-from tests.formats.openai.test_custom_tools import NESTED, PATCH, structured
 from tests.proxy.serving.test_streaming import END, connect
 from tests.support import openai_reader
 from tests.support.chat import TOOLS, ask, chunk, data, reply, says, stream
 from tests.support.client_views import view
+from tests.support.custom_tools import NESTED, PATCH, structured
 from tests.support.database import dump
 from tests.support.gateway import KEY, Gateway
 from tests.support.scripted_upstream import Close, Pause, whole

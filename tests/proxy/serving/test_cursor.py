@@ -6,8 +6,8 @@ import httpx
 import openai
 import pytest
 
-from tests.formats.openai.test_custom_tools import FLAT, NESTED, PATCH, structured
 from tests.support.chat import says
+from tests.support.custom_tools import FLAT, NESTED, PATCH, structured
 from tests.support.gateway import KEY
 from tests.support.openai_reader import read
 from tests.support.scripted_upstream import reply
