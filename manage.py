@@ -24,6 +24,6 @@ if __name__ == "__main__":
     except (OperationalError, InterfaceError) as error:
         if "--traceback" in sys.argv:
             raise
-        from proxy.database.outage import told  # needs configured settings
+        from proxy.database.outage import message_without_password  # needs configured settings
 
-        sys.exit(f"The database cannot be used: {told(error)}")
+        sys.exit(f"The database cannot be used: {message_without_password(error)}")

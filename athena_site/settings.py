@@ -210,10 +210,10 @@ INSTALLED_APPS = [
 # Middleware for pages and the management API; gateway paths do not pass through it.
 MIDDLEWARE = [
     "proxy.security.content_security.content_security",
-    "proxy.database.outage.AnswerOutage",
+    "proxy.database.outage.OutageMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
-    "proxy.database.outage.Sessions",
+    "proxy.database.outage.OutageSessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -17,7 +17,7 @@ class ProxyConfig(AppConfig):
         # the admin, the API, a command, a fixture or a cascade.
         from proxy import checks  # noqa: F401
         from proxy.models import CONFIGURATION, ConfigurationVersion, Upstream
-        from proxy.security.secret_headers import concealed
+        from proxy.security.secret_headers import mask_secrets
 
         def stamp(sender: Any, history_instance: Any, **kwargs: Any) -> None:
             history_instance.version = ConfigurationVersion.advance()
@@ -27,7 +27,7 @@ class ProxyConfig(AppConfig):
                 ConfigurationVersion.advance()
 
         def conceal(sender: Any, history_instance: Any, **kwargs: Any) -> None:
-            history_instance.headers = concealed(history_instance.headers)
+            history_instance.headers = mask_secrets(history_instance.headers)
 
         pre_create_historical_record.connect(conceal, sender=Upstream.history.model, weak=False)
         for model in CONFIGURATION:

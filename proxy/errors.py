@@ -6,8 +6,8 @@
 `ERRORS` has one row per code: HTTP status, kind, source, whether a client should retry, what
 happened and what to do. Raise `GatewayError(ErrorCode.X, "detail")`; keywords override the row only
 where the value is known at run time. docs/errors.md is generated from the table by
-`python -m tests.support.errors_page`. `proxy.serving.views` is the only module that turns these
-exceptions into HTTP responses.
+`python -m tests.support.errors_page`. Only `proxy.serving.error_response` turns these exceptions
+into HTTP responses.
 """
 
 from collections.abc import Mapping
@@ -677,7 +677,7 @@ class GatewayError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorResponse:
     """An upstream's error response, for clients of the same dialect."""
 
     status: int
@@ -696,16 +696,16 @@ class UpstreamFailed(GatewayError):
         retry_after: int | None = None,
         retry_same_upstream: bool | None = None,
         raw: bytes = b"",
-        refusal: Refusal | None = None,
-        refuses_thinking: bool = False,
+        error_response: ErrorResponse | None = None,
+        rejects_thinking: bool = False,
     ) -> None:
-        """`raw` is the body of the upstream's error response, for the transcript. `refusal` is the
-        response that a client of the upstream's dialect gets instead of the gateway's own.
-        `refuses_thinking`: the upstream rejected the signature of a thinking block."""
+        """`raw` is the body of the upstream's error response, for the transcript. `error_response`
+        is what a client of the upstream's dialect gets instead of the gateway's own response.
+        `rejects_thinking`: the upstream rejected the signature of a thinking block."""
         super().__init__(code, message, kind=kind, status=status, retry_after=retry_after)
         self.raw = raw
-        self.refusal = refusal
-        self.refuses_thinking = refuses_thinking
+        self.error_response = error_response
+        self.rejects_thinking = rejects_thinking
         self.retry_same_upstream = (
             ERRORS[code].retry_same_upstream if retry_same_upstream is None else retry_same_upstream
         )

@@ -13,7 +13,7 @@ from proxy.admin.base import ConfigurationForm, EnvironmentAdmin
 from proxy.configuration.presets import PRESETS
 from proxy.configuration.upstream import read_upstream
 from proxy.models import Upstream
-from proxy.security.secret_headers import concealed, revealed, unknown_secrets
+from proxy.security.secret_headers import mask_secrets, unmask_secrets, unresolved_secrets
 
 
 class VariableField(forms.CharField):
@@ -42,16 +42,16 @@ class UpstreamForm(ConfigurationForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._headers = self.instance.headers
-        self.initial["headers"] = concealed(self._headers)
+        self.initial["headers"] = mask_secrets(self._headers)
 
     def clean_headers(self) -> Any:
         """Replace each `[stored]` by the secret that is stored."""
         given = self.cleaned_data["headers"]
         if not isinstance(given, dict):
             return given
-        if unknown := unknown_secrets(given, self._headers):
+        if unknown := unresolved_secrets(given, self._headers):
             raise forms.ValidationError(f"No value is stored for {', '.join(unknown)}. Enter it.")
-        return revealed(given, self._headers)
+        return unmask_secrets(given, self._headers)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()

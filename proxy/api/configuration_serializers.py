@@ -37,7 +37,7 @@ from proxy.models import (
     ModelRoute,
     Upstream,
 )
-from proxy.security.secret_headers import concealed
+from proxy.security.secret_headers import mask_secrets
 
 FORMAT_REASONS = ("override", "detection", "default")
 CHANGE_KINDS = tuple(KINDS.values())
@@ -243,7 +243,7 @@ class UpstreamOut(RowOut):
 
     @extend_schema_field(Headers)
     def get_headers(self, row: Upstream) -> Any:
-        return concealed(row.headers)
+        return mask_secrets(row.headers)
 
 
 class RouteOut(RowOut):

@@ -47,7 +47,7 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import new_key
-from proxy.security.secret_headers import revealed, unknown_secrets
+from proxy.security.secret_headers import unmask_secrets, unresolved_secrets
 
 
 @describe_actions("an upstream", "Upstreams, by name")
@@ -64,11 +64,11 @@ class Upstreams(EditableTableEndpoint):
         if key and values.get("key_variable"):
             raise serializer_error({"key": ["Send a key or the name of a variable, not both."]}, {})
         if "headers" in values:
-            for name in unknown_secrets(values["headers"], row.headers):
+            for name in unresolved_secrets(values["headers"], row.headers):
                 raise serializer_error(
                     {"headers": [f"No value is stored for the header {name!r}."]}, {}
                 )
-            values["headers"] = revealed(values["headers"], row.headers)
+            values["headers"] = unmask_secrets(values["headers"], row.headers)
         names = super().assign(row, values)
         if key is not None:
             row.store_key(key)

@@ -11,7 +11,7 @@ from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from proxy.database.outage import AWAY, SENTENCE, reason
+from proxy.database.outage import OUTAGE_ERRORS, OUTAGE_MESSAGE, safe_reason
 
 logger = logging.getLogger("athena.api")
 
@@ -24,8 +24,8 @@ _MAX_CHARS = 80
 
 
 def error_response(error: Exception, context: dict[str, Any]) -> Response | None:
-    if isinstance(error, AWAY):
-        logger.warning("the database is unavailable: %s", reason(error))
+    if isinstance(error, OUTAGE_ERRORS):
+        logger.warning("the database is unavailable: %s", safe_reason(error))
         error = DatabaseUnavailable()
     response = exception_handler(error, context)
     if response is not None and isinstance(error, ValidationError):
@@ -46,7 +46,7 @@ class DatabaseUnavailable(APIException):
 
     status_code = 503
     default_code = "away"
-    default_detail = SENTENCE
+    default_detail = OUTAGE_MESSAGE
 
 
 class NotPossible(APIException):

@@ -28,7 +28,7 @@ from proxy.audit.sampling import TranscriptSampling
 from proxy.audit.transcripts.assembly import transcript_of
 from proxy.audit.transcripts.codec import pack
 from proxy.database.connections import renew_connection
-from proxy.database.outage import AWAY, reason
+from proxy.database.outage import OUTAGE_ERRORS, safe_reason
 from proxy.models import FAILURES
 from proxy.telemetry.metrics import AUDIT_DROPPED
 
@@ -201,8 +201,8 @@ class AuditRecorder:
                 )
                 self._recovered_at = monotonic()
             is_behind = False
-        except AWAY as error:
-            self._warn("exchanges wait for the database: %s", reason(error))
+        except OUTAGE_ERRORS as error:
+            self._warn("exchanges wait for the database: %s", safe_reason(error))
         except OSError as error:
             self._warn("a journal cannot be read: %s", error.strerror)
         except Exception:
@@ -238,7 +238,7 @@ class AuditRecorder:
             return
         try:
             insert_batch(batch)
-        except AWAY:
+        except OUTAGE_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001  the audit must go on
             self._insert_refused(batch, error)

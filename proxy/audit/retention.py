@@ -22,7 +22,7 @@ from django.db.models import QuerySet
 from proxy.configuration.snapshot import read_version
 from proxy.database.clock import clock
 from proxy.database.connections import renew_connection
-from proxy.database.outage import patience, reason
+from proxy.database.outage import safe_reason, statement_timeout
 from proxy.models import (
     Chore,
     Exchange,
@@ -111,7 +111,7 @@ def _delete_batches(now: datetime, batch: int) -> Iterator[tuple[str, int]]:
 
 
 def _delete(rows: QuerySet[Any], batch: int) -> int:
-    with patience(_STATEMENT_SECONDS):
+    with statement_timeout(_STATEMENT_SECONDS):
         if rows.model is Standing:
             return Standing.delete_unused(rows, batch)
         keys = list(rows.values_list("pk", flat=True)[:batch])
@@ -154,7 +154,7 @@ def expired_rows(now: datetime) -> dict[str, QuerySet[Any]]:
 
 def count_expired_rows(now: datetime) -> int:
     """Count the rows to delete, up to a limit per kind."""
-    with patience(_STATEMENT_SECONDS):
+    with statement_timeout(_STATEMENT_SECONDS):
         return sum(rows[:_MAX_COUNTED].count() for rows in expired_rows(now).values())
 
 
@@ -194,7 +194,7 @@ class Retention:
                 if deleted is not None:
                     ROWS_REMAINING.set(count_expired_rows(now))
         except DatabaseError as error:
-            logger.warning("deleting old rows failed and is tried again: %s", reason(error))
+            logger.warning("deleting old rows failed and is tried again: %s", safe_reason(error))
         except Exception:
             # The loop must go on: the next check tries again.
             logger.exception("deleting old rows failed because of a defect")

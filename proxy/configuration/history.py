@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 
 from proxy.models import CONFIGURATION, ClientKey, Upstream
 from proxy.models.history import Change
-from proxy.security.secret_headers import revealed
+from proxy.security.secret_headers import unmask_secrets
 
 ABSENT = "–"
 KINDS = {"+": "created", "~": "changed", "-": "deleted"}
@@ -111,7 +111,7 @@ def restored_row(record: Change) -> Model:
         if field.editable and field.name not in _NEVER_RESTORED:
             setattr(row, field.attname, getattr(record, field.attname))
     if isinstance(row, Upstream):
-        row.headers = revealed(row.headers, current_headers)
+        row.headers = unmask_secrets(row.headers, current_headers)
     return row  # type: ignore[no-any-return]
 
 

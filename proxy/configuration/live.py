@@ -18,7 +18,7 @@ from django.db import DatabaseError
 from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load, read_version
 from proxy.database.clock import clock
 from proxy.database.connections import renew_connection
-from proxy.database.outage import reason
+from proxy.database.outage import safe_reason
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import ClientKey, GatewaySettings
 from proxy.telemetry.log_format import hide
@@ -102,7 +102,7 @@ class Configuration:
                 logger.info("configuration version %s is live", self._snapshot.version)
         except (DatabaseError, NotBootstrapped) as error:
             if not self._is_away:
-                logger.warning("the database is away, no new configuration: %s", reason(error))
+                logger.warning("the database is away, no new configuration: %s", safe_reason(error))
             self._is_away = True
         except Exception:
             # What cannot be understood must not stop the watch: the last snapshot stays.
@@ -122,7 +122,7 @@ class Configuration:
             for key_id, moment in list(used.items()):
                 ClientKey.objects.filter(pk=key_id).update(last_used_at=moment)
         except DatabaseError as error:  # it is read, and cannot be written: locked, or full
-            logger.debug("the use of keys is not written: %s", reason(error))
+            logger.debug("the use of keys is not written: %s", safe_reason(error))
             self._used_keys = used | self._used_keys
 
 

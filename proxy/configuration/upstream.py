@@ -68,7 +68,7 @@ class Upstream:
         """What must not appear in anything that is shown or stored."""
         return self._secrets
 
-    def conceal(self, data: bytes) -> bytes:
+    def redact(self, data: bytes) -> bytes:
         """JSON text without its secrets, however that spells them."""
         for secret in filter(None, self._secrets):
             data = _spellings(secret).sub(b"[redacted]", data)

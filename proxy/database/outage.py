@@ -15,8 +15,8 @@ from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.template.loader import render_to_string
 
-AWAY = (OperationalError, InterfaceError)
-SENTENCE = "The database is unavailable. Try again."
+OUTAGE_ERRORS = (OperationalError, InterfaceError)
+OUTAGE_MESSAGE = "The database is unavailable. Try again."
 _RETRY_AFTER = "5"
 _TEMPORARY = ("starting up", "shutting down", "recovery", "too many", "connection slots")
 # Parts of messages that contain no address, name or user.
@@ -28,7 +28,7 @@ _SAFE_PARTS = (
 )
 
 
-def reason(error: BaseException) -> str:
+def safe_reason(error: BaseException) -> str:
     """Describe an error without the address, name or user of the database."""
     cause = error.__cause__ or error
     if isinstance(cause, sqlite3.Error):
@@ -37,16 +37,16 @@ def reason(error: BaseException) -> str:
     return next((f"{name}: {part}" for part in _SAFE_PARTS if part in message), name)
 
 
-def told(error: BaseException) -> str:
+def message_without_password(error: BaseException) -> str:
     """Return the full message without the password, for the operator who starts the gateway."""
     password = settings.DATABASES["default"].get("PASSWORD")
     message = " ".join(str(error).split())
     return message.replace(password, "…") if password else message
 
 
-def is_away(error: BaseException) -> bool:
+def may_recover(error: BaseException) -> bool:
     """Return True if the database may recover by itself: unreachable, starting or locked."""
-    if not isinstance(error, AWAY):
+    if not isinstance(error, OUTAGE_ERRORS):
         return False
     message = str(error)
     if isinstance(error.__cause__, sqlite3.Error):
@@ -55,7 +55,7 @@ def is_away(error: BaseException) -> bool:
     return "FATAL" not in message or any(part in message for part in _TEMPORARY)
 
 
-class AnswerOutage:
+class OutageMiddleware:
     """Middleware that answers 503 if a view fails because of a database outage."""
 
     sync_capable = async_capable = True
@@ -71,24 +71,24 @@ class AnswerOutage:
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        return _answer(request) if isinstance(error, AWAY) else None
+        return _answer(request) if isinstance(error, OUTAGE_ERRORS) else None
 
 
-class Sessions(SessionMiddleware):
+class OutageSessionMiddleware(SessionMiddleware):
     """Django's session middleware, which saves the session after the view. An outage there is not
     an exception of the view."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         try:
             return super().process_response(request, response)
-        except AWAY:
+        except OUTAGE_ERRORS:
             return response if response.status_code >= 500 else _answer(request)
 
 
 def _answer(request: HttpRequest) -> HttpResponse:
     response: HttpResponse
     if request.path.startswith("/api/"):
-        response = JsonResponse({"detail": SENTENCE}, status=503)
+        response = JsonResponse({"detail": OUTAGE_MESSAGE}, status=503)
     else:
         # Without the request: its user is in the database.
         response = HttpResponse(render_to_string("503.html"), status=503)
@@ -97,7 +97,7 @@ def _answer(request: HttpRequest) -> HttpResponse:
 
 
 @contextmanager
-def patience(seconds: int | None) -> Iterator[None]:
+def statement_timeout(seconds: int | None) -> Iterator[None]:
     """Set the statement timeout of PostgreSQL; None disables it."""
     if connection.vendor != "postgresql":
         yield

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from proxy.database.outage import patience
+from proxy.database.outage import statement_timeout
 
 LOCK_TIMEOUT = 3
 """Seconds that a migration waits for a table lock: all later queries wait for the migration."""
@@ -39,12 +39,12 @@ def unknown_migrations() -> list[str]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def migration_lock() -> Iterator[None]:
     """Serialise migrations of several nodes; give up rather than block traffic. PostgreSQL only."""
     if connection.vendor != "postgresql":
         yield
         return
-    with patience(None):  # filling a column may take long
+    with statement_timeout(None):  # filling a column may take long
         with connection.cursor() as cursor:
             cursor.execute(f"SET lock_timeout = '{_MIGRATION_TIMEOUT}s'")
             cursor.execute("SELECT pg_advisory_lock(%s)", [_ADVISORY_LOCK])

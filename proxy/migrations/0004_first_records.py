@@ -5,7 +5,7 @@ from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.utils import timezone
 
-from proxy.security.secret_headers import concealed
+from proxy.security.secret_headers import mask_secrets
 
 TABLES = (
     "Upstream",
@@ -28,7 +28,7 @@ def record(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
                 history_type="+",
                 history_date=timezone.now(),
                 **{
-                    name: concealed(getattr(row, name)) if name == "headers" else getattr(row, name)
+                    name: mask_secrets(getattr(row, name)) if name == "headers" else getattr(row, name)
                     for name in (field.attname for field in row._meta.fields)
                     if name in kept
                 },

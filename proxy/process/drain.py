@@ -47,7 +47,7 @@ class Drain:
         self._reset()
 
     def _reset(self) -> None:
-        self.is_begun = self.is_cut = False
+        self.is_draining = self.is_cut = False
         self._signalled_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -82,11 +82,11 @@ class Drain:
 
     def leave(self, task: "asyncio.Task[None]") -> None:
         self._requests.discard(task)
-        if self.is_begun and not self._requests:
+        if self.is_draining and not self._requests:
             self._end()
 
     def _start(self) -> None:
-        self.is_begun = True
+        self.is_draining = True
         self._refuse()
         if not self._requests:
             self._end()

@@ -19,7 +19,7 @@ from django.db import Error
 from django.db.models.functions import Now
 
 from proxy.database.connections import renew_connection
-from proxy.database.outage import reason
+from proxy.database.outage import safe_reason
 from proxy.models import GatewayProcess
 
 logger = logging.getLogger("athena.heartbeat")
@@ -76,7 +76,7 @@ def _run(work: Callable[[], object]) -> None:
     try:
         work()
     except Error as error:
-        logger.debug("heartbeat not written, the database is unavailable: %s", reason(error))
+        logger.debug("heartbeat not written, the database is unavailable: %s", safe_reason(error))
     except Exception:
         # Later heartbeats may work.
         logger.exception("heartbeat not written because of a defect")

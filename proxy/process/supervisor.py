@@ -21,7 +21,7 @@ _PARENT_CHECK_INTERVAL = 1.0
 logger = logging.getLogger("athena.supervisor")
 
 
-async def follow_parent() -> None:
+async def stop_with_parent() -> None:
     """Stop this worker gracefully when its parent process is gone."""
     parent = parent_process()
     while parent is None or parent.is_alive():

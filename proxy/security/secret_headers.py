@@ -15,30 +15,30 @@ def carries_secret(name: str) -> bool:
     return _SECRET_WORDS.search(name.lower()) is not None
 
 
-def concealed(headers: Any) -> Any:
+def mask_secrets(headers: Any) -> Any:
     """Replace secret values by `[stored]`. Non-objects are returned unchanged."""
     if not isinstance(headers, dict):
         return headers
     return {name: STORED if carries_secret(name) else value for name, value in headers.items()}
 
 
-def revealed(headers: Any, present: Any) -> Any:
+def unmask_secrets(headers: Any, present: Any) -> Any:
     """Replace `[stored]` by the present value. Headers without one are left out."""
     if not isinstance(headers, dict):
         return headers
     known = present if isinstance(present, dict) else {}
     values = {name.lower(): value for name, value in known.items()}
     return {
-        name: values[name.lower()] if _is_concealed(name, value) else value
+        name: values[name.lower()] if _is_masked(name, value) else value
         for name, value in headers.items()
-        if not _is_concealed(name, value) or name.lower() in values
+        if not _is_masked(name, value) or name.lower() in values
     }
 
 
-def unknown_secrets(headers: Any, present: Any) -> list[str]:
+def unresolved_secrets(headers: Any, present: Any) -> list[str]:
     """Return the headers that have the value `[stored]` but no present value."""
-    return [name for name in headers if name not in revealed(headers, present)]
+    return [name for name in headers if name not in unmask_secrets(headers, present)]
 
 
-def _is_concealed(name: str, value: object) -> bool:
+def _is_masked(name: str, value: object) -> bool:
     return value == STORED and carries_secret(name)

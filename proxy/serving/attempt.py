@@ -35,8 +35,8 @@ from proxy.upstreams.client import (
     Answer,
     Forwarded,
     UpstreamClient,
-    failure_of,
-    redacted_events,
+    redact_failures,
+    transport_failure,
 )
 from proxy.upstreams.error_answers import forwarded_headers
 
@@ -100,7 +100,7 @@ async def attempt(
         )
     except UpstreamFailed as failure:
         if not is_same_dialect:
-            failure.refusal = None
+            failure.error_response = None
         raise
     headers = forwarded_headers(body.headers, upstream) if is_same_dialect else {}
     max_calls, taken_ids = conversation.max_calls(), conversation.call_ids()
@@ -121,7 +121,7 @@ async def attempt(
         limits=route.limits,
         strict=route.strict,
         markers=route.markers,
-        redact=upstream.conceal,
+        redact=upstream.redact,
     )
     reader = _FirstReads(body, exchange, upstream.first_byte_timeout)
     try:
@@ -144,12 +144,12 @@ async def attempt(
         else:
             events = await _read_first_events(pipeline, _stream_start(blank, start), reader)
         if pipeline.done:  # only the last event can be a failure
-            events = redacted_events(events, upstream)
+            events = redact_failures(events, upstream)
         exchange.answer.served_by = pipeline.served_by
         _check_failure(events, pipeline, exchange)
     except (TimeoutError, httpx.TransportError) as error:
         body.abort()
-        raise failure_of(error, upstream) from error
+        raise transport_failure(error, upstream) from error
     except BaseException:
         body.abort()
         raise
@@ -206,7 +206,7 @@ class _FirstReads:
 
     def _on_timeout(self) -> None:
         self._is_late = True
-        self._body.interrupt()
+        self._body.interrupt_read()
 
 
 async def _read_start(reader: _FirstReads) -> tuple[bytes, bytes]:

@@ -25,13 +25,13 @@ def error_response(request: GatewayRequest, error: Exception) -> HttpResponse:
         "x-athena-error-source": failure.source,
         **failure.headers,
     }
-    if isinstance(failure, UpstreamFailed) and (refusal := failure.refusal):
-        exchange.add_sent(refusal.body)
+    if isinstance(failure, UpstreamFailed) and (response := failure.error_response):
+        exchange.add_sent(response.body)
         return HttpResponse(
-            refusal.body,
+            response.body,
             content_type="application/json",
-            status=refusal.status,
-            headers={**headers, **refusal.headers},
+            status=response.status,
+            headers={**headers, **response.headers},
         )
     body = DIALECTS[exchange.dialect].encode_error(
         failure.kind,

@@ -39,8 +39,8 @@ from proxy.upstreams.client import (
     NOTHING_FORWARDED,
     Forwarded,
     UpstreamClient,
-    failure_of,
-    redacted_events,
+    redact_failures,
+    transport_failure,
 )
 
 _TRAILER_SECONDS = 0.5
@@ -109,7 +109,7 @@ class Relay:
         if self._answer is None:
             self._opening.cancel()
         else:
-            self._answer.body.interrupt()
+            self._answer.body.interrupt_read()
 
     @property
     def held_bytes(self) -> int:
@@ -211,7 +211,7 @@ class Relay:
             now=now,
             requested_at=now - (self._exchange.answer.seconds_to_start or 0),
         )
-        alarm = Alarm(self._deadlines, answer.body.interrupt)
+        alarm = Alarm(self._deadlines, answer.body.interrupt_read)
         try:
             yield self._record(answer, answer.events)
             while not answer.pipeline.done:
@@ -242,7 +242,7 @@ class Relay:
             if data is not None:
                 return self._record(answer, pipeline.decode_end())
         except httpx.TransportError as error:
-            return self._fail(answer, failure_of(error, upstream))
+            return self._fail(answer, transport_failure(error, upstream))
         except Exception:
             logger.exception("unexpected error while an answer was relayed")
             failure = EventOrderError("the gateway could not translate the answer")
@@ -267,7 +267,7 @@ class Relay:
             self._deadlines.sent_at = self._deadlines.received_at
             writer.write(part)
         if answer.pipeline.done:
-            answer.body.interrupt()
+            answer.body.interrupt_read()
         return True
 
     def _advance(self, answer: StartedAnswer, data: bytes) -> list[Event]:
@@ -313,6 +313,6 @@ class Relay:
         """Record events for the audit; redact the message of a failure first."""
         if events:
             if answer.pipeline.done:  # only the last event can be a failure
-                events = redacted_events(events, answer.route.upstream)
+                events = redact_failures(events, answer.route.upstream)
             self._exchange.add_events(events)
         return events

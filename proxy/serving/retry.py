@@ -46,7 +46,7 @@ async def start_answer(
             raise _empty(route.upstream)
         except UpstreamFailed as failure:
             exchange.failed_attempts.append((route, failure))
-            if failure.refuses_thinking and route.target.takes_thinking:
+            if failure.rejects_thinking and route.target.takes_thinking:
                 route = replace(route, target=_without_thinking(route.target))
                 continue
             if failure.retry_same_upstream and may_retry:

@@ -24,7 +24,7 @@ from proxy.http.request_limits import RequestLimits
 from proxy.process.drain import Drain
 from proxy.process.heartbeat import Heartbeat, State
 from proxy.process.loop_watchdog import Watchdog
-from proxy.process.supervisor import follow_parent
+from proxy.process.supervisor import stop_with_parent
 from proxy.serving.authentication import revoked
 from proxy.serving.quota import Quota
 from proxy.serving.rate import rate_at
@@ -78,7 +78,7 @@ class Runtime:
             asyncio.create_task(self._measure()),
             asyncio.create_task(self.heartbeat.run()),
             asyncio.create_task(self.watchdog.run()),
-            asyncio.create_task(follow_parent()),
+            asyncio.create_task(stop_with_parent()),
         ]
         self.drain.listen()
 
@@ -130,7 +130,7 @@ class Runtime:
 
     def check_accepting(self) -> None:
         """Raise GatewayError while the gateway stops and takes no new requests."""
-        if self.drain.is_begun:
+        if self.drain.is_draining:
             raise _restarting()
 
     def end(self, exchange: Exchange, status: int) -> None:

@@ -109,7 +109,7 @@ async def readyz(request: GatewayRequest) -> HttpResponse:
     """
     configuration = runtime.configuration
     status = "ready"
-    if runtime.drain.is_begun:
+    if runtime.drain.is_draining:
         status = "draining"
     elif not configuration.version:
         status = "no configuration read yet"

@@ -54,7 +54,7 @@ class Answer(Protocol):
         While it waits, data may go to `on_data` first; data that it consumes is not returned.
         """
 
-    def interrupt(self) -> None:
+    def interrupt_read(self) -> None:
         """Make a waiting read return None. No data is lost."""
 
     def finish(self) -> None:
@@ -95,7 +95,7 @@ class UpstreamClient:
             else:
                 answer = await self._send_by_httpx(upstream, body, forwarded)
         except httpx.TransportError as error:
-            raise failure_of(error, upstream) from error
+            raise transport_failure(error, upstream) from error
         if answer.status == 200:
             _check_encoding(answer)
             return answer
@@ -161,7 +161,7 @@ class HttpxAnswer:
             raise chunk
         return chunk
 
-    def interrupt(self) -> None:
+    def interrupt_read(self) -> None:
         if self._chunks.empty():
             self._chunks.put_nowait(None)
 
@@ -172,7 +172,7 @@ class HttpxAnswer:
     abort = finish
 
 
-def failure_of(error: Exception, upstream: Upstream) -> UpstreamFailed:
+def transport_failure(error: Exception, upstream: Upstream) -> UpstreamFailed:
     """Convert a transport error. The message never contains the upstream's address."""
     name = upstream.name
     match error:
@@ -268,7 +268,7 @@ async def _read_error(answer: Answer) -> bytes:
     return body[:_MAX_ERROR_BYTES]
 
 
-def redacted_events(events: list[Event], upstream: Upstream) -> list[Event]:
+def redact_failures(events: list[Event], upstream: Upstream) -> list[Event]:
     """Redact the upstream's credentials in the messages of failures."""
     return [
         replace(event, message=redact_credentials(event.message, upstream))

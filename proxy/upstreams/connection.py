@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         if not self.head_received.done():
             self._fail(httpx.ReadTimeout(f"no response headers after {seconds} s"))
 
-    def interrupt(self) -> None:
+    def interrupt_read(self) -> None:
         """Make a waiting read return None."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(False)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from formats import UpstreamError, is_error_body, read_error_answer
 from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream
-from proxy.errors import ErrorCode, Refusal, UpstreamFailed, code_of_kind
+from proxy.errors import ErrorCode, ErrorResponse, UpstreamFailed, code_of_kind
 
 _RETRIED_STATUSES = frozenset({502, 503, 529})
 _FORWARDED_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
@@ -47,24 +47,24 @@ def parse_error_answer(
         status=error.status,
         retry_after=_retry_after(headers),
         retry_same_upstream=status in _RETRIED_STATUSES,
-        raw=route.upstream.conceal(body),
-        refusal=None
+        raw=route.upstream.redact(body),
+        error_response=None
         if is_gateway_credential
         else _error_response(route.upstream, error, status, headers, body),
-        refuses_thinking=status == 400 and bool(_THINKING_REJECTED.search(body)),
+        rejects_thinking=status == 400 and bool(_THINKING_REJECTED.search(body)),
     )
 
 
 def _error_response(
     upstream: Upstream, error: UpstreamError, status: int, headers: Headers, body: bytes
-) -> Refusal | None:
+) -> ErrorResponse | None:
     """Return the upstream's response if it is an error of its dialect."""
     if not (400 <= status < 600 and is_error_body(body)):
         return None
     if str(error).startswith(_TOO_LONG) and upstream.dialect == "anthropic":
         if _TOO_LONG.encode() not in body:
             return None  # Claude Code compacts the conversation only at this wording
-    return Refusal(status, upstream.conceal(body), forwarded_headers(headers, upstream))
+    return ErrorResponse(status, upstream.redact(body), forwarded_headers(headers, upstream))
 
 
 def forwarded_headers(headers: Headers, upstream: Upstream) -> dict[str, str]:

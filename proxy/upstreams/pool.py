@@ -160,9 +160,9 @@ class PooledAnswer:
     async def read(self, on_data: OnData | None = None) -> bytes | None:
         return await self._connection.read(on_data) if self._connection else b""
 
-    def interrupt(self) -> None:
+    def interrupt_read(self) -> None:
         if self._connection:
-            self._connection.interrupt()
+            self._connection.interrupt_read()
 
     def finish(self) -> None:
         """Discard the rest of the body, then release the connection."""

@@ -18,7 +18,12 @@ from django.test import RequestFactory
 
 from athena_site.postgresql.base import DatabaseWrapper
 from proxy.configuration.live import Configuration
-from proxy.database.outage import AnswerOutage, is_away, reason, told
+from proxy.database.outage import (
+    OutageMiddleware,
+    may_recover,
+    message_without_password,
+    safe_reason,
+)
 from tests.support.background_load import Load
 from tests.support.chat import ask, says
 from tests.support.database import of_postgres, of_sqlite
@@ -379,27 +384,27 @@ def test_a_gateway_that_never_saw_its_database_knows_how_long_to_drain():
 
 
 def test_what_passes_by_itself_is_told_from_what_does_not():
-    assert is_away(of_server('connection to server at "10.0.0.1", port 5432 failed: refused'))
-    assert is_away(of_server("FATAL:  the database system is starting up"))
-    assert not is_away(of_server('FATAL:  password authentication failed for user "athena"'))
-    assert not is_away(ValueError("x"))
+    assert may_recover(of_server('connection to server at "10.0.0.1", port 5432 failed: refused'))
+    assert may_recover(of_server("FATAL:  the database system is starting up"))
+    assert not may_recover(of_server('FATAL:  password authentication failed for user "athena"'))
+    assert not may_recover(ValueError("x"))
     locked = OperationalError("database is locked")
     locked.__cause__ = sqlite3.OperationalError("database is locked")
-    assert (is_away(locked), reason(locked)) == (True, "database is locked")
+    assert (may_recover(locked), safe_reason(locked)) == (True, "database is locked")
 
 
 def test_an_error_of_the_databases_tells_no_address(settings, monkeypatch):
     error = of_server("connection to postgres://athena:canary-password@10.0.0.1 failed")
-    assert reason(error) == "OperationalError"
+    assert safe_reason(error) == "OperationalError"
     refused = of_server('connection to server at "10.0.0.1", port 5432 failed: Connection refused')
-    assert reason(refused) == "OperationalError: Connection refused"
+    assert safe_reason(refused) == "OperationalError: Connection refused"
     monkeypatch.setitem(settings.DATABASES["default"], "PASSWORD", "canary-password")
-    assert "canary" not in told(error)
+    assert "canary" not in message_without_password(error)
 
 
 @pytest.mark.parametrize("error", [OperationalError("canary"), InterfaceError("canary")])
 def test_pages_answer_503_in_words_and_programs_in_json(error):
-    middleware = AnswerOutage(lambda request: None)
+    middleware = OutageMiddleware(lambda request: None)
     page = middleware.process_exception(RequestFactory().get("/admin/"), error)
     assert (page.status_code, page["retry-after"]) == (503, "5")
     assert "The database is unavailable" in page.content.decode()

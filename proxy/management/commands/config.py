@@ -16,7 +16,7 @@ from proxy.configuration.document.import_document import Report, preview_import,
 from proxy.configuration.document.problems import InvalidDocument
 from proxy.configuration.document.yaml_nodes import MAX_BYTES
 from proxy.configuration.findings import findings
-from proxy.database.outage import told
+from proxy.database.outage import message_without_password
 from proxy.security.visible_text import visible
 
 _SIGNS = {ADDED: "+", REMOVED: "-"}
@@ -49,7 +49,9 @@ class Command(BaseCommand):
         try:
             self._run(options)
         except DatabaseError as error:
-            raise CommandError(f"the database cannot be used: {told(error)}") from error
+            raise CommandError(
+                f"the database cannot be used: {message_without_password(error)}"
+            ) from error
 
     def _run(self, options: dict[str, Any]) -> None:
         match options["verb"]:

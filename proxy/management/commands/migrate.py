@@ -7,13 +7,13 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import OperationalError
 
-from proxy.database.schema import LOCK_TIMEOUT, alone
+from proxy.database.schema import LOCK_TIMEOUT, migration_lock
 
 
 class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            with alone():
+            with migration_lock():
                 super().handle(*args, **options)
         except OperationalError as error:
             if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):

@@ -29,7 +29,7 @@ from proxy.configuration.bootstrap import Bootstrapped, bootstrap, client_key_pa
 from proxy.configuration.findings import exposures
 from proxy.configuration.routing import resolve
 from proxy.configuration.snapshot import Snapshot, load
-from proxy.database.outage import is_away, reason, told
+from proxy.database.outage import may_recover, message_without_password, safe_reason
 from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
 from proxy.process.supervisor import Supervisor
@@ -66,12 +66,14 @@ class Command(BaseCommand):
             lines = prepare(migrates=not options["no_migrate"])
             connection.close()  # the workers have their own
         except DatabaseError as error:
-            if not is_away(error):
+            if not may_recover(error):
                 name = settings.DATABASES["default"]["NAME"]
-                raise CommandError(f"the database {name} cannot be used: {told(error)}") from error
+                raise CommandError(
+                    f"the database {name} cannot be used: {message_without_password(error)}"
+                ) from error
             lines = (
-                f"The database is unreachable ({reason(error)}). Athena answers 503 and retries"
-                " until the database is back."
+                f"The database is unreachable ({safe_reason(error)}). Athena answers 503 and "
+                "retries until the database is back."
             )
             Thread(target=self._prepare_later, kwargs=options, daemon=True).start()
         if settings.WORKERS > 1:
@@ -111,7 +113,7 @@ class Command(BaseCommand):
             try:
                 lines = prepare(migrates=not no_migrate)
             except DatabaseError as error:
-                logger.warning("not ready, the database is unreachable: %s", reason(error))
+                logger.warning("not ready, the database is unreachable: %s", safe_reason(error))
             except CommandError as error:  # for example, tables of another version
                 logger.error("not ready: %s", error)  # noqa: TRY400
             except Exception:

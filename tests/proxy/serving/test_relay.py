@@ -26,7 +26,7 @@ class EndlessAnswer:
         await asyncio.sleep(0)
         return chunk({"content": "more "})
 
-    def interrupt(self) -> None:
+    def interrupt_read(self) -> None:
         """No read is waiting."""
 
     def finish(self) -> None:

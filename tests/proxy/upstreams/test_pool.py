@@ -313,7 +313,7 @@ def test_a_read_can_be_interrupted_without_losing_data(upstream, model):
     async def test(pool):
         body = await send(pool, f"{upstream.url}/x", model)
         assert await body.read() == b"one"
-        asyncio.get_running_loop().call_later(0.1, body.interrupt)
+        asyncio.get_running_loop().call_later(0.1, body.interrupt_read)
         assert await body.read() is None
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(body.read(), 0.05)
@@ -438,7 +438,7 @@ def test_answers_of_the_httpx_transport_can_be_interrupted(upstream, model, tmp_
             sent = client.build_request("POST", f"{upstream.url}/x", json={"model": model})
             answer = HttpxAnswer(await client.send(sent, stream=True))
             assert b"one" in (await answer.read() or b"")
-            asyncio.get_running_loop().call_later(0.1, answer.interrupt)
+            asyncio.get_running_loop().call_later(0.1, answer.interrupt_read)
             assert await answer.read() is None
             assert await answer.read() == b"two"
             assert await answer.read() == b""
