@@ -1,4 +1,4 @@
-"""What every test has: the database that the suite runs on, and the time that it needs."""
+"""Prepares the database of the suite, and orders and selects its tests."""
 
 import gc
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from tests.support.postgres_selection import allow_gateways, runs_on_postgres
 
 pytest_plugins = ["tests.support.fixtures"]
 
-# Machines have other things to do: no example has a deadline.
+# Machines may be busy: no example has a deadline.
 settings.register_profile("athena", deadline=None)
 settings.load_profile("athena")
 
-# Whose tests take long, for all the machine's processors: they wait, or are one long story.
+# Modules with long tests: they wait, or are one long story.
 _LONG = [
     Path(__file__).parent / name
     for name in (
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is collected is never garbage, and to look for some in it takes time in every test."""
+    """Keep the garbage collector away from the collected tests, which never become garbage."""
     gc.disable()
     try:
         return (yield)
@@ -54,9 +54,9 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Each worker begins with some of the modules whose tests take long, so that none is the last.
+    """Let each worker begin with some of the long modules, so that none is left for the end.
 
-    The workers get equal parts, and later take from the ends of one another's.
+    The workers get equal parts, and later steal from the ends of each other's.
     """
     if IS_POSTGRES:
         config.hook.pytest_deselected(items=[one for one in items if not runs_on_postgres(one)])
@@ -83,7 +83,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
-    """The tests' own database begins as a copy of a migrated one."""
+    """Make the database of the tests as a copy of a migrated one."""
     from django.db import connection
 
     if IS_POSTGRES:
@@ -94,7 +94,7 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """On SQLite it is made in memory, without its tables' history: that comes with the copy."""
+    """Fill the database, which SQLite makes in memory and without migrations."""
     if not IS_POSTGRES:
         from django.db import connection
 

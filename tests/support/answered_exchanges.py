@@ -1,4 +1,4 @@
-"""Exchanges that were answered, as the audit gets them, made without a gateway."""
+"""Answered exchanges, as the audit receives them, made without a gateway."""
 
 import json
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ SYSTEM = "You are a harbor master. " * 400
 
 
 def turn(*said: str, **fields: Any) -> bytes:
-    """A request of a session, with so many messages."""
+    """Return a request body whose messages alternate between user and assistant."""
     roles = ("user", "assistant")
     body = {
         "model": "harbor-model",
@@ -40,7 +40,7 @@ def answered(
     limit: int = 2**20,
     headers: dict[str, str] | None = None,
 ) -> Exchange:
-    """An exchange whose upstream answered with these texts, a chunk each."""
+    """Return an exchange whose upstream answered with these texts, one chunk each."""
     exchange, conversation = Exchange("anthropic"), parsed(body)
     exchange.redactor.add_secrets(secrets or [])
     exchange.request.model = conversation.model

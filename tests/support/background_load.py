@@ -1,4 +1,4 @@
-"""Clients that keep a gateway busy while something happens to it."""
+"""Clients that keep a gateway busy while a test disturbs it."""
 
 import time
 from collections import Counter
@@ -11,10 +11,10 @@ from tests.support.concurrent_clients import Crowd
 
 
 class Load(Crowd):
-    """Clients that ask without end; what they got is counted."""
+    """Sends requests until stopped, and counts the answers by their text."""
 
     def __init__(self, gateways, model, clients=3):
-        """`clients` at each of the gateways."""
+        """Start `clients` clients for each gateway."""
         super().__init__(partial(self._ask, one) for one in gateways for _ in range(clients))
         self.seen = Counter()
         self.ids = []

@@ -1,7 +1,7 @@
-"""One address for many nodes: a small TCP balancer, as stands before a fleet.
+"""A small TCP load balancer in front of several nodes.
 
-Connections go to the nodes in turn; a node that does not take one is passed over. What a
-connection carries is copied, and not looked at.
+Connections go to the nodes in turn; a node that refuses one is skipped. Bytes are copied, not
+inspected.
 """
 
 import asyncio
@@ -50,6 +50,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(data)
             await writer.drain()
     except OSError:
-        pass  # either side has left: so shall the other
+        pass  # one side has left: close the other
     finally:
         writer.close()

@@ -1,4 +1,4 @@
-"""Certificates of a throw-away authority: a good one, and each that must not be trusted."""
+"""Certificates of a temporary authority: a valid one, and every kind that must be rejected."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -10,12 +10,12 @@ import trustme
 class Authority:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "authority.pem"
-        """What `SSL_CERT_FILE` names, so that the authority is trusted."""
+        """Set `SSL_CERT_FILE` to this to trust the authority."""
         self._authority = trustme.CA()
         self._authority.cert_pem.write_to_path(str(self.path))
 
     def context(self, kind: str = "good") -> ssl.SSLContext:
-        """For a server at 127.0.0.1 whose certificate is of this kind."""
+        """Return the context of a server at 127.0.0.1 with a certificate of this kind."""
         now = datetime.now(UTC)
         match kind:
             case "good":

@@ -1,4 +1,4 @@
-"""Requests of clients and chunks of upstreams, small."""
+"""Small requests of clients and answers of upstreams."""
 
 import json
 from typing import Any
@@ -28,13 +28,13 @@ def ask(model: str, text: str = "Hello", **fields: Any) -> dict[str, Any]:
 
 
 def read(response: httpx.Response) -> View:
-    """What a client makes of a streamed answer."""
+    """Read a streamed answer as a client does."""
     assert response.status_code == 200, response.text
     return view(response.content, "anthropic")
 
 
 def error_of(response: httpx.Response) -> tuple[int, str, str]:
-    """The status, the type and the message of an error in Anthropic's shape."""
+    """Return status, type and message of an error in the Anthropic dialect."""
     body = response.json()
     assert body["type"] == "error"
     assert body["request_id"] == response.headers["request-id"] == response.headers["x-request-id"]
@@ -43,7 +43,7 @@ def error_of(response: httpx.Response) -> tuple[int, str, str]:
 
 
 def says(text: str) -> list[Any]:
-    """An upstream's whole answer with this text."""
+    """Return a complete upstream answer with this text."""
     return reply(stream({"role": "assistant", "content": text}))
 
 

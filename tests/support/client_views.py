@@ -1,7 +1,7 @@
-"""What a client makes of its bytes, read without any code of the library.
+"""Reads answers as clients do, without any code of `formats`.
 
 A call counts when its block was closed (Anthropic), or when its arguments are a JSON object
-(OpenAI, which closes nothing).
+(OpenAI, which does not close calls).
 """
 
 import json
@@ -23,7 +23,7 @@ class View:
 
 
 def payloads(body: bytes) -> list[tuple[str, Any]]:
-    """The events of a stream as (name, data)."""
+    """Return the events of a stream as (name, data)."""
     events = []
     for block in body.decode().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)

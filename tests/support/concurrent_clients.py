@@ -1,4 +1,4 @@
-"""Clients that ask all at once and without end, each in a thread of its own."""
+"""Clients that send requests concurrently until they are stopped, each in its own thread."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Crowd:
-    """Within a `with` block, each piece of work is done until the event is set that it gets."""
+    """Runs each function in a thread within a `with` block; it ends when its event is set."""
 
     def __init__(self, works: Iterable[Callable[[threading.Event], None]]) -> None:
         self._stopping = threading.Event()

@@ -1,8 +1,8 @@
-"""The databases of the gateways that tests start, of the kind that the suite runs on.
+"""Databases of the gateways that tests start.
 
-SQLite files in their data directories; or, when `DATABASE_URL` names a database of a PostgreSQL
-server, others on that server. Each is a copy of one that is migrated and nobody's, so that it is
-ready in a moment.
+They are SQLite files in the data directories or, when `DATABASE_URL` names a PostgreSQL database,
+further databases on that server. Each is a copy of a migrated template, because migrations take
+seconds.
 """
 
 import json
@@ -28,23 +28,25 @@ from tests.support.postgres_server import create_database, replace_database
 
 _TEMPLATE_URL = os.environ.get("DATABASE_URL", "")
 IS_POSTGRES = _TEMPLATE_URL.startswith("postgres")
-# Columns that hold JSON, which PostgreSQL knows by itself.
+# Columns that hold JSON: SQLite returns them as text.
 _JSON = {"notices", "attempts", "headers", "tools", "reading", "arrivals", "events", "left_out"}
 _urls: dict[Path, str] = {}
 _SHARED = "TESTS_SHARED_FOLDER"
 refused_test = ""
 """The running test, if `postgres_selection` does not know that it uses the database."""
 
-of_sqlite = pytest.mark.skipif(IS_POSTGRES, reason="it is about a file of SQLite's")
-of_postgres = pytest.mark.skipif(not IS_POSTGRES, reason="it needs PostgreSQL: make test-postgres")
+of_sqlite = pytest.mark.skipif(IS_POSTGRES, reason="it tests SQLite: make test runs it")
+of_postgres = pytest.mark.skipif(
+    not IS_POSTGRES, reason="it tests PostgreSQL: make test-postgres runs it"
+)
 
 
 def database_url(data_dir: Path) -> str:
-    """The URL of a data directory's database; gateways of one directory have one in common."""
+    """Return the URL of the database of a data directory, which its gateways share."""
     assert not refused_test, f"{refused_test} starts a gateway: see postgres_selection.py"
     if not IS_POSTGRES:
         path = data_dir / "athena.sqlite3"
-        if data_dir.exists() and not path.exists():  # else it is for the gateway to make it
+        if data_dir.exists() and not path.exists():  # else the gateway creates it
             path.touch(0o600)
             path.write_bytes(_migrated_file())
         return f"sqlite:///{path}"
@@ -55,7 +57,7 @@ def database_url(data_dir: Path) -> str:
 
 
 def empty_database_url(data_dir: Path) -> str:
-    """The URL of a database without a table, for a data directory that has none yet."""
+    """Return the URL of a database without tables, for a new data directory."""
     if IS_POSTGRES:
         return create_database(_TEMPLATE_URL)
     return f"sqlite:///{data_dir / 'athena.sqlite3'}"
@@ -63,7 +65,7 @@ def empty_database_url(data_dir: Path) -> str:
 
 @contextmanager
 def shared_by_workers() -> Iterator[None]:
-    """Give the workers of a run, who inherit it, a folder for what one makes for all."""
+    """Make a folder in which one worker puts files for all workers, which inherit its name."""
     if _SHARED in os.environ:
         yield
         return
@@ -75,7 +77,7 @@ def shared_by_workers() -> Iterator[None]:
 
 @cache
 def _migrated_file() -> bytes:
-    """What is in a file of SQLite's after all migrations, which take seconds: one worker does them."""
+    """Return the content of a migrated SQLite file; one worker runs the migrations for all."""
     with shared_by_workers(), (Path(os.environ[_SHARED]) / "lock").open("w") as lock:
         flock(lock, LOCK_EX)
         path = Path(os.environ[_SHARED]) / "athena.sqlite3"
@@ -127,7 +129,7 @@ def restore_test_database() -> None:
 
 
 def dump(url: str) -> str:
-    """All that is in a database, as text."""
+    """Return the content of all tables as text."""
     tables = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'"
     if not url.startswith("postgres"):
         tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -142,13 +144,13 @@ def _as_in_sqlite(value: Any) -> Any:
 
 
 def _all_rows(url: str, table: str) -> list[dict[str, Any]]:
-    return read_rows(url, f'SELECT * FROM "{table}"')  # noqa: S608  the database's own word
+    return read_rows(url, f'SELECT * FROM "{table}"')  # noqa: S608  the name comes from the database
 
 
 def read_rows(url: str, query: str, *values: Any) -> list[dict[str, Any]]:
-    """What a database says, whichever it is; `?` stands for a value.
+    """Query a database of either kind; `?` stands for a value.
 
-    JSON is decoded, and a time is text.
+    JSON columns are decoded, and times are text.
     """
     if url.startswith("postgres"):
         text = query.replace("%", "%%").replace("?", "%s")

@@ -1,8 +1,8 @@
-"""Changes a gateway's rows as an operator would: `python -m tests.support.editor`, in its environment.
+"""Edits the configuration of a gateway: `python -m tests.support.editor`, in its environment.
 
-One that stays for as long as its gateway, as its start takes longer than all that tests change. It
-reads the code of one change from each line, and answers with the configuration's version then, or
-with what went wrong; both are JSON. Between two changes it has no connection to the database.
+One editor process lives as long as its gateway, because its start takes longer than all edits of a
+test. Each input line is the code of one edit; the answer is the new configuration version or a
+traceback. Both are JSON. Between edits it has no connection to the database.
 """
 
 import json
@@ -21,9 +21,9 @@ def main() -> None:
     names = {name: getattr(models, name) for name in models.__all__}
     for line in sys.stdin:
         try:
-            exec(json.loads(line), dict(names))  # noqa: S102  a test's own words
+            exec(json.loads(line), dict(names))  # noqa: S102  the code comes from a test
             answer: object = models.ConfigurationVersion.objects.get().number
-        except Exception:  # noqa: BLE001  the test is told
+        except Exception:  # noqa: BLE001  the test gets the traceback
             answer = traceback.format_exc()
         connections.close_all()
         print(json.dumps(answer), flush=True)

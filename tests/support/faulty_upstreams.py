@@ -1,6 +1,6 @@
-"""A gateway whose routes lead to upstreams that fail, each in its own way.
+"""A gateway with routes to upstreams that fail, each in its own way.
 
-A model is an upstream's by the beginning of its name. Limits are so short that they can be reached.
+The prefix of a model's name selects the upstream. Timeouts are short, so that tests can reach them.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tests.support.scripted_upstream import (
 )
 
 PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
-# Which time-out is short, by the beginning of a model's name.
+# The timeout that is short, by the prefix of a model's name.
 TIMES = {
     "first": "first_byte_timeout=1.0",
     "later": "first_byte_timeout=2.5",
@@ -42,12 +42,12 @@ class Faulty:
     client: httpx.Client
     upstream: ScriptedUpstream
     ports: dict[str, int]
-    """Of upstreams that are not there."""
+    """Ports of upstreams that do not answer."""
     trusted: ScriptedUpstream
-    """One whose certificate is good."""
+    """An upstream with a valid certificate."""
 
     def script(self, kind: str, *answers: list[Step]) -> tuple[str, Script]:
-        """A new model of an upstream of this kind, and what it plays."""
+        """Return a new model of an upstream of this kind, and its script."""
         model = f"{kind if '/' in kind else named(kind)}-{next(_numbers)}"
         return model, self.upstream.script(model, *answers)
 
@@ -55,18 +55,18 @@ class Faulty:
         return self.client.post(PATHS[dialect], json=ask(model, **fields))
 
     def row(self, response: httpx.Response) -> tuple[str, str, str, int]:
-        """How the audit has it: outcome, phase, code, status."""
+        """Return outcome, phase, code and status of the audit row."""
         row = self.gateway.exchange(response)
         return row["outcome"], row["error_phase"], row["error_code"], row["status"]
 
 
 def named(kind: str) -> str:
-    """How the names of an upstream's models begin."""
+    """Return the prefix of the names of an upstream's models."""
     return f"faulty-{kind}"
 
 
 def failed_in_the_middle(response: httpx.Response, dialect: str) -> View:
-    """What a client makes of a stream that ended in an error, and in nothing behind it."""
+    """Check that a stream ends in an error with nothing after it, and return what a client reads."""
     assert response.status_code == 200, response.text
     seen = view(response.content, dialect)
     assert seen.error

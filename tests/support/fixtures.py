@@ -1,4 +1,4 @@
-"""A gateway process and a scripted upstream, shared by the tests of one worker."""
+"""Fixtures of all tests: above all a gateway and a scripted upstream, shared within a worker."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -22,7 +22,7 @@ _numbers = count()
 
 @pytest.fixture(scope="session", autouse=True)
 def static_files_found_once() -> Iterator[None]:
-    """Every client of Django's makes the middleware anew, which looks for the same files each time."""
+    """Search for static files once: every Django test client creates the middleware again."""
     look = ServeStaticMiddleware.add_files_from_finders
     known: dict[str, dict[str, Any]] = {}
 
@@ -44,7 +44,7 @@ def upstream() -> ScriptedUpstream:
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs the certificates of upstreams that speak TLS."""
+    """The authority that signs the certificates of upstreams with TLS."""
     return Authority(Path(tmp_path_factory.mktemp("authority")))
 
 
@@ -52,8 +52,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def gateway(
     upstream: ScriptedUpstream, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
-    """One whose heartbeat is fast, so that tests of silence are; and that keeps the transcript of
-    every failure, as those of all tests are of a few kinds."""
+    """A gateway that sends pings soon, and keeps the transcript of every failure.
+
+    By default it would keep few, because the failures of all tests are of a few kinds.
+    """
     gateway = Gateway(
         Path(tmp_path_factory.mktemp("gateway")),
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
@@ -71,7 +73,7 @@ def gateway(
 
 @pytest.fixture(scope="session")
 def both_dialects(gateway: Gateway, upstream: ScriptedUpstream) -> None:
-    """Upstreams of either dialect: models are theirs by the beginning of their names."""
+    """Add upstreams of both dialects; the prefix of a model's name selects one."""
     gateway.edit(
         "a = Upstream.objects.create(name='claude', service='anthropic', dialect='anthropic',"
         f" base_url={upstream.url!r}); a.store_key('sk-ant-canary-of-the-upstream'); a.save()\n"
@@ -111,7 +113,7 @@ def httpx_faulty(
 
 @pytest.fixture(params=["athena", "httpx"])
 def either(request: pytest.FixtureRequest) -> Faulty:
-    """A gateway of either transport."""
+    """The faulty upstreams behind a gateway of either transport."""
     found: Faulty = request.getfixturevalue(f"{request.param}_faulty")
     return found
 
@@ -124,7 +126,7 @@ def client(gateway: Gateway) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def model() -> str:
-    """A model of nobody's, known to this test alone."""
+    """The name of a model that only this test uses."""
     return f"test/model-{next(_numbers)}"
 
 
@@ -135,7 +137,7 @@ def kimi() -> str:
 
 @pytest.fixture
 def configured(db: None, settings: Any, tmp_path: Path) -> Iterator[None]:
-    """A database with the rows that every gateway has, and nobody throttled."""
+    """A database with the rows that every gateway has, and no throttled clients."""
     settings.DATA_DIR = tmp_path
     configure()
     cache.clear()
@@ -145,7 +147,7 @@ def configured(db: None, settings: Any, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def operator(configured: None) -> Any:
-    """An operator's program, at the management API."""
+    """A client of the management API with the token of an operator."""
     from tests.proxy.api.test_api import client_of, person
 
     return client_of(person(OPERATORS, username="olga"))

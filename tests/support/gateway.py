@@ -1,5 +1,8 @@
-"""A real gateway process, started as a user would start it; with others' packages in place, if it may
-(`tests/support/launcher.py`)."""
+"""A gateway process, started with `manage.py serve` as a user would.
+
+Where possible it is forked from a process that has imported the packages already
+(`tests/support/launcher.py`).
+"""
 
 import json
 import os
@@ -23,14 +26,14 @@ from tests.support.launcher import Launched, can_launch
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent.parent
-_PATIENCE = 90  # seconds: a start takes two, but not on a machine that has much else to do
+_PATIENCE = 90  # seconds; a start takes two on an idle machine
 KEY = "sk-athena-test-key-of-the-suite"
 # For a gateway that keeps the intervals of the product (`tests/support/suite_settings.py`).
 PRODUCT_INTERVALS = {"DJANGO_SETTINGS_MODULE": "athena_site.settings"}
 # For a gateway whose database is locked or frozen by the test.
 SHORT_TIMEOUTS = {"DJANGO_SETTINGS_MODULE": "tests.support.short_timeouts"}
-# For clients of gateways, which speak none: to read the authorities of this machine takes httpx 25 ms
-# for every client, and for every request without one.
+# Gateways speak plain HTTP. Without this, httpx reads the certificates of this machine for every
+# client, which takes 25 ms.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -73,13 +76,13 @@ class Editor:
         self._lines = self._connection.makefile("rw")
 
     def run(self, code: str) -> object:
-        """The version of the configuration then, or what went wrong."""
+        """Return the new configuration version, or a traceback."""
         print(json.dumps(code), file=self._lines, flush=True)
         return json.loads(self._lines.readline())
 
     def close(self) -> None:
         self._lines.close()
-        self._connection.close()  # it ends with its input
+        self._connection.close()  # the process ends with its input
         self._process.wait()
 
 
@@ -97,7 +100,7 @@ class Gateway:
             "ATHENA_PORT": str(self.port),
             "ATHENA_CLIENT_KEY": KEY,
             "ATHENA_ADMIN_PASSWORD": "an admin's password",
-            # TranscriptContent always: a developer's .env file may say otherwise.
+            # Always set, because a developer's .env file may name another.
             "DATABASE_URL": environment.get("DATABASE_URL") or database_url(data_dir),
             **environment,
         }
@@ -105,8 +108,10 @@ class Gateway:
         self._editor: Editor | None = None
 
     def start(self, *options: str, until: str = "/readyz", stderr: int | None = None) -> "Gateway":
-        """Returns when that path answers 200; `stderr` is a descriptor for its log, instead of a
-        file."""
+        """Start the process, and return when the path `until` answers 200.
+
+        `stderr` is a file descriptor for the log, instead of the log file.
+        """
         with self.log_path.open("ab") as log:
             self.process = launch(
                 ["manage.py", "serve", *options],
@@ -135,7 +140,7 @@ class Gateway:
         return self.log_path.read_text() if self.log_path.exists() else ""
 
     def manage(self, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end; options are those of `subprocess.run`, and more environment."""
+        """Run a command of `manage.py` to its end, with options of `subprocess.run` and `environment`."""
         command = ["manage.py", *arguments]
         environment = self.environment | options.pop("environment", {})
         if options or not can_launch(environment):
@@ -160,7 +165,7 @@ class Gateway:
             return subprocess.CompletedProcess(command, code, out.read(), errors.read())
 
     def edit(self, code: str) -> None:
-        """Change rows as an operator would, and wait until the change is live."""
+        """Run code that edits rows, and wait until the edit is live."""
         if self._editor is None:
             self._editor = Editor(self.environment)
             weakref.finalize(self, self._editor.close)
@@ -169,20 +174,20 @@ class Gateway:
         wait_for(lambda: self._version() >= version)
 
     def ready(self) -> httpx.Response:
-        """What it says of itself."""
+        """Return the answer of `/readyz`."""
         return httpx.get(f"{self.url}/readyz", timeout=20, verify=NO_TLS)
 
     def _version(self) -> int:
         return int(self.ready().json()["configuration_version"])
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """What the database says; JSON is decoded."""
+        """Query the database; JSON columns are decoded."""
         return read_rows(self.environment["DATABASE_URL"], query, *values)
 
     def exchange(
         self, response: httpx.Response | None = None, *, model: str = ""
     ) -> dict[str, Any]:
-        """The one row of an exchange, once it is written."""
+        """Return the only row of an exchange, as soon as it is written."""
         query, value = "SELECT * FROM proxy_exchange WHERE model = ?", model
         if response is not None:
             query, value = query.replace("model", "request_id"), response.headers["request-id"]

@@ -1,11 +1,10 @@
-"""Starts `manage.py` and its like from a process that has imported their packages already.
+"""Starts Python programs as forks of a process that has imported their packages already.
 
-Two thirds of what a start costs are imports, and the suite starts hundreds. One process for each of
-its own imports what depends on no setting; every start is a fork of it, which gets descriptors, an
-environment and arguments, and runs the program as the interpreter would, to its end: it has a process
-number, signals, threads and an exit status of its own. Nothing of the gateway that has settings is
-imported before. What the environment says to the interpreter or to the linker itself is not heeded
-by a fork: such programs are started as any other (`can_launch`).
+Imports are two thirds of the cost of a start, and the suite starts hundreds of gateways. Each worker
+has one launcher process, which imports packages that do not depend on settings. A start sends it
+descriptors, an environment and arguments; a fork runs the program like the interpreter would, with
+its own process number, signals, threads and exit status. Variables for the interpreter or the linker
+have no effect on a fork: such programs are started in the ordinary way (`can_launch`).
 """
 
 import atexit
@@ -25,13 +24,13 @@ from pathlib import Path
 from struct import Struct
 
 _ROOT = Path(__file__).parent.parent.parent
-_MOST = 128 * 1024  # bytes of a request: an environment
+_MAX_REQUEST_BYTES = 128 * 1024  # mostly the environment
 _STREAMS = 3
 _NUMBER = Struct("!i")
 _lock = threading.Lock()
 _channels: list[socket.socket] = []
 
-# Not `prometheus_client`, which looks at the environment when it is imported.
+# Not `prometheus_client`, which reads the environment when it is imported.
 _PACKAGES = (
     "argon2",
     "cryptography.fernet",
@@ -58,16 +57,16 @@ _PACKAGES = (
 
 
 def can_launch(environment: Mapping[str, str]) -> bool:
-    """Whether a fork heeds all that the environment says."""
+    """Return whether all variables of the environment take effect in a fork."""
 
-    def early(values: Mapping[str, str]) -> dict[str, str]:
+    def at_start(values: Mapping[str, str]) -> dict[str, str]:
         return {k: v for k, v in values.items() if k.startswith(("PYTHON", "LD_"))}
 
-    return early(environment) == early(os.environ)
+    return at_start(environment) == at_start(os.environ)
 
 
 class Launched:
-    """A process, as `subprocess.Popen` would show it."""
+    """A started program, with the interface of `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class Launched:
         stdout: int,
         stderr: int,
     ) -> None:
-        """`arguments` are those of the interpreter: a file and its own, or `-m` and a module."""
+        """Take the arguments of the interpreter: a file or `-m` and a module, then its arguments."""
         self.args = list(arguments)
         self.returncode: int | None = None
         self._connection, theirs = socket.socketpair()
@@ -86,12 +85,12 @@ class Launched:
         with theirs:
             socket.send_fds(_channel(), [request], [theirs.fileno(), stdin, stdout, stderr])
         weakref.finalize(self, self._connection.close)
-        self.pid = self._told()
+        self.pid = self._receive_number()
 
-    def _told(self) -> int:
-        """The process number, and then its exit status."""
+    def _receive_number(self) -> int:
+        """Receive the process number and, the second time, the exit status."""
         data = self._connection.recv(_NUMBER.size)
-        assert data, "the process that forks has ended"
+        assert data, "the launcher process has ended"
         return int(_NUMBER.unpack(data)[0])
 
     def poll(self) -> int | None:
@@ -104,7 +103,7 @@ class Launched:
         if self.returncode is None:
             self._connection.settimeout(timeout)
             try:
-                self.returncode = self._told()
+                self.returncode = self._receive_number()
             except (BlockingIOError, TimeoutError):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
         return self.returncode
@@ -121,7 +120,7 @@ class Launched:
 
 
 def _channel() -> socket.socket:
-    """To the process that forks, which ends when the channel does."""
+    """Return the connection to the launcher process, which ends with the connection."""
     with _lock:
         if not _channels:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -140,16 +139,16 @@ def _channel() -> socket.socket:
 
 
 def _next_job(channel: socket.socket) -> list[str] | None:
-    """In the process that forks: None at the end. In a fork: its arguments."""
+    """Return None in the launcher at its end, and the arguments in a fork."""
     while True:
-        request, descriptors, _, _ = socket.recv_fds(channel, _MOST, 1 + _STREAMS)
+        request, descriptors, _, _ = socket.recv_fds(channel, _MAX_REQUEST_BYTES, 1 + _STREAMS)
         if not request:
             return None
         if not os.fork():
             break
         for descriptor in descriptors:
             os.close(descriptor)
-    # Between the two is one that waits for the program's end, and says how it was.
+    # A process between launcher and program waits for its end and reports the exit status.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel.close()
     connection = socket.socket(fileno=descriptors[0])
@@ -175,7 +174,7 @@ def _next_job(channel: socket.socket) -> list[str] | None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a keyboard: the tests end this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the keyboard: the tests end this process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.disable()
     for name in _PACKAGES:

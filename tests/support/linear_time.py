@@ -1,11 +1,11 @@
-"""Whether work grows with its input and no faster, in seconds of CPU."""
+"""Checks that CPU time grows linearly with the input."""
 
 import time
 from collections.abc import Callable
 
 
 def is_linear(work: Callable[[int], object], size: int) -> bool:
-    """Whether twice the size takes twice the time; measured again when others disturb it."""
+    """Return whether twice the size takes twice the time; noisy measurements are repeated."""
     once = twice = 0.0
     for attempt in range(30):
         once += _cost(work, size)

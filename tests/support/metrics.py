@@ -1,4 +1,4 @@
-"""A gateway's metrics, as Prometheus would read them."""
+"""Reads the metrics of a gateway as Prometheus does."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tests.support.gateway import NO_TLS
 
 
 def scrape(url: str, **headers: str) -> list[Sample]:
-    # A connection of its own, so that any worker may answer.
+    # A new connection each time, so that any worker may answer.
     response = httpx.get(f"{url}/metrics", headers=headers, trust_env=False, verify=NO_TLS)
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -18,7 +18,7 @@ def scrape(url: str, **headers: str) -> list[Sample]:
 
 
 def value(samples: list[Sample], name: str, **labels: str) -> float:
-    """The sum of the samples of this name that have these labels."""
+    """Return the sum of the samples with this name and these labels."""
     wanted = labels.items()
     return sum(s.value for s in samples if s.name == name and wanted <= s.labels.items())
 

@@ -1,4 +1,4 @@
-"""Conversations, and the many ways in which clients write the same one to a chat endpoint."""
+"""Conversations, and the shapes in which clients send the same one to a chat endpoint."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ _texts = prose.filter(str.strip)
 
 @st.composite
 def turns(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """What was said: users, assistants with calls, and the results of the calls."""
+    """Turns of users, assistants with calls, and results of the calls."""
     said: list[dict[str, Any]] = [{"who": "user", "text": draw(_texts), "image": False}]
     for _ in range(draw(st.integers(0, 3))):
         calls = [
@@ -31,7 +31,7 @@ def turns(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def plain(said: list[dict[str, Any]], system: str) -> list[dict[str, Any]]:
-    """As Chat Completions documents it."""
+    """Return the messages in the documented shape of Chat Completions."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     for turn in said:
         match turn["who"]:
@@ -67,7 +67,7 @@ def _function(call: dict[str, Any]) -> dict[str, Any]:
 
 @st.composite
 def mixed(draw: st.DrawFn, said: list[dict[str, Any]], system: str) -> dict[str, Any]:
-    """The same with any message in any API's shape: the fields of a request."""
+    """Return the fields of a request with each message in the shape of any of the APIs."""
     if draw(st.booleans()):
         return _responses(draw, said, system)
     fields: dict[str, Any] = {"messages": []}
@@ -167,7 +167,7 @@ def _assistant_items(turn: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def spelled_tool(name: str, shape: str) -> dict[str, Any]:
-    """A tool in the shape of one of the APIs."""
+    """Return a tool in the shape of one of the APIs."""
     function = {"name": name, "description": "Does it.", "parameters": SCHEMA}
     match shape:
         case "chat":

@@ -1,7 +1,7 @@
-"""`make test-postgres`: runs the suite on PostgreSQL; arguments are pytest's.
+"""Runs pytest on PostgreSQL, with the given arguments: `make test-postgres`.
 
-On the server of `DATABASE_URL`, where its user must be allowed to create databases; without it, on
-one that is started for the run. Whatever was created is dropped at the end.
+Uses the server of `DATABASE_URL`, whose user must be allowed to create databases, or else starts one
+for the run. Databases that were created are dropped at the end.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.support.postgres_server import PostgresServer, create_database
 
 
 def main() -> int:
-    # As Ctrl-C does: nothing that was started outlives the run.
+    # Handled like Ctrl-C, so that no process outlives the run.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
         given = os.environ.get("DATABASE_URL", "")

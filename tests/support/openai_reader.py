@@ -1,4 +1,4 @@
-"""Reads what an OpenAI client gets, as strictly as the strictest of them."""
+"""Reads OpenAI answers as strictly as the strictest client."""
 
 import json
 from collections.abc import Collection
@@ -7,16 +7,16 @@ from typing import Any
 from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel
 
-# Of what is not OpenAI's, all that may be there: its API has no reasoning, and its package's type of
-# a streamed call no custom tools, although its whole completions have both ends of them.
+# Fields beyond OpenAI's that may be present: its API has no reasoning, and its package has no type
+# for a streamed call of a custom tool, although it has one for complete answers.
 EXTRAS = {"reasoning_content", "reasoning_details", "custom"}
-# What OpenRouter adds of its own, in what of its stream goes on as it came.
+# Fields that OpenRouter adds, in the parts of its stream that are passed on unchanged.
 OPENROUTERS = {"provider", "native_finish_reason", "reasoning"}
 DONE = b"data: [DONE]\n\n"
 
 
 class Answer:
-    """An answer that was read chunk by chunk."""
+    """An answer, read chunk by chunk."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -28,7 +28,7 @@ class Answer:
 
 
 def payloads(body: bytes) -> list[dict[str, Any]]:
-    """The JSON of a stream that ends as it should."""
+    """Return the JSON objects of a stream, and check its terminator."""
     assert body.endswith(DONE)
     assert body.count(DONE) == 1
     lines = body.removesuffix(DONE).decode().split("\n\n")
@@ -36,9 +36,9 @@ def payloads(body: bytes) -> list[dict[str, Any]]:
 
 
 def read(body: bytes, *, theirs: Collection[str] = ()) -> Answer:
-    """The answer; fails at whatever a strict client would refuse.
+    """Return the answer, and fail where a strict client would.
 
-    `theirs` are the fields of an upstream's own whose bytes go on.
+    `theirs` are additional fields of the upstream that are passed on.
     """
     answer = Answer()
     found = payloads(body)
@@ -60,7 +60,7 @@ def read(body: bytes, *, theirs: Collection[str] = ()) -> Answer:
 
 
 def validated(payload: dict[str, Any], theirs: Collection[str] = ()) -> ChatCompletionChunk:
-    """A chunk of the official package's type, and nothing beside it."""
+    """Return a chunk as the type of the official package, and check for additional fields."""
     text = json.dumps(payload).replace('"type": "custom"', '"type": "function"')
     chunk = ChatCompletionChunk.model_validate(json.loads(text), strict=True)
     check_extras(chunk, theirs)

@@ -1,4 +1,4 @@
-"""An operator at a gateway's pages, over HTTP, as a browser without a screen would do it."""
+"""An operator who uses the pages of a gateway over HTTP, without a browser."""
 
 import re
 
@@ -22,7 +22,7 @@ class Operator:
         return response.text
 
     def submit(self, path: str, **fields: str) -> httpx.Response:
-        """Send a form; hidden fields of its page go with it."""
+        """Submit a form with the hidden fields of its page."""
         hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', self.get(path)))
         response = self._pages.post(path, data={**hidden, **fields}, headers={"referer": path})
         assert response.status_code in (200, 302), (path, response.status_code)

@@ -13,7 +13,8 @@ import pytest
 from tests.support import database
 
 _TESTS = Path(__file__).parent.parent
-_FIXTURES = {"db", "transactional_db", "gateway"}
+# `either` asks for its gateway by name, so that it is not among the fixtures of its tests.
+_FIXTURES = {"db", "transactional_db", "gateway", "either"}
 
 HTTP_ONLY = {
     "proxy/http": "framing, sizes and time limits of requests and answers",

@@ -1,8 +1,4 @@
-"""A PostgreSQL server of one's own, in a directory that goes with it.
-
-It listens on a port of its own and can be stopped, started again and frozen, which nobody may do
-to a server that others use.
-"""
+"""A private PostgreSQL server in a temporary directory, which tests may stop and freeze."""
 
 import os
 import shutil
@@ -22,16 +18,16 @@ from bench.servers import free_port
 
 _HOST = "127.0.0.1"
 _USER = "postgres"
-_PATIENCE = 60  # seconds that a start, or a recovery after an immediate stop, may take
+_PATIENCE = 60  # seconds for a start, or for recovery after an immediate stop
 _numbers = count(1)
 
 
 class PostgresMissing(Exception):
-    """There is no PostgreSQL server on this machine."""
+    """PostgreSQL is not installed on this machine."""
 
 
 def programs() -> Path:
-    """Where the server's programs are; Debian does not put them on the path."""
+    """Return the folder of the server's programs, which Debian does not put on the path."""
     if found := shutil.which("initdb"):
         return Path(found).resolve().parent
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -76,7 +72,7 @@ class PostgresServer:
     def __init__(self, **options: object) -> None:
         self._programs = programs()
         self._options = {
-            "fsync": "off",  # nothing here is worth keeping; a killed server still recovers
+            "fsync": "off",  # the data is temporary; a killed server still recovers
             "max_connections": 300,
             **options,
         }
@@ -112,7 +108,7 @@ class PostgresServer:
         return Path(f"{self._folder.name}/log").read_text(errors="replace")
 
     def start(self) -> None:
-        """Returns when the server answers queries, also after it was stopped."""
+        """Start the server, also again after a stop, and return when it answers queries."""
         with open(f"{self._folder.name}/log", "ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -138,7 +134,7 @@ class PostgresServer:
                 return
 
     def stop(self, *, immediate: bool = True) -> None:
-        """End the server: at once, as if it had crashed, or after ending its connections."""
+        """Stop the server: immediately, like a crash, or after closing its connections."""
         if self._process is None:
             return
         self.thaw()
@@ -147,18 +143,18 @@ class PostgresServer:
         self._process = None
 
     def freeze(self) -> None:
-        """Stop every one of its processes in its tracks: connections stay open, nobody answers."""
+        """Suspend all its processes: connections stay open, and nothing is answered."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
 
     def create_database(self, *, template: str = "template0") -> str:
-        """The URL of a new database."""
+        """Make a database and return its URL."""
         return create_database(self.url, template=template)
 
     def query(self, text: LiteralString) -> list[tuple[object, ...]]:
-        """What the server answers, asked by its owner."""
+        """Run a query as the owner of the server."""
         with psycopg.connect(self.url, autocommit=True, connect_timeout=5) as connection:
             return connection.execute(text).fetchall()
 
@@ -169,9 +165,9 @@ class PostgresServer:
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None, "the server is not running"
         pid = self._process.pid
-        os.kill(pid, number)  # first of all, so that it has no more children
+        os.kill(pid, number)  # first, so that it starts no more children
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             try:
                 os.kill(int(child), number)
             except ProcessLookupError:
-                continue  # it has ended meanwhile
+                continue  # it has ended in the meantime

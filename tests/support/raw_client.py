@@ -1,4 +1,4 @@
-"""A client that writes bytes, well-formed or not, and sees what becomes of its connection."""
+"""A client that sends raw bytes, valid or not, and reports whether its connection was closed."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ class Answer:
     headers: dict[str, str]
     body: bytes
     is_closed: bool
-    """Whether the server closed the connection behind it."""
+    """Whether the server closed the connection after the answer."""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -29,7 +29,7 @@ class Answer:
 
 
 def post(body: object, *headers: str, path: str = "/v1/messages", key: str = KEY) -> bytes:
-    """A request's bytes; a `content-length` that is given stands."""
+    """Return the bytes of a request; framing headers that are given replace the correct one."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     framing = [] if _has_framing(headers) else [f"content-length: {len(data)}"]
     lines = [f"POST {path} HTTP/1.1", "host: x", f"x-api-key: {key}", *framing, *headers]
@@ -47,7 +47,7 @@ def connect(port: int, data: bytes = b"", *, receive_buffer: int = 0) -> socket.
 
 
 def answer(connection: socket.socket, *, patience: float = 0.3) -> Answer:
-    """What the server says; `patience`: how long it may take to close the connection."""
+    """Read an answer; wait up to `patience` seconds for the server to close the connection."""
     response = http.client.HTTPResponse(connection)
     response.begin()
     body = response.read()
@@ -74,7 +74,7 @@ def is_closed(connection: socket.socket, patience: float) -> bool:
 
 
 def closed_after(connection: socket.socket, patience: float = 20) -> float:
-    """The seconds until the server closes."""
+    """Return the seconds until the server closes the connection."""
     began = time.monotonic()
     assert is_closed(connection, patience), "it stays open"
     return time.monotonic() - began

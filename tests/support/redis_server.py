@@ -1,4 +1,4 @@
-"""A private Redis: a real server on a free port, without a file, to be killed and frozen."""
+"""A private Redis server without persistence, which tests may kill and freeze."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ class Redis:
             self._process = None
 
     def freeze(self) -> None:
-        """It keeps its connections, takes more, and says nothing."""
+        """Stop the process: connections stay open and are accepted, but nothing is answered."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:

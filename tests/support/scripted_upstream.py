@@ -1,9 +1,8 @@
-"""A scripted upstream over real sockets: it sends what a test tells it to, byte for byte.
+"""An upstream over real sockets that sends exactly the bytes of a script.
 
-A script is chosen by the model that the request names, so that tests share one server. Every
-request is recorded, with the moment at which its connection was closed by the peer. With a context it
-speaks TLS, as well or as badly as its certificate; `refused`, `blackhole` and `syns` are for upstreams
-that are not there at all.
+The model of a request selects the script, so that tests can share one server. Every request is
+recorded, with the time at which its client closed the connection. With a context it speaks TLS;
+`refused`, `blackhole` and `syns` stand for upstreams that cannot be reached.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Drip:
-    """The same bytes again and again, until the peer has closed the connection."""
+    """Send the same bytes repeatedly until the client closes the connection."""
 
     data: bytes
     every: float = 0.05
@@ -37,7 +36,7 @@ class Reset:
 
 
 class Close:
-    """Close the connection with a FIN, whatever was promised."""
+    """Close the connection with a FIN, even in the middle of an answer."""
 
 
 Step = bytes | Pause | Drip | type[Reset] | type[Close]
@@ -49,9 +48,9 @@ class Recorded:
     headers: dict[str, str]
     body: bytes
     peer: int
-    """The port that the request came from: the same for requests on one connection."""
+    """Source port of the request: equal for requests on one connection."""
     closed_at: float | None = None
-    """When the peer closed the connection while the script was being played."""
+    """Time at which the client closed the connection during the script."""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -76,7 +75,7 @@ def reply(
     headers: Sequence[str] = (),
     ends: bool = True,
 ) -> list[Step]:
-    """An HTTP answer whose body has these parts, each an HTTP chunk and a write of its own."""
+    """Return an HTTP answer whose parts are sent as one HTTP chunk and one write each."""
     lines = [
         f"HTTP/1.1 {status} Status",
         f"content-type: {content_type}",
@@ -111,7 +110,7 @@ class ScriptedUpstream:
         return f"http{'s' if self._context else ''}://127.0.0.1:{self.port}/v1"
 
     def script(self, model: str, *answers: list[Step]) -> Script:
-        """Play these answers, one for each request for the model; the last one again and again.
+        """Answer the requests for a model with these answers in turn; the last one repeats.
 
         For requests without a body, `model` is their path.
         """
@@ -140,7 +139,7 @@ class ScriptedUpstream:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        # Header values were lowered for the look-up only; tests compare what was really sent.
+        # The lower-case values are for the lookup; tests compare the values that were sent.
         sent = {line.split(": ", 1)[0].lower(): line.split(": ", 1)[1] for line in head[1:] if line}
         recorded = Recorded(head[0].split(" ")[1], sent, body, writer.get_extra_info("peername")[1])
         script = self._scripts[recorded.json["model"] if body else recorded.path]
@@ -172,7 +171,7 @@ class ScriptedUpstream:
         return recorded.closed_at is None
 
     async def _watch(self, reader: asyncio.StreamReader, recorded: Recorded) -> None:
-        """Note when the peer closes; it sends nothing while it waits for an answer."""
+        """Record when the client closes; it sends nothing while it waits for an answer."""
         while not reader.at_eof():
             await asyncio.sleep(0.02)
         recorded.closed_at = time.monotonic()
@@ -180,7 +179,7 @@ class ScriptedUpstream:
 
 @contextmanager
 def refused() -> Iterator[int]:
-    """A port at which nobody listens, and that nobody else can take meanwhile."""
+    """Reserve a port that refuses connections."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -188,7 +187,7 @@ def refused() -> Iterator[int]:
 
 @contextmanager
 def blackhole() -> Iterator[int]:
-    """A port at which a connection is neither taken nor refused: its queue is full for ever."""
+    """Reserve a port that neither accepts nor refuses connections: its queue stays full."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -205,12 +204,12 @@ def blackhole() -> Iterator[int]:
                 one.close()
 
 
-_SO_RCVBUFFORCE = 33  # Linux's, for whoever may look at packets; Python has no name for it
+_SO_RCVBUFFORCE = 33  # of Linux; Python has no name for it
 
 
 @contextmanager
 def syns(port: int) -> Iterator[Callable[[], int] | None]:
-    """Counts the attempts to connect to a port; None where nobody may look at packets."""
+    """Count the attempts to connect to a port; None without permission for raw sockets."""
     try:
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
     except PermissionError:
@@ -228,14 +227,14 @@ def syns(port: int) -> Iterator[Callable[[], int] | None]:
 
     with raw:
         raw.setblocking(False)
-        # All of loopback comes in here: more than the system's own limit, or packets are lost.
+        # All loopback traffic arrives here: with the default buffer, packets would be lost.
         raw.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 2**24)
         yield count
 
 
 @contextmanager
 def plaintext() -> Iterator[int]:
-    """A port at which a server answers whatever comes, in plain HTTP."""
+    """Serve plain HTTP on a port, whatever arrives."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:

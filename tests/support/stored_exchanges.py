@@ -23,8 +23,8 @@ _numbers = count(1)
 
 
 def configure() -> None:
-    """The rows that every gateway has."""
-    # Without a password: hashing one is what takes time.
+    """Create the rows that every gateway has."""
+    # Without a password: hashing takes long.
     get_user_model()._default_manager.create(username="root", is_superuser=True)
     bootstrap({})
 
@@ -54,7 +54,7 @@ def exchange_row(**fields: Any) -> Exchange:
 def stored_exchange(
     raw: bytes, *, transcript: dict[str, Any] | None = None, **fields: Any
 ) -> Exchange:
-    """An exchange whose answer was `raw`, with its transcript."""
+    """Create an exchange with the answer `raw`, and its transcript."""
     row = exchange_row(**fields)
     reading = {
         "client": "anthropic",
@@ -92,7 +92,7 @@ def stored_exchange(
 
 
 def leaked_kimi(**fields: Any) -> Exchange:
-    """A Kimi model under a name of nobody's: the client got markers as text."""
+    """Create an exchange of a Kimi model under an unknown name: its markers reached the client."""
     return stored_exchange(stream({"content": KIMI}), leaked_format="kimi", **fields)
 
 

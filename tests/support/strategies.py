@@ -1,4 +1,4 @@
-"""Messages, and what upstreams may send, for the laws."""
+"""Hypothesis strategies for messages, and for what upstreams may send."""
 
 import json
 from typing import Any
@@ -34,7 +34,7 @@ arguments = st.dictionaries(prose, values, max_size=4)
 
 
 def pieces(text: str, places: list[int]) -> list[str]:
-    """The text cut at these places (taken modulo its length)."""
+    """Cut the text at these places, modulo its length."""
     ends = sorted({place % (len(text) + 1) for place in places})
     cut = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
     return [piece for piece in cut if piece]
@@ -69,7 +69,7 @@ usages = st.builds(
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[Event]:
-    """A whole message that an upstream might have meant."""
+    """A complete message of an upstream, as events."""
     runs: list[list[Event]] = draw(st.lists(run, min_size=1, max_size=6))
     body = [event for events in runs for event in events]
     has_call = any(isinstance(event, ToolCallEnd) for event in body)

@@ -1,4 +1,4 @@
-"""What is forked for tests is a process like any other."""
+"""Forked programs behave like ordinary processes."""
 
 import os
 import signal
@@ -43,20 +43,20 @@ def launched(tmp_path):
         ("sys.exit(os.getcwd() in sys.path)", 1, ""),
     ],
 )
-def test_it_ends_as_the_program_does(launched, tmp_path, last, code, error):
+def test_exit_status_and_output_are_those_of_the_program(launched, tmp_path, last, code, error):
     process = launched(last, ONLY="this")
     assert process.wait(30) == process.poll() == code
-    said = f"given {process.pid} {{'ONLY': 'this'}}\n"
-    assert ((tmp_path / "out").read_text(), (tmp_path / "errors").read_text()) == (said, error)
+    output = f"given {process.pid} {{'ONLY': 'this'}}\n"
+    assert ((tmp_path / "out").read_text(), (tmp_path / "errors").read_text()) == (output, error)
 
 
-def test_an_exception_is_shown(launched, tmp_path):
+def test_an_exception_is_printed(launched, tmp_path):
     assert launched("1 / 0").wait(30) == 1
     assert "ZeroDivisionError" in (tmp_path / "errors").read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_it_is_waited_for_and_hears_signals(launched, number):
+def test_a_program_can_be_waited_for_and_receives_signals(launched, number):
     process = launched("import time; time.sleep(60)")
     assert process.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):
@@ -65,10 +65,10 @@ def test_it_is_waited_for_and_hears_signals(launched, number):
     assert process.wait(30) == -number
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
-    process.kill()  # nobody, as there is none
+    process.kill()  # has no effect after the end
 
 
-def test_what_the_interpreter_or_the_linker_must_be_told_is_not_for_a_fork():
+def test_variables_of_the_interpreter_and_the_linker_rule_out_a_fork():
     assert can_launch({**os.environ, "ATHENA_PORT": "9"})
     assert not can_launch({**os.environ, "LD_PRELOAD": "skew.so"})
     assert not can_launch({**os.environ, "PYTHONPATH": "elsewhere"})

@@ -1,4 +1,4 @@
-"""What an upstream says, in either dialect, streamed or whole, as its own JSON library writes it."""
+"""Answers of upstreams in either dialect, streamed or complete, as `json.dumps` writes them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ class Call:
 
 
 def written(format_name: str, calls: Sequence[Call]) -> str:
-    """Calls as a model of this format writes them into its text."""
+    """Return calls as a model of this native format writes them into its text."""
     match format_name:
         case "kimi":
             inner = "".join(
@@ -44,7 +44,7 @@ def written(format_name: str, calls: Sequence[Call]) -> str:
 def says(
     dialect: str, text: str, calls: Sequence[Call] = (), *, streamed: bool = True, model: str = "m"
 ) -> list[Step]:
-    """An upstream's answer with this text and these structured calls."""
+    """Return an answer with this text and these structured calls."""
     if not streamed:
         return whole(document(dialect, text, calls, model=model))
     events = [*stream(dialect, text, calls, model=model)]
@@ -95,7 +95,7 @@ def document(dialect: str, text: str, calls: Sequence[Call] = (), *, model: str 
 def stream(
     dialect: str, text: str, calls: Sequence[Call] = (), *, model: str = "m"
 ) -> Iterator[bytes]:
-    """The server-sent events of an answer."""
+    """Yield the server-sent events of an answer."""
     if dialect == "anthropic":
         return _anthropic(text, calls, model)
     return _openai(text, calls, model)
@@ -132,7 +132,7 @@ def _block(index: int, block: dict[str, Any], kind: str, field: str, text: str) 
 
 
 def event(body: dict[str, Any]) -> bytes:
-    """One event of an Anthropic stream."""
+    """Return one event of an Anthropic stream."""
     return f"event: {body['type']}\ndata: {json.dumps(body)}\n\n".encode()
 
 
@@ -156,7 +156,7 @@ def _openai(text: str, calls: Sequence[Call], model: str) -> Iterator[bytes]:
 def chunk(
     delta: dict[str, Any] | None, finish: str | None = None, *, model: str = "m", **fields: Any
 ) -> bytes:
-    """One chunk of an OpenAI stream; without a delta, one without choices."""
+    """Return one chunk of an OpenAI stream; without a delta it has no choices."""
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
     names = {"id": "chatcmpl-up", "object": "chat.completion.chunk", "created": 1700000000}
     body = {**names, "model": model, "choices": choices, **fields}

@@ -1,4 +1,4 @@
-"""Builds the wire of an upstream, cuts it, and reads back what a client got."""
+"""Builds streams of upstreams, cuts them, and runs them through pipelines."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -35,13 +35,13 @@ def data(payload: object) -> bytes:
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None, **fields: Any) -> bytes:
-    """One chunk of an OpenAI stream, with all that OpenAI's types require."""
+    """Return one chunk of an OpenAI stream, with every field that OpenAI requires."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return data({**HEAD, "choices": [choice], **fields})
 
 
 def stream(*deltas: dict[str, Any], finish: str | None = "stop", done: bool = True) -> bytes:
-    """A whole OpenAI stream."""
+    """Return a complete OpenAI stream."""
     body = b"".join(chunk(delta) for delta in deltas)
     if finish is not None:
         body += chunk({}, finish)
@@ -66,12 +66,12 @@ def calls(*entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def anthropic_stream(events: Sequence[Event]) -> bytes:
-    """The events as an Anthropic upstream would send them."""
+    """Return the events as an Anthropic upstream sends them."""
     return DIALECTS["anthropic"].encoder(OPTIONS).feed(events)
 
 
 def text_from(upstream: str, pieces: Sequence[str], channel: str, finish: str = "stop") -> bytes:
-    """An upstream that writes these pieces into one channel."""
+    """Return the stream of an upstream that writes these pieces into one channel."""
     if upstream == "openai":
         field = "content" if channel == "content" else "reasoning_content"
         return stream(*({field: piece} for piece in pieces), finish=finish)
@@ -100,7 +100,7 @@ def decode(
     limits: Limits | None = None,
     **options: Any,
 ) -> list[Event]:
-    """The events that a pipeline makes of an upstream's answer."""
+    """Return the events that a pipeline decodes from an upstream's answer."""
     pipeline = build_pipeline(
         client="anthropic",
         upstream=upstream,
@@ -121,7 +121,7 @@ def reply_from(body: bytes, **options: Any) -> Reply:
 
 
 def relay(body: bytes, *, client: str, upstream: str = "openai", **options: Any) -> bytes:
-    """The bytes that a client gets."""
+    """Return the bytes that a client receives."""
     pipeline = build_pipeline(
         client=client,
         upstream=upstream,
@@ -133,7 +133,7 @@ def relay(body: bytes, *, client: str, upstream: str = "openai", **options: Any)
 
 
 def cuts(text: str, count: int = 6) -> Iterator[list[str]]:
-    """The text whole, character by character, and cut at random (but reproducible) places."""
+    """Yield the text whole, character by character, and cut at random but reproducible places."""
     yield [text]
     yield list(text)
     random = Random(len(text))
