@@ -48,11 +48,12 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
     from proxy.pages.audit_list import describe_groups
     from proxy.pages.dashboard import board_context
     from proxy.pages.usage import recent_rows, sums
-    from proxy.support.exchange_list import filtered, page_of
+    from proxy.support.exchange_filters import filter_exchanges
+    from proxy.support.exchange_pages import get_page
 
     def listed(**query: Any) -> Case:
         text = {name: str(value) for name, value in query.items()}
-        return lambda: page_of(filtered(text, now), text)
+        return lambda: get_page(filter_exchanges(text, now), text)
 
     group = Exchange.objects.exclude(group=None).order_by("group_id", "id").first()
     assert group is not None
@@ -63,7 +64,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
 
     def answered(**query: str) -> Case:
         """As the API does: whole rows, in the order of a cursor."""
-        return lambda: list(filtered(query, now).order_by("-id")[:51])
+        return lambda: list(filter_exchanges(query, now).order_by("-id")[:51])
 
     def old(name: str) -> Case:
         return lambda: list(expired_rows(now - timedelta(days=1))[name].values_list("pk")[:1000])

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from formats import FORMATS
 from proxy.models import Comment, Exchange, FailureGroup, GroupState, Replay, Transcript
 from proxy.models.formats import FORMAT_BOUNDS
-from proxy.support.failure_text import why
+from proxy.support.failure_text import explain_failure
 
 _BUFFER_MIN, _BUFFER_MAX = (int(bound) for bound in FORMAT_BOUNDS["buffer_limit"])
 # Only the gateway itself sets the state "regressed".
@@ -25,7 +25,7 @@ class ExchangeOut(serializers.ModelSerializer[Exchange]):
         exclude = ("id",)
 
     def get_why(self, row: Exchange) -> str:
-        return why(row)
+        return explain_failure(row)
 
 
 class CommentOut(serializers.ModelSerializer[Comment]):

@@ -33,7 +33,7 @@ from proxy.api.permissions import ProtectedView, user_of
 from proxy.audit.transcripts.codec import Unreadable
 from proxy.database.clock import clock
 from proxy.models import Exchange, FailureGroup, GroupState, Transcript
-from proxy.support.exchange_list import FILTERS, BadFilter, filtered
+from proxy.support.exchange_filters import FILTERS, BadFilter, filter_exchanges
 from proxy.support.replay import NotReplayable, replay
 
 list_of = list  # a name for the type: classes below have a method `list`
@@ -112,7 +112,7 @@ class Exchanges(mixins.RetrieveModelMixin, Endpoint):
 
     def list(self, request: Request) -> Response:
         try:
-            rows = filtered(self.query(), clock.now())
+            rows = filter_exchanges(self.query(), clock.now())
         except BadFilter as error:
             raise ValidationError(str(error)) from error
         return self.page_response(rows, ExchangeOut)

@@ -23,18 +23,18 @@ from proxy.models import (
 from proxy.pages.access import render_page, staff_page
 from proxy.pages.charts import sparkline
 from proxy.security.visible_text import visible
-from proxy.support.exchange_list import (
+from proxy.support.exchange_filters import (
     ANY,
     FAILED,
     FILTERS,
-    LEAKS,
+    LEAK_FORMATS,
     NONE,
-    RANGES,
+    TIME_RANGES,
     BadFilter,
-    filtered,
-    page_of,
+    filter_exchanges,
 )
-from proxy.support.failure_text import sentence_of, why
+from proxy.support.exchange_pages import get_page
+from proxy.support.failure_text import explain_code, explain_failure
 
 _MAX_GROUPS = 12
 _UNRESOLVED = (GroupState.OPEN, GroupState.REGRESSED)
@@ -54,15 +54,15 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         )
     now = clock.now()
     try:
-        result = page_of(filtered(query.dict(), now), query.dict())
+        result = get_page(filter_exchanges(query.dict(), now), query.dict())
     except BadFilter as error:
         messages.error(request, str(error))
-        result = page_of(Exchange.objects.all(), {})
+        result = get_page(Exchange.objects.all(), {})
     return render_page(
         request,
         "audit/list.html",
         "Audit",
-        rows=[(row, why(row)) for row in result.rows],
+        rows=[(row, explain_failure(row)) for row in result.rows],
         groups=describe_groups(_groups(query), now),
         filters=_filter_fields(query),
         tabs=_tabs(query),
@@ -84,7 +84,7 @@ def describe_groups(groups: "QuerySet[FailureGroup]", now: datetime) -> list[dic
         described.append(
             {
                 "group": group,
-                "sentence": sentence_of(group.error_code, format_name=group.format),
+                "sentence": explain_code(group.error_code, format_name=group.format),
                 "bars": sparkline(counts, now),
                 "day": sum(counts.values()),
             }
@@ -110,7 +110,7 @@ def _filter_fields(query: QueryDict) -> list[dict[str, Any]]:
     upstreams = Upstream.objects.values_list("name", flat=True)[:200]
     choices: dict[str, list[tuple[str, str]]] = {
         "outcome": outcomes,
-        "leaked": [(ANY, "any format"), *((name, name) for name in LEAKS)],
+        "leaked": [(ANY, "any format"), *((name, name) for name in LEAK_FORMATS)],
         "rescued": [(ANY, "with a rescued call")],
         "format": [(name, name) for name in (*sorted(FORMATS), NONE)],
         "code": [(code.value, code.value) for code in ErrorCode],
@@ -134,7 +134,7 @@ def _filter_fields(query: QueryDict) -> list[dict[str, Any]]:
             "label": labels.get(name, name),
             "choices": options,
             "value": query.get(name, ""),
-            "hints": list(RANGES) if name == "since" else [],
+            "hints": list(TIME_RANGES) if name == "since" else [],
         }
         for name, options in choices.items()
     ]

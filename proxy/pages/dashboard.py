@@ -39,7 +39,7 @@ from proxy.pages.number_format import (
     share_figure,
     tokens_figure,
 )
-from proxy.support.exchange_list import ANY, FAILED, exactly
+from proxy.support.exchange_filters import ANY, FAILED, exact_filter
 
 _DEFAULT_RANGE = "24h"
 _TABLES = (
@@ -248,10 +248,10 @@ def _facet_row(facet: Facet, part: FacetSums, since: datetime) -> TableRow:
         return TableRow("Other", "", _facet_figures(part.sums, {}, None))
     if facet is not Facet.SERVED_BY:
         name = part.value or f"no {facet.value}"
-        filters = {facet.value: exactly(part.value)}
+        filters = {facet.value: exact_filter(part.value)}
         return TableRow(name, "", _facet_figures(part.sums, filters, since))
     upstream, _, served_by = part.value.partition(" ")
-    filters = {"upstream": exactly(upstream), "served_by": exactly(served_by)}
+    filters = {"upstream": exact_filter(upstream), "served_by": exact_filter(served_by)}
     detail = f"via {upstream}" if served_by else ""
     name = served_by or upstream or "no upstream"
     return TableRow(name, detail, _facet_figures(part.sums, filters, since))

@@ -19,11 +19,11 @@ from proxy.pages.access import has_permission, render_page, staff_page, staff_us
 from proxy.pages.exchange_columns import client_pieces, columns_of, diff_answers
 from proxy.security.visible_text import segments
 from proxy.support.answer_parts import decode_answer, pieces_of
-from proxy.support.curl import curl_of
-from proxy.support.failure_text import why
-from proxy.support.override_from_replay import helps, override_for
-from proxy.support.replay import NotReplayable, replay, today_format
-from proxy.support.test_vector import fixture_of
+from proxy.support.curl import curl_command
+from proxy.support.failure_text import explain_failure
+from proxy.support.override_from_replay import override_for, would_fix
+from proxy.support.replay import NotReplayable, current_format, replay
+from proxy.support.test_vector import make_vector
 
 _MAX_REPLAYS = 20
 _MAX_REQUEST_CHARS = 60_000
@@ -77,7 +77,7 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
             "request_text": segments(_pretty(content.request), window=_MAX_REQUEST_CHARS),
             "headers": content.headers,
             "redactions": content.redactions,
-            "curl": curl_of(exchange, content, request.build_absolute_uri("/")),
+            "curl": curl_command(exchange, content, request.build_absolute_uri("/")),
             "arrivals": content.arrivals,
         }
     replays = list(exchange.replays.select_related("author")[:_MAX_REPLAYS])
@@ -90,15 +90,15 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         context["diff"] = lines
         context["is_changed"] = any(line.kind != "same" for line in lines)
     # The fix may be part of the configuration already; then there is no override to offer.
-    is_fix = selected is not None and helps(selected)
-    current_format = today_format(exchange, load()) if is_fix else ""
+    is_fix = selected is not None and would_fix(selected)
+    format_now = current_format(exchange, load()) if is_fix else ""
     newer, older = _neighbours(exchange)
     return render_page(
         request,
         "audit/exchange.html",
         exchange.request_id,
         exchange=exchange,
-        why=why(exchange),
+        why=explain_failure(exchange),
         has_transcript=transcript is not None,
         problem=problem,
         has_answer=content is not None and bool(content.raw and content.reading),
@@ -108,7 +108,7 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         replays=replays,
         selected=selected,
         is_fix=is_fix,
-        current_format=current_format,
+        current_format=format_now,
         newer=newer,
         older=older,
         **context,
@@ -137,7 +137,7 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
     """Save the format that a replay tried as a format override."""
     exchange = get_object_or_404(Exchange, request_id=request_id)
     tried = _replay_of(exchange, request.POST.get("replay", ""))
-    if tried is None or not helps(tried):
+    if tried is None or not would_fix(tried):
         messages.error(
             request,
             "Choose a replay that fixed the exchange; only such a replay can become an override.",
@@ -178,7 +178,7 @@ def fixture(request: HttpRequest, request_id: str) -> HttpResponse:
         raise Http404  # no answer was recorded
     tried = _replay_of(exchange, request.GET.get("replay", ""))
     options = {"format_name": tried.format, "events": tried.events} if tried else {}
-    vector = fixture_of(exchange, content, **options)
+    vector = make_vector(exchange, content, **options)
     # One line of ASCII, ready to append to a vector file.
     return HttpResponse(
         json.dumps(vector) + "\n",

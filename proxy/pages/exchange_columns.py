@@ -8,14 +8,14 @@ from proxy.audit.transcripts.codec import TranscriptContent, load_event
 from proxy.models import Exchange
 from proxy.security.visible_text import Segment, Span, segments, visible
 from proxy.support.answer_parts import (
+    EventLine,
     Piece,
-    Shown,
-    assembled,
     decode_answer,
-    first_wrong,
-    link,
+    event_lines,
+    join_pieces,
+    locate_events,
+    locate_failure,
     pieces_of,
-    shown_events,
 )
 from proxy.support.replay import raw_answer, sent_answer
 
@@ -38,7 +38,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Columns:
     model: list[Part]
-    events: list[Shown]
+    events: list[EventLine]
     client: list[Part]
     raw: list[Segment]
     sent: list[Segment]
@@ -62,18 +62,18 @@ def columns_of(exchange: Exchange, content: TranscriptContent) -> Columns:
     # Decoding an empty answer would report a missing end, which misleads if nothing was sent.
     model = pieces_of(decode_answer(answer, dialect)) if answer else []
     client = client_pieces(exchange, content)
-    text = assembled(model)
-    spans = link(events, text)
-    wrong = first_wrong(events, text, spans, leaked=bool(exchange.leaked_format))
+    text = join_pieces(model)
+    spans = locate_events(events, text)
+    wrong = locate_failure(events, text, spans, leaked=bool(exchange.leaked_format))
     markers = [spelling for _, spelling in reading.get("markers", ())]
-    client_text = assembled(client)
+    client_text = join_pieces(client)
     client_wrong = (
-        first_wrong(events, client_text, (), leaked=True) if exchange.leaked_format else None
+        locate_failure(events, client_text, (), leaked=True) if exchange.leaked_format else None
     )
     return Columns(
         model=_parts(model, spans, wrong, markers),
-        events=shown_events(events, spans),
-        client=_parts(client, link(events, client_text), client_wrong, markers),
+        events=event_lines(events, spans),
+        client=_parts(client, locate_events(events, client_text), client_wrong, markers),
         raw=_byte_segments(content.raw),
         sent=_byte_segments(content.sent),
         left_out={name: f"{count:,}" for name, (_, count) in content.left_out.items()},

@@ -14,8 +14,9 @@ from proxy.models import Exchange, FailureGroup, GroupState, Replay
 from proxy.pages.access import has_permission, render_page, staff_page, staff_user
 from proxy.pages.audit_list import describe_groups
 from proxy.pages.exchange import ReplayForm
-from proxy.support.exchange_list import BadFilter, filtered, page_of
-from proxy.support.failure_text import why
+from proxy.support.exchange_filters import BadFilter, filter_exchanges
+from proxy.support.exchange_pages import get_page
+from proxy.support.failure_text import explain_failure
 from proxy.support.replay import NotReplayable, replay
 
 _MAX_REPLAYS = 100
@@ -51,10 +52,10 @@ def group_page(request: HttpRequest, pk: int) -> HttpResponse:
     group: FailureGroup = described["group"]
     query = {"group": str(pk), **{n: request.GET.get(n, "") for n in ("before", "after")}}
     try:
-        result = page_of(filtered(query, clock.now()), query)
+        result = get_page(filter_exchanges(query, clock.now()), query)
     except BadFilter as error:
         messages.error(request, str(error))
-        result = page_of(Exchange.objects.filter(group=group), {})
+        result = get_page(Exchange.objects.filter(group=group), {})
     results = _newest_results(result.rows)
     shows_comments = has_permission(request, "view_comment")
     return render_page(
@@ -62,7 +63,7 @@ def group_page(request: HttpRequest, pk: int) -> HttpResponse:
         "audit/group.html",
         described["sentence"],
         **described,
-        rows=[(row, why(row), results.get(row.pk)) for row in result.rows],
+        rows=[(row, explain_failure(row), results.get(row.pk)) for row in result.rows],
         comments=group.comments.select_related("author") if shows_comments else [],
         triage=TriageForm(initial={"state": group.state, "assignee": group.assignee_id}),
         comment=CommentForm(),

@@ -10,9 +10,23 @@ from proxy.configuration.routing import detected_format
 from proxy.configuration.snapshot import load
 from proxy.pages.access import render_page, staff_page
 from proxy.security.visible_text import segments
-from proxy.support.answer_parts import assembled, first_wrong, link, pieces_of, shown_events
-from proxy.support.playground import CHARACTERS, PIECES, RANDOM, WHOLE, NotPlayable, Played, play
-from proxy.support.replay import markup_of
+from proxy.support.answer_parts import (
+    event_lines,
+    join_pieces,
+    locate_events,
+    locate_failure,
+    pieces_of,
+)
+from proxy.support.playground import (
+    CHARACTERS,
+    PIECES,
+    RANDOM,
+    WHOLE,
+    BadPlaygroundInput,
+    PlaygroundResult,
+    run_playground,
+)
+from proxy.support.replay import leaked_markup
 
 _MAX_CHARS = 1_000_000
 _DETECT = ""
@@ -65,7 +79,7 @@ def playground(request: HttpRequest) -> HttpResponse:
     if form.is_bound and form.is_valid():
         try:
             result = _play(form.cleaned_data)
-        except NotPlayable as error:
+        except BadPlaygroundInput as error:
             form.add_error(None, str(error))
     return render_page(request, "audit/playground.html", "Playground", form=form, **result)
 
@@ -77,7 +91,7 @@ def _play(entered: dict[str, Any]) -> dict[str, Any]:
         name, reason = detected.format, detected.reason
     # Browsers submit line breaks as CR LF; models write LF.
     text = entered["text"].replace("\r\n", "\n")
-    played = play(
+    played = run_playground(
         text,
         format_name=name,
         channel=entered["channel"] or "content",
@@ -89,15 +103,15 @@ def _play(entered: dict[str, Any]) -> dict[str, Any]:
     return {"format": name, "reason": reason, "played": played, **_columns(text, played)}
 
 
-def _columns(text: str, played: Played) -> dict[str, Any]:
-    spans = link(played.events, text)
-    markup = markup_of(played.events)
-    wrong = first_wrong(played.events, text, spans, leaked=bool(markup))
+def _columns(text: str, played: PlaygroundResult) -> dict[str, Any]:
+    spans = locate_events(played.events, text)
+    markup = leaked_markup(played.events)
+    wrong = locate_failure(played.events, text, spans, leaked=bool(markup))
     return {
         "markup": markup,
         "text": segments(text, spans, wrong=wrong),
-        "events": shown_events(played.events, spans),
+        "events": event_lines(played.events, spans),
         "anthropic": segments(played.anthropic),
         "openai": segments(played.openai),
-        "is_empty": not assembled(pieces_of(played.events)),
+        "is_empty": not join_pieces(pieces_of(played.events)),
     }

@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from proxy.database.clock import clock
 from proxy.models import FAILURES, ClientKey, Exchange
 from proxy.pages.access import render_page, staff_page, staff_user
-from proxy.support.exchange_list import within
-from proxy.support.failure_text import why
+from proxy.support.exchange_filters import time_range_filter
+from proxy.support.failure_text import explain_failure
 
 _DAYS = 7
 _MAX_ROWS = 20
@@ -31,12 +31,12 @@ def usage(request: HttpRequest) -> HttpResponse:
         keys=[(key, by_key.get(key.pk)) for key in keys],
         by_day=sums(rows, day=TruncDate("created_at")).order_by("-day"),
         by_model=sums(rows, name=F("model")).order_by("-requests")[:10],
-        rows=[(row, why(row)) for row in recent[:_MAX_ROWS]] if keys else [],
+        rows=[(row, explain_failure(row)) for row in recent[:_MAX_ROWS]] if keys else [],
     )
 
 
 def recent_rows(now: datetime) -> "QuerySet[Exchange]":
-    return Exchange.objects.filter(within({"since": f"{_DAYS}d"}, now))
+    return Exchange.objects.filter(time_range_filter({"since": f"{_DAYS}d"}, now))
 
 
 def sums(rows: "QuerySet[Exchange]", **by: Any) -> Any:

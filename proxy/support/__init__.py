@@ -1,4 +1,5 @@
-"""Tools for support staff: exchange list, failure texts, replay, playground, test vectors.
+"""Tools for support staff, without pages: filters and pages of the exchange list, failure texts,
+replay, playground, test vectors and curl commands.
 
 May import `audit`, `configuration` and the packages below them.
 """

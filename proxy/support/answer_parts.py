@@ -1,7 +1,7 @@
-"""A stored answer taken apart for people: its text by channel, and which event came from where.
+"""Splits a stored answer into pieces for the exchange page, and locates events in its text.
 
-Offsets count in the assembled text of one side, all channels one after the other. What an event
-became of cannot always be told: a call whose arguments were written as tags has no one place.
+Offsets refer to the text of one side, with all channels joined. Some events cannot be located: a
+call whose arguments were written as tags has no single place in the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,21 +29,21 @@ from formats import (
 from proxy.security.visible_text import MARKERS, Span
 
 TEXT, REASONING, CALL, END, FAILURE = "text", "reasoning", "tool call", "end", "failure"
-_LEAST_LINKED = 2  # a shorter text is found anywhere
-_FARTHEST = 200_000  # characters that an event may be from the one before it
-_MOST_EVENTS = 1000
-_LONGEST_DETAIL = 2000
+_MIN_LOCATED_CHARS = 2  # a shorter text occurs everywhere
+_MAX_DISTANCE = 200_000  # characters between two located events
+_MAX_EVENTS = 1000
+_MAX_DETAIL_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of one channel."""
+    """Consecutive text of one channel."""
 
     channel: str
     title: str
     text: str
     offset: int = 0
-    """Where it begins in the assembled text."""
+    """Offset in the joined text."""
 
     @property
     def end(self) -> int:
@@ -51,9 +51,9 @@ class Piece:
 
 
 def decode_answer(data: bytes, dialect: str) -> list[Event]:
-    """As much of an answer's framing as can be read, streamed or whole; no native format."""
-    most = len(data) + 1
-    decoder = DIALECTS[dialect].decoder(Limits(line_bytes=most, event_bytes=most))
+    """Decode the framing of an answer up to its first error. Native formats are not decoded."""
+    limit = len(data) + 1
+    decoder = DIALECTS[dialect].decoder(Limits(line_bytes=limit, event_bytes=limit))
     is_whole = data.lstrip()[:1] == b"{"
     events: list[Event] = []
     try:
@@ -66,7 +66,7 @@ def decode_answer(data: bytes, dialect: str) -> list[Event]:
 
 
 def pieces_of(events: Iterable[Event]) -> list[Piece]:
-    """The runs of text, reasoning and calls, in order, with where each begins."""
+    """The pieces of text, reasoning and calls, in order, with their offsets."""
     pieces: list[Piece] = []
     for event in events:
         match event:
@@ -75,13 +75,13 @@ def pieces_of(events: Iterable[Event]) -> list[Piece]:
             case ReasoningDelta(text=text):
                 pieces.append(Piece(REASONING, "", text))
             case ReasoningRedacted():
-                pieces.append(Piece(REASONING, "redacted by the model's maker", ""))
+                pieces.append(Piece(REASONING, "redacted by the provider", ""))
             case ToolCallStart(name=name):
                 pieces.append(Piece(CALL, name, ""))
             case ToolCallDelta(json=json) if pieces:
                 pieces[-1] = replace(pieces[-1], text=pieces[-1].text + json)
             case ToolCallFailed(fault=fault):
-                pieces.append(Piece(FAILURE, f"call given up: {fault}", ""))
+                pieces.append(Piece(FAILURE, f"tool call failed: {fault}", ""))
             case MessageEnd(stop_reason=reason):
                 pieces.append(Piece(END, reason, ""))
             case MessageFailed(kind=kind, message=message):
@@ -94,53 +94,52 @@ def pieces_of(events: Iterable[Event]) -> list[Piece]:
     return placed
 
 
-def assembled(pieces: Sequence[Piece]) -> str:
+def join_pieces(pieces: Sequence[Piece]) -> str:
     return "".join(piece.text for piece in pieces)
 
 
-def link(events: Sequence[Event], text: str) -> list[Span]:
-    """For each event that can be found in the text, in order, where."""
+def locate_events(events: Sequence[Event], text: str) -> list[Span]:
+    """The place in the text of each event that can be located."""
     spans: list[Span] = []
-    place = 0
-    for number, event in enumerate(events[:_MOST_EVENTS]):
+    at = 0
+    for number, event in enumerate(events[:_MAX_EVENTS]):
         wanted = _text_of(event)
-        if len(wanted.strip()) < _LEAST_LINKED:
+        if len(wanted.strip()) < _MIN_LOCATED_CHARS:
             continue
-        limit = place + len(wanted) + _FARTHEST
-        start = text.find(wanted, place, limit)
+        limit = at + len(wanted) + _MAX_DISTANCE
+        start = text.find(wanted, at, limit)
         if start < 0 and (line := _first_line(wanted)):
-            start, wanted = text.find(line, place, limit), line
+            start, wanted = text.find(line, at, limit), line
         if start < 0:
             continue
         spans.append(Span(start, start + len(wanted), number))
-        place = start + len(wanted)
+        at = start + len(wanted)
     return spans
 
 
-def first_wrong(
+def locate_failure(
     events: Sequence[Event], text: str, spans: Sequence[Span], *, leaked: bool
 ) -> int | None:
-    """Where in the text the trouble begins, as far as it can be told."""
+    """The offset at which the failure begins; None if unknown."""
     if leaked:
-        found = MARKERS.search(text)
-        return found.start() if found else None
+        marker = MARKERS.search(text)
+        return marker.start() if marker else None
     for number, event in enumerate(events):
         if isinstance(event, ToolCallFailed | MessageFailed):
-            return _before(number, events, text, spans)
+            return _start_of(number, events, text, spans)
     return None
 
 
-def _before(number: int, events: Sequence[Event], text: str, spans: Sequence[Span]) -> int | None:
-    """Where an event that has no place of its own must have begun: after the last that has one."""
+def _start_of(number: int, events: Sequence[Event], text: str, spans: Sequence[Span]) -> int | None:
+    """The start of an event without a place: after the last located event before it."""
     start = number
     while start and not isinstance(events[start - 1], ToolCallEnd | TextDelta | ReasoningDelta):
-        start -= 1  # a call that broke begins with its name
-    done = [span.end for span in spans if span.event < start]
-    place = max(done, default=0)
-    found = MARKERS.search(text, place)
-    if found:
-        return found.start()
-    return place if place < len(text) else None
+        start -= 1  # a failed call begins with its name
+    at = max([span.end for span in spans if span.event < start], default=0)
+    marker = MARKERS.search(text, at)
+    if marker:
+        return marker.start()
+    return at if at < len(text) else None
 
 
 def _text_of(event: Event) -> str:
@@ -162,21 +161,22 @@ def _first_line(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """An event as a line of a list."""
+class EventLine:
+    """An event in the list of the exchange page."""
 
     number: int
     name: str
     kind: str
     detail: str
     is_linked: bool
+    """Whether it is located in the text."""
 
 
-def shown_events(events: Sequence[Event], spans: Iterable[Span]) -> list[Shown]:
+def event_lines(events: Sequence[Event], spans: Iterable[Span]) -> list[EventLine]:
     linked = {span.event for span in spans}
     return [
-        Shown(number, type(event).__name__, _kind(event), _detail(event), number in linked)
-        for number, event in enumerate(events[:_MOST_EVENTS])
+        EventLine(number, type(event).__name__, _kind(event), _detail(event), number in linked)
+        for number, event in enumerate(events[:_MAX_EVENTS])
     ]
 
 
@@ -196,4 +196,4 @@ def _kind(event: Event) -> str:
 def _detail(event: Event) -> str:
     fields = msgspec.structs.asdict(event)
     fields.pop("usage", None)
-    return "  ".join(str(value)[:_LONGEST_DETAIL] for value in fields.values() if value)
+    return "  ".join(str(value)[:_MAX_DETAIL_CHARS] for value in fields.values() if value)

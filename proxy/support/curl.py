@@ -1,4 +1,4 @@
-"""A stored request as a command for the shell, without its key."""
+"""Renders a stored request as a curl command, without its key."""
 
 import json
 import shlex
@@ -7,23 +7,23 @@ from proxy.audit.transcripts.codec import TranscriptContent
 from proxy.models import Exchange
 
 _PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
-_LONGEST = 100_000  # Linux takes no argument beyond 128 KB
+_MAX_CHARS = 100_000  # Linux accepts arguments of up to 128 KB
 
 
-def curl_of(exchange: Exchange, said: TranscriptContent, base_url: str) -> str:
-    """The command; empty where the request was not kept whole, or is too long for one.
+def curl_command(exchange: Exchange, content: TranscriptContent, base_url: str) -> str:
+    """The command; empty if the stored request is incomplete, or too long for a command.
 
-    The body is written again in ASCII: nothing in it can reach a terminal as a control character.
+    The body is encoded in ASCII, so that it cannot send control characters to a terminal.
     """
-    if "request" in said.left_out:
+    if "request" in content.left_out:
         return ""
     try:
-        body = json.dumps(json.loads(said.request))
+        body = json.dumps(json.loads(content.request))
     except (ValueError, RecursionError):
         return ""
-    if len(body) > _LONGEST:
+    if len(body) > _MAX_CHARS:
         return ""
-    headers = {"content-type": "application/json", **said.headers}
+    headers = {"content-type": "application/json", **content.headers}
     shown = [
         f"-H {shlex.quote(f'{name}: {value}')}"
         for name, value in sorted(headers.items())

@@ -1,6 +1,6 @@
-"""Why an exchange failed, in one plain sentence for people who did not write the gateway.
+"""Explains in one sentence why an exchange failed, for readers who do not know the code.
 
-A pure function of the row: what the error's own message adds is shown beside it.
+The sentence depends only on the row. Pages show the error message next to it.
 """
 
 from collections.abc import Mapping
@@ -9,31 +9,31 @@ from proxy.errors import ERRORS, ErrorCode
 from proxy.models import Exchange, Outcome
 
 _OUTCOMES: Mapping[str, str] = {
-    Outcome.CLIENT_DISCONNECT: "The client left before the answer was complete.",
+    Outcome.CLIENT_DISCONNECT: "The client disconnected before the answer was complete.",
     Outcome.DRAINED: "The gateway was being restarted.",
 }
 
 
-def why(exchange: Exchange) -> str:
-    """What went wrong; empty if nothing did."""
+def explain_failure(exchange: Exchange) -> str:
+    """The sentence for an exchange; empty if it did not fail."""
     if sentence := _OUTCOMES.get(exchange.outcome):
         return sentence
     if exchange.error_code:
-        return sentence_of(
+        return explain_code(
             exchange.error_code, upstream=exchange.upstream, format_name=exchange.format
         )
     if exchange.leaked_format:
         return (
             f"The client got tool calls as plain text: the model writes {exchange.leaked_format}, "
-            f"and was read as {exchange.format}."
+            f"but its answers are decoded as {exchange.format}."
         )
     return ""
 
 
-def sentence_of(code: str, *, upstream: str = "", format_name: str = "") -> str:
-    """What an error's code means."""
+def explain_code(code: str, *, upstream: str = "", format_name: str = "") -> str:
+    """The sentence for an error code."""
     if code not in ERRORS:
-        return f"It failed with {code}, a code of another version of the gateway."
+        return f"The error code {code} is from another version of the gateway."
     sentence = ERRORS[ErrorCode(code)].meaning.format(
         upstream=upstream or "the upstream", format=format_name or "its format"
     )

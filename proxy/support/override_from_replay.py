@@ -5,8 +5,8 @@ from fnmatch import fnmatchcase
 from proxy.models import FormatOverride, Replay
 
 
-def helps(replay: Replay) -> bool:
-    """Return whether an override to the replay's format would have fixed the exchange."""
+def would_fix(replay: Replay) -> bool:
+    """Tell whether an override to the replay's format would have fixed the exchange."""
     return replay.result == Replay.Result.FIXED and replay.format != replay.exchange.format
 
 

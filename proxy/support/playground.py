@@ -1,4 +1,4 @@
-"""A model's output, tried out: no upstream, no client, nothing stored."""
+"""Playground: decodes a pasted model output, without upstream and client. Nothing is stored."""
 
 import random
 from collections.abc import Iterator
@@ -20,24 +20,24 @@ from formats import (
 )
 
 WHOLE, CHARACTERS, PIECES, RANDOM = "whole", "characters", "pieces", "random"
-_MOST_PIECES = 50_000
+_MAX_PIECES = 50_000
 _TOKEN = "playground"  # noqa: S105  a part of ids
 
 
-class NotPlayable(Exception):
-    """What was entered cannot be tried; the message says why."""
+class BadPlaygroundInput(Exception):
+    """The input cannot be decoded. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlaygroundResult:
     events: list[Event]
     anthropic: str
     openai: str
     pieces: int
-    """In how many the text arrived."""
+    """Number of pieces in which the text arrived."""
 
 
-def play(
+def run_playground(
     text: str,
     *,
     format_name: str,
@@ -46,18 +46,20 @@ def play(
     chunking: str = WHOLE,
     size: int = 8,
     seed: int = 0,
-) -> Played:
-    """Run a text, or the server-sent events of an upstream, as if a model had just sent it."""
+) -> PlaygroundResult:
+    """Decode a text, or the server-sent events of an upstream, as if a model had just sent it."""
     toolbox = Toolbox(_tools(tools))
     dialect = _dialect(text)
     if dialect is None:
         dialect = "openai"
-        wire = [_frame(piece, channel) for piece in cut(text, chunking, size=size, seed=seed)]
+        wire = [
+            _frame(piece, channel) for piece in split_text(text, chunking, size=size, seed=seed)
+        ]
         wire = [_head(), *wire, _tail()]
     else:
-        # Browsers send line ends as CR LF.
+        # Browsers send line breaks as CR LF.
         plain = text.replace("\r\n", "\n")
-        wire = [piece.encode() for piece in cut(plain, chunking, size=size, seed=seed)]
+        wire = [piece.encode() for piece in split_text(plain, chunking, size=size, seed=seed)]
     events: list[Event] = []
     pipeline = build_pipeline(
         client="anthropic",
@@ -69,7 +71,7 @@ def play(
     for part in wire:
         events += pipeline.decode(part)
     events = merge_deltas([*events, *pipeline.decode_end()])
-    return Played(
+    return PlaygroundResult(
         events,
         anthropic=_reply(events, "anthropic"),
         openai=_reply(events, "openai"),
@@ -77,24 +79,26 @@ def play(
     )
 
 
-def cut(text: str, chunking: str, *, size: int, seed: int) -> Iterator[str]:
-    """The pieces that a text arrives in; raises NotPlayable when there are too many."""
+def split_text(text: str, chunking: str, *, size: int, seed: int) -> Iterator[str]:
+    """Split a text into the pieces in which it arrives; raises BadPlaygroundInput if too many."""
     if chunking == WHOLE:
         yield from [text] if text else []
         return
     step = 1 if chunking == CHARACTERS else max(1, size)
-    if len(text) // step > _MOST_PIECES:
-        raise NotPlayable(f"that would be more than {_MOST_PIECES:,} pieces: choose larger ones")
+    if len(text) // step > _MAX_PIECES:
+        raise BadPlaygroundInput(
+            f"the text would have more than {_MAX_PIECES:,} pieces: choose a larger size"
+        )
     chance = random.Random(seed)  # noqa: S311  the same cuts for the same seed
-    place = 0
-    while place < len(text):
+    at = 0
+    while at < len(text):
         length = chance.randint(1, 2 * step - 1) if chunking == RANDOM else step
-        yield text[place : place + length]
-        place += length
+        yield text[at : at + length]
+        at += length
 
 
 def _dialect(text: str) -> str | None:
-    """Whose server-sent events these are; None if they are none."""
+    """The dialect of server-sent events; None for plain text."""
     start = text.lstrip()[:200]
     if start.startswith("event: message_start"):
         return "anthropic"
@@ -119,7 +123,7 @@ def _tail() -> bytes:
 
 
 def _reply(events: list[Event], dialect: str) -> str:
-    """The whole message as a client of the dialect would get it, or its error."""
+    """The message as a client of the dialect gets it without streaming, or its error."""
     reply = collect(events)
     if failure := reply.failure:
         body = DIALECTS[dialect].encode_error(failure.kind, failure.message)
@@ -129,7 +133,7 @@ def _reply(events: list[Event], dialect: str) -> str:
 
 
 def _tools(text: str) -> list[Tool]:
-    """Tools in the shape of either dialect; raises NotPlayable."""
+    """Parse tools in the form of either dialect; raises BadPlaygroundInput."""
     if not text.strip():
         return []
     try:
@@ -146,6 +150,6 @@ def _tools(text: str) -> list[Tool]:
             for function in functions
         ]
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
-        raise NotPlayable(
+        raise BadPlaygroundInput(
             'the tools must be a JSON list like [{"name": "…", "input_schema": {…}}]'
         ) from error

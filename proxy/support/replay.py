@@ -1,8 +1,8 @@
-"""A stored answer, read again with today's code, and what became of it.
+"""Replays a stored answer: decodes it again with this version's code, and compares the results.
 
-No network, and nothing stored is changed: what comes out is a row of its own, which the caller
-saves. An answer that passed as text although it had native markup counts as failing, so that the
-format which understands it is said to fix it.
+A replay uses no network and changes nothing that is stored. The result is a new row, which the
+caller saves. An answer whose native markup reached the client as text counts as failing, so the
+format that decodes it counts as a fix.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ _SEPARATORS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 class NotReplayable(Exception):
-    """There is no answer that could be read again; the message says why."""
+    """There is no answer to replay. The message says why."""
 
 
 def replay(
@@ -43,27 +43,27 @@ def replay(
     snapshot: Snapshot | None = None,
     transcript: Transcript | None = None,
 ) -> Replay:
-    """Read an exchange's answer again; the row is not saved. Raises NotReplayable.
+    """Replay an exchange; the row is not saved. Raises NotReplayable.
 
-    The format is the one given, else today's for the model; limit and strictness are those given,
-    else that format's today. The transcript is the stored one, unless one is given.
+    Defaults: the model's current format, with the current buffer limit and strictness of that
+    format, and the stored transcript.
     """
-    said = readable(transcript) if transcript else stored_answer(exchange)
+    content = replayable_content(transcript or _stored_transcript(exchange))
     snapshot = snapshot or load()
-    name = format_name or today_format(exchange, snapshot)
+    name = format_name or current_format(exchange, snapshot)
     if name not in FORMATS:
         raise NotReplayable(f"there is no format {name!r}")
     row = snapshot.formats.get(name, FormatRow())
     limit = held_chars or row.buffer_limit or Limits().held_chars
     is_strict = row.strict if strict is None else strict
-    reading = said.reading | {
+    reading = content.reading | {
         "format": name,
         "held_chars": limit,
         "strict": is_strict,
         "markers": [list(pair) for pair in row.markers],
     }
-    again = decode_again(raw_answer(said), reading, said.tools)
-    failure = again.failure
+    replayed = decode_again(raw_answer(content), reading, content.tools)
+    failure = replayed.failure
     return Replay(
         exchange=exchange,
         author=author,
@@ -71,48 +71,47 @@ def replay(
         buffer_limit=limit,
         strict=is_strict,
         configuration_version=snapshot.version,
-        result=judge(exchange, said, again),
+        result=compare(exchange, content, replayed),
         error=storable(f"{failure.kind}: {failure.message}")[:500] if failure else "",
-        events=[stored_event(event) for event in again.events],
-        sent=again.sent,
+        events=[stored_event(event) for event in replayed.events],
+        sent=replayed.sent,
     )
 
 
-def stored_answer(exchange: Exchange) -> TranscriptContent:
-    """What an exchange said that can be read again; raises NotReplayable."""
+def _stored_transcript(exchange: Exchange) -> Transcript:
     transcript = Transcript.objects.filter(exchange=exchange).first()
     if transcript is None:
         raise NotReplayable("no transcript of this exchange was kept")
-    return readable(transcript)
+    return transcript
 
 
-def readable(transcript: Transcript) -> TranscriptContent:
-    """What a transcript has, if there is an answer in it; raises NotReplayable."""
+def replayable_content(transcript: Transcript) -> TranscriptContent:
+    """The content of a transcript that has an answer; raises NotReplayable."""
     try:
-        said = transcript.content
+        content = transcript.content
     except Unreadable as error:
         raise NotReplayable(f"its transcript cannot be read: {error}") from error
-    if not said.raw or not said.reading:
-        raise NotReplayable("the upstream sent no answer that could be read")
-    return said
+    if not content.raw or not content.reading:
+        raise NotReplayable("the upstream sent no answer")
+    return content
 
 
-def today_format(exchange: Exchange, snapshot: Snapshot) -> str:
-    """The format that the exchange's model would be read with now."""
+def current_format(exchange: Exchange, snapshot: Snapshot) -> str:
+    """The format that the current configuration gives the exchange's model."""
     model = exchange.upstream_model or exchange.model
     return detected_format(snapshot, model, requested=exchange.model).format
 
 
-def raw_answer(said: TranscriptContent) -> bytes:
-    """The upstream's bytes; of a clipped answer, the whole events of head and tail."""
-    if said.reading.get("is_whole"):
-        return said.raw
-    return _whole_events(said.raw, said.left_out.get("raw"))
+def raw_answer(content: TranscriptContent) -> bytes:
+    """The upstream's answer. If it was clipped: the complete events of its head and tail."""
+    if content.reading.get("is_whole"):
+        return content.raw
+    return _whole_events(content.raw, content.left_out.get("raw"))
 
 
-def sent_answer(said: TranscriptContent) -> bytes:
-    """The same of what the client got."""
-    return _whole_events(said.sent, said.left_out.get("sent"))
+def sent_answer(content: TranscriptContent) -> bytes:
+    """The answer to the client. If it was clipped: the complete events of its head and tail."""
+    return _whole_events(content.sent, content.left_out.get("sent"))
 
 
 def _whole_events(data: bytes, clipped: list[int] | None) -> bytes:
@@ -124,16 +123,18 @@ def _whole_events(data: bytes, clipped: list[int] | None) -> bytes:
     return head[:end] + tail[min(starts, default=len(tail)) :]
 
 
-def judge(exchange: Exchange, said: TranscriptContent, again: DecodedAnswer) -> Replay.Result:
-    """What an answer that was read again has become, compared with how it was read."""
-    before = events_before(said)
+def compare(
+    exchange: Exchange, content: TranscriptContent, replayed: DecodedAnswer
+) -> Replay.Result:
+    """Compare a replayed answer with the original decoding."""
+    before = original_events(content)
     was_failing = is_failing(exchange) or _fails(before)
-    fails = _fails(again.events)
+    fails = _fails(replayed.events)
     if was_failing:
         return Replay.Result.STILL_FAILING if fails else Replay.Result.FIXED
     if fails:
         return Replay.Result.NEWLY_BROKEN
-    is_same = _gist(before) == _gist(again.events)
+    is_same = _client_view(before) == _client_view(replayed.events)
     return Replay.Result.SAME if is_same else Replay.Result.DIFFERENT
 
 
@@ -141,36 +142,36 @@ def is_failing(exchange: Exchange) -> bool:
     return exchange.outcome in FAILURES or bool(exchange.leaked_format)
 
 
-def markup_of(events: list[Event]) -> str:
-    """The format whose markup is in the text of an answer, whatever it was read as."""
+def leaked_markup(events: list[Event]) -> str:
+    """The format whose markup is in the text of an answer; empty if there is none."""
     watched = MarkupWatch().feed(events)
     seen = (e.detail for e in watched if isinstance(e, Notice) and _is_markup(e))
     return next(seen, "")
 
 
-def events_before(said: TranscriptContent) -> list[Event]:
-    """How the answer was read; where that is not stored whole, as it would be with that setting."""
-    stored = said.events
+def original_events(content: TranscriptContent) -> list[Event]:
+    """The stored events; if these are incomplete, the answer decoded with its original settings."""
+    stored = content.events
     is_whole = bool(stored) and stored[-1][0] in (MessageEnd.__name__, MessageFailed.__name__)
-    if is_whole and said.left_out.keys().isdisjoint(("raw", "events")):
+    if is_whole and content.left_out.keys().isdisjoint(("raw", "events")):
         return [load_event(fields) for fields in stored]
-    return decode_again(raw_answer(said), said.reading, said.tools).events
+    return decode_again(raw_answer(content), content.reading, content.tools).events
 
 
 def _fails(events: list[Event]) -> bool:
-    return bool(events) and (isinstance(events[-1], MessageFailed) or bool(markup_of(events)))
+    return bool(events) and (isinstance(events[-1], MessageFailed) or bool(leaked_markup(events)))
 
 
 def _is_markup(notice: Notice) -> bool:
     return notice.code is NoticeCode.NATIVE_MARKUP_SEEN
 
 
-def _gist(events: list[Event]) -> list[Event]:
-    """What a client would notice: no notices, no names of the message, no counts."""
-    gist: list[Event] = []
+def _client_view(events: list[Event]) -> list[Event]:
+    """The events as a client sees them: without notices, message ids and token counts."""
+    view: list[Event] = []
     for event in events:
         if isinstance(event, MessageEnd):
-            gist.append(MessageEnd(event.stop_reason, event.stop_sequence))
+            view.append(MessageEnd(event.stop_reason, event.stop_sequence))
         elif not isinstance(event, Notice | MessageStart):
-            gist.append(event)
-    return merge_deltas(gist)
+            view.append(event)
+    return merge_deltas(view)

@@ -1,8 +1,8 @@
-"""An exchange as a vector of the test suite, in the shape of `tests/fixtures/native`.
+"""Makes test data from an exchange: a vector of `tests/fixtures/native`, or a wire fixture.
 
-In a vector, the text is what the model wrote, without its framing; `expect` is how it was
-understood, or how the given events have it. What does not fit that shape is a fixture of the wire.
-A person checks either before it becomes a test.
+A vector has the text that the model wrote, without framing, and the expected result. An exchange
+that does not fit into a vector becomes a wire fixture, with the upstream's bytes. A person checks
+the result before it becomes a test.
 """
 
 from base64 import b64encode
@@ -26,73 +26,75 @@ from formats import (
 from proxy.audit.transcripts.codec import TranscriptContent, load_event
 from proxy.models import Exchange, Replay
 from proxy.support.answer_parts import CALL, REASONING, TEXT, Piece, decode_answer, pieces_of
-from proxy.support.replay import events_before, raw_answer
+from proxy.support.replay import original_events, raw_answer
 
 
-def fixture_of(
+def make_vector(
     exchange: Exchange,
-    said: TranscriptContent,
+    content: TranscriptContent,
     *,
     format_name: str | None = None,
     events: Sequence[Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
-    """The vector; `format_name` and the stored `events` are those of a replay that is right."""
+    """The vector. `format_name` and `events`: those of a replay with the right result."""
     if events is None:
-        read = events_before(said)
+        expected = original_events(content)
     else:
-        read = [load_event(list(fields)) for fields in events]
-    upstream = said.reading.get("upstream", "openai")
-    pieces = pieces_of(decode_answer(raw_answer(said), upstream))
-    words = [piece for piece in pieces if piece.channel in (TEXT, REASONING, CALL)]
-    channels = {piece.channel for piece in words}
+        expected = [load_event(list(fields)) for fields in events]
+    upstream = content.reading.get("upstream", "openai")
+    pieces = [
+        piece
+        for piece in pieces_of(decode_answer(raw_answer(content), upstream))
+        if piece.channel in (TEXT, REASONING, CALL)
+    ]
+    channels = {piece.channel for piece in pieces}
     channel = "reasoning" if channels == {REASONING} else "content"
+    is_plain_text = len(channels) <= 1 and CALL not in channels
     vector: dict[str, Any] = {
         "id": exchange.request_id,
         "format": format_name or exchange.format,
         "channel": channel,
-        "tools": [_tool(tool) for tool in said.tools],
-        "text": "".join(p.text for p in words)
-        if len(channels) <= 1 and CALL not in channels
-        else "",
+        "tools": [_tool(tool) for tool in content.tools],
+        "text": "".join(piece.text for piece in pieces) if is_plain_text else "",
     }
-    if len(channels) > 1 or CALL in channels:
-        vector["deltas"] = _deltas(words)
-    return vector | {"expect": _expect(read, channel), "note": _note(exchange, said)}
+    if not is_plain_text:
+        vector["deltas"] = _deltas(pieces)
+    return vector | {"expect": _expect(expected, channel), "note": _note(exchange, content)}
 
 
-def is_vector(fixture: dict[str, Any]) -> bool:
-    """Whether it says all in the shape of a vector: one channel, and a fault or none."""
+def fits_vector(vector: dict[str, Any]) -> bool:
+    """Tell whether a vector can express it: one channel, and at most one fault."""
     faults = {None, *(fault.value for fault in CallFault)}
     return (
-        fixture["format"] != STANDARD
-        and "deltas" not in fixture
-        and fixture["expect"]["error"] in faults
+        vector["format"] != STANDARD
+        and "deltas" not in vector
+        and vector["expect"]["error"] in faults
     )
 
 
-def wire_of(
-    name: str, exchange: Exchange, said: TranscriptContent, tried: Replay
+def make_wire_fixture(
+    name: str, exchange: Exchange, content: TranscriptContent, replay: Replay
 ) -> dict[str, Any]:
-    """The upstream's very bytes, and the events that today's code makes of them."""
-    raw = raw_answer(said)
+    """The upstream's bytes, and the events that this version decodes from them."""
+    raw = raw_answer(content)
     try:
         answer = {"raw": raw.decode()}
     except UnicodeDecodeError:
         answer = {"raw_base64": b64encode(raw).decode()}
-    reading = said.reading | {
-        "format": tried.format,
-        "held_chars": tried.buffer_limit,
-        "strict": tried.strict,
+    reading = content.reading | {
+        "format": replay.format,
+        "held_chars": replay.buffer_limit,
+        "strict": replay.strict,
     }
-    if tried.format != said.reading["format"]:
-        reading["markers"] = []  # other spellings are those of the format that they were set for
+    if replay.format != content.reading["format"]:
+        reading["markers"] = []  # markers belong to the original format
     return {
         "id": name,
-        "note": _note(exchange, said),
+        "note": _note(exchange, content),
         "reading": reading,
-        "tools": said.tools,
+        "tools": content.tools,
         **answer,
-        "expect": tried.events,
+        "expect": replay.events,
     }
 
 
@@ -102,7 +104,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _deltas(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-    """The deltas of an OpenAI stream that says the same."""
+    """The deltas of an OpenAI stream with the same content."""
     deltas: list[dict[str, Any]] = []
     calls = 0
     for piece in pieces:
@@ -139,8 +141,6 @@ def _expect(events: Sequence[Event], channel: str) -> dict[str, Any]:
     }
 
 
-def _note(exchange: Exchange, said: TranscriptContent) -> str:
-    note = (
-        f"{exchange.upstream_model or exchange.model}: {exchange.error_code or 'seen in the audit'}"
-    )
-    return f"{note}; clipped" if "raw" in said.left_out else note
+def _note(exchange: Exchange, content: TranscriptContent) -> str:
+    note = f"{exchange.upstream_model or exchange.model}: {exchange.error_code or 'from the audit'}"
+    return f"{note}; clipped" if "raw" in content.left_out else note

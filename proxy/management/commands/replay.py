@@ -21,7 +21,7 @@ from proxy.audit.transcripts.codec import TranscriptContent, pack
 from proxy.configuration.snapshot import NotBootstrapped, load
 from proxy.models import Exchange, FailureGroup, Replay, Transcript
 from proxy.support.replay import NotReplayable, replay
-from proxy.support.test_vector import fixture_of, is_vector, wire_of
+from proxy.support.test_vector import fits_vector, make_vector, make_wire_fixture
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _FAILING = (Replay.Result.STILL_FAILING, Replay.Result.NEWLY_BROKEN)
@@ -93,8 +93,8 @@ def save_fixture(
     """Save a replay as a test fixture: a line in a vector file, or a wire fixture of its own."""
     if not _NAME.fullmatch(name):
         raise CommandError("a fixture name consists of lowercase letters, digits and single dashes")
-    vector = fixture_of(exchange, content, format_name=tried.format, events=tried.events)
-    if is_vector(vector):
+    vector = make_vector(exchange, content, format_name=tried.format, events=tried.events)
+    if fits_vector(vector):
         path = folder / "native" / f"{tried.format}.jsonl"
         lines = path.read_text() if path.exists() else ""
         if any(json.loads(line)["id"] == name for line in lines.splitlines()):
@@ -104,7 +104,7 @@ def save_fixture(
         path = folder / "wire" / f"{name}.json"
         if path.exists():
             raise CommandError(f"{path} already exists")
-        wire = wire_of(name, exchange, content, tried)
+        wire = make_wire_fixture(name, exchange, content, tried)
         lines = json.dumps(wire, ensure_ascii=False, indent=1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(lines)

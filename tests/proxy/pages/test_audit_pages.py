@@ -30,7 +30,7 @@ from proxy.models import (
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.security.content_security import POLICY
 from proxy.security.redaction import storable
-from proxy.support.exchange_list import LEAKS
+from proxy.support.exchange_filters import LEAK_FORMATS
 from tests.support.native_calls import expected, seen
 from tests.support.staff_pages import HOSTILE, get, log_in, text_of
 from tests.support.stored_exchanges import (
@@ -438,7 +438,7 @@ def test_fixture_of_structured_calls_contains_deltas(support):
 
 
 def test_every_watched_markup_family_is_a_leak_filter():
-    assert set(LEAKS) == set(_SIGNS)
+    assert set(LEAK_FORMATS) == set(_SIGNS)
 
 
 def test_exchange_page_needs_few_queries(support, django_assert_max_num_queries):

@@ -25,7 +25,7 @@ from proxy.pages.charts import HEIGHT, Point, bar_chart, line_chart, round_top
 from proxy.pages.dashboard import board_context
 from proxy.pages.number_format import count_figure, format_count, format_duration, format_percent
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
-from proxy.support.exchange_list import filtered
+from proxy.support.exchange_filters import filter_exchanges
 from tests.proxy.audit.test_traffic import entry
 from tests.support.staff_pages import HOSTILE, log_in, text_of
 from tests.support.stored_exchanges import configure
@@ -52,7 +52,7 @@ def linked_exchanges(href):
     """Return the exchanges that a dashboard link lists."""
     query = {name: values[0] for name, values in parse_qs(urlsplit(href).query).items()}
     assert urlsplit(href).path == "/admin/audit/"
-    return filtered(query, NOW)
+    return filter_exchanges(query, NOW)
 
 
 @pytest.mark.django_db

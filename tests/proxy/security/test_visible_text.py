@@ -10,8 +10,14 @@ from formats.events import CallFault
 from proxy.audit.transcripts.codec import TranscriptContent
 from proxy.models import Exchange
 from proxy.security.visible_text import Segment, Span, segments, visible
-from proxy.support.answer_parts import assembled, decode_answer, first_wrong, link, pieces_of
-from proxy.support.curl import curl_of
+from proxy.support.answer_parts import (
+    decode_answer,
+    join_pieces,
+    locate_events,
+    locate_failure,
+    pieces_of,
+)
+from proxy.support.curl import curl_command
 from tests.support.wire import stream
 
 
@@ -61,7 +67,7 @@ def test_no_text_is_lost_or_added(text, ranges, wrong):
 def test_events_are_found_where_they_came_from():
     text = 'Let me.<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
     events = [TextDelta("Let me."), ToolCallStart("c", "f"), ToolCallDelta('{"a": 1}')]
-    found = {span.event: text[span.start : span.end] for span in link(events, text)}
+    found = {span.event: text[span.start : span.end] for span in locate_events(events, text)}
     assert found == {0: "Let me.", 2: '{"a": 1}'}  # a name of one letter could be anywhere
 
 
@@ -73,10 +79,10 @@ def test_the_first_wrong_place_is_where_a_broken_call_begins():
         ToolCallDelta('{"a'),
         ToolCallFailed(CallFault.TRUNCATED),
     ]
-    spans = link(events, text)
-    assert first_wrong(events, text, spans, leaked=False) == 6
-    assert first_wrong(events[:1], text, spans, leaked=False) is None
-    assert first_wrong(events[:1], text, spans, leaked=True) == 6
+    spans = locate_events(events, text)
+    assert locate_failure(events, text, spans, leaked=False) == 6
+    assert locate_failure(events[:1], text, spans, leaked=False) is None
+    assert locate_failure(events[:1], text, spans, leaked=True) == 6
 
 
 def test_an_answer_is_assembled_by_channel_whatever_is_wrong_with_it():
@@ -86,7 +92,7 @@ def test_an_answer_is_assembled_by_channel_whatever_is_wrong_with_it():
         ("reasoning", "Hm.", 0),
         ("text", "Yes.", 3),
     ]
-    assert assembled(pieces) == "Hm.Yes."
+    assert join_pieces(pieces) == "Hm.Yes."
     for broken in (b"data: {\n\n", b"", b"\xff\xfe", wire[:50], b"<html>", b'{"error": {}}'):
         assert pieces_of(decode_answer(broken, "openai"))[-1].channel in ("failure", "text")
 
@@ -96,7 +102,7 @@ def test_a_request_becomes_a_command_that_cannot_do_harm():
         request='{"model": "a\'; rm -rf / #\\u001b"}',
         headers={"user-agent": "x'y", "x-app": "a\x1b"},
     )
-    command = curl_of(Exchange(dialect="anthropic"), hostile, "http://host/")
+    command = curl_command(Exchange(dialect="anthropic"), hostile, "http://host/")
     assert "\x1b" not in command
     assert """'"'"'; rm -rf / #\\u001b""" in command
     assert '"x-api-key: $ATHENA_CLIENT_KEY"' in command
@@ -104,4 +110,4 @@ def test_a_request_becomes_a_command_that_cannot_do_harm():
     assert "http://host/v1/messages" in command
     for request, left_out in (("{", {}), ("{}", {"request": [1, 1]}), (f'"{"a" * 200_000}"', {})):
         kept = TranscriptContent(request=request, left_out=left_out)
-        assert curl_of(Exchange(dialect="openai"), kept, "http://host/") == ""
+        assert curl_command(Exchange(dialect="openai"), kept, "http://host/") == ""

@@ -1,4 +1,4 @@
-"""Every way to fail has its plain sentence."""
+"""Failure texts for support staff: one plain sentence for every failure."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import ErrorCode
 from proxy.models import Exchange, Outcome
-from proxy.support.failure_text import sentence_of, why
+from proxy.support.failure_text import explain_code, explain_failure
 
 
 def row(**fields):
@@ -15,8 +15,8 @@ def row(**fields):
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_is_told_in_one_plain_sentence(code):
-    sentence = why(row(error_code=code))
+def test_every_error_code_has_one_plain_sentence(code):
+    sentence = explain_failure(row(error_code=code))
     assert re.fullmatch(r"[A-Zo][^.]+\.", sentence), sentence
     assert code not in sentence
     assert "{" not in sentence
@@ -24,18 +24,19 @@ def test_every_code_is_told_in_one_plain_sentence(code):
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_of_no_upstream_in_particular_it_is_a_sentence_too(code):
-    sentence = sentence_of(code)
+def test_sentences_without_an_upstream_start_with_a_capital_letter(code):
+    sentence = explain_code(code)
     assert sentence[0].isupper()
     assert "The upstream" not in sentence[1:]
 
 
-def test_what_no_code_tells_is_told_too():
+def test_leaks_disconnects_and_unknown_codes_are_explained():
     leak = row(outcome=Outcome.OK, format="standard", leaked_format="kimi")
-    assert why(leak) == (
-        "The client got tool calls as plain text: the model writes kimi, and was read as standard."
+    assert explain_failure(leak) == (
+        "The client got tool calls as plain text: the model writes kimi, "
+        "but its answers are decoded as standard."
     )
-    left = row(outcome=Outcome.CLIENT_DISCONNECT, error_code="upstream_reset")
-    assert "client left" in why(left)
-    assert why(row(outcome=Outcome.OK)) == ""
-    assert "another version" in why(row(error_code="of_the_future"))
+    disconnect = row(outcome=Outcome.CLIENT_DISCONNECT, error_code="upstream_reset")
+    assert "client disconnected" in explain_failure(disconnect)
+    assert explain_failure(row(outcome=Outcome.OK)) == ""
+    assert "another version" in explain_failure(row(error_code="of_the_future"))

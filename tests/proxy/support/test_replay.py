@@ -1,4 +1,4 @@
-"""A stored answer is read again, and compared with how it was read."""
+"""Replay: a stored answer is decoded again, and compared with the original result."""
 
 import socket
 
@@ -30,7 +30,7 @@ def check(row, result, **options):
     return made
 
 
-def test_markup_that_passed_as_text_is_fixed_by_its_format():
+def test_leaked_markup_is_fixed_by_its_format():
     row = leaked_kimi()
     check(row, Replay.Result.STILL_FAILING)
     made = check(row, Replay.Result.FIXED, format_name="kimi")
@@ -47,13 +47,13 @@ def test_markup_of_another_family_is_not_fixed_by_a_format_that_ignores_it():
     check(row, Replay.Result.STILL_FAILING, format_name="kimi")
 
 
-def test_an_override_of_today_is_obeyed():
+def test_a_replay_uses_current_overrides():
     row = leaked_kimi()
     FormatOverride.objects.create(pattern="acme/*", format="kimi")
     assert check(row, Replay.Result.FIXED).format == "kimi"
 
 
-def test_limit_strictness_and_markers_are_todays_unless_given():
+def test_a_replay_uses_current_limit_strictness_and_markers_by_default():
     FormatSettings.objects.filter(format="kimi").update(
         buffer_limit=2048, strict=True, markers={"CALL_END": ["<|done|>"]}
     )
@@ -65,13 +65,13 @@ def test_limit_strictness_and_markers_are_todays_unless_given():
     assert (made.buffer_limit, made.strict) == (4096, False)
 
 
-def test_what_was_well_and_stays_so_is_the_same():
+def test_a_good_answer_that_stays_good_is_the_same():
     row = stored_exchange(stream({"content": "Hello"}))
     check(row, Replay.Result.SAME)
     check(row, Replay.Result.SAME, format_name="kimi")
 
 
-def test_what_strictness_breaks_is_newly_broken():
+def test_an_answer_that_strict_decoding_breaks_is_newly_broken():
     raw = stream({"content": KIMI.removesuffix("<|tool_calls_section_end|>")})
     row = stored_exchange(raw, format="kimi")
     check(row, Replay.Result.SAME, format_name="kimi")
@@ -79,23 +79,23 @@ def test_what_strictness_breaks_is_newly_broken():
     assert "format_transformation_error" in made.error
 
 
-def test_another_reading_of_a_good_answer_is_different():
+def test_a_good_answer_with_another_result_is_different():
     row = stored_exchange(stream({"content": "Hello<|im_end|>"}))
     check(row, Replay.Result.DIFFERENT, format_name="kimi")
 
 
-def test_a_failure_that_stays_is_still_failing():
+def test_a_failure_that_remains_is_still_failing():
     row = stored_exchange(b"data: {\n\n", outcome=Outcome.UPSTREAM_ERROR)
     check(row, Replay.Result.STILL_FAILING)
 
 
-def test_an_answer_that_the_client_left_is_not_newly_broken():
+def test_an_unfinished_answer_after_a_disconnect_is_not_newly_broken():
     raw = stream({"content": "Hel"}, finish=None, done=False)
     row = stored_exchange(raw, outcome=Outcome.CLIENT_DISCONNECT, transcript={"events": []})
     check(row, Replay.Result.STILL_FAILING)
 
 
-def test_a_clipped_answer_is_read_without_the_events_that_were_cut():
+def test_a_clipped_answer_is_decoded_without_its_partial_events():
     raw = stream({"content": "one "}, {"content": "two "}, {"content": "three"})
     at = raw.index(b"two")
     clipped = raw[:at] + raw[at + 10 :]
@@ -113,7 +113,7 @@ def test_a_clipped_answer_is_read_without_the_events_that_were_cut():
         ({"reading": {}}, "sent no answer"),
     ],
 )
-def test_what_has_no_answer_cannot_be_read_again(transcript, reason):
+def test_an_exchange_without_an_answer_is_not_replayable(transcript, reason):
     if transcript is None:
         row = exchange_row()
     else:
@@ -122,7 +122,7 @@ def test_what_has_no_answer_cannot_be_read_again(transcript, reason):
         replay(row)
 
 
-def test_a_replay_touches_no_network_and_no_stored_row(monkeypatch):
+def test_a_replay_uses_no_network_and_changes_no_stored_row(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a replay opened a socket")
 
@@ -133,6 +133,6 @@ def test_a_replay_touches_no_network_and_no_stored_row(monkeypatch):
     assert list(Transcript.objects.values()) == before
 
 
-def test_a_format_that_does_not_exist_is_refused():
+def test_an_unknown_format_is_rejected():
     with pytest.raises(NotReplayable, match="no format"):
         replay(leaked_kimi(), format_name="klingon")

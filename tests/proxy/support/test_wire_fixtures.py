@@ -1,6 +1,6 @@
-"""Answers of upstreams, byte for byte, and the events that come of them at any cut.
+"""Wire fixtures: an upstream's bytes give the same events however they are cut.
 
-A file is written by `manage.py replay --save-fixture`.
+`manage.py replay --save-fixture` writes the files.
 """
 
 import json
@@ -18,7 +18,7 @@ FILES = sorted((Path(__file__).parents[2] / "fixtures" / "wire").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_answer_gives_the_expected_events_at_any_cut(path):
+def test_a_wire_fixture_gives_the_expected_events_at_any_cut(path):
     fixture = json.loads(path.read_text())
     reading, tools = fixture["reading"], fixture["tools"]
     raw = fixture["raw"].encode() if "raw" in fixture else b64decode(fixture["raw_base64"])
