@@ -1,4 +1,4 @@
-"""Parts of an answer that are written where they are read, and what must wait for its task."""
+"""Reads that are written directly to the client, and those that wait for the request's task."""
 
 import asyncio
 from types import SimpleNamespace
@@ -22,8 +22,8 @@ HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 END = chunk({}, finish="stop")
 
 
-class HandFed(Connection):
-    """A connection whose other side is the test."""
+class FakeConnection(Connection):
+    """An upstream connection that the test feeds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,16 +35,16 @@ class HandFed(Connection):
         self._parser = httptools.HttpResponseParser(self)
         self.data_received(HEAD)
 
-    def say(self, *parts: bytes) -> None:
-        """In one read of the socket."""
+    def receive(self, *parts: bytes) -> None:
+        """Deliver parts in one read of the socket."""
         self.data_received(b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts))
 
     def finish(self) -> None:
         self.is_open = False
 
 
-class Tray:
-    """A shortcut that keeps what it takes."""
+class FakeWriter:
+    """A direct writer that keeps the parts."""
 
     is_open = True
 
@@ -56,8 +56,8 @@ class Tray:
 
 
 def relaying(monkeypatch, script, *, ping_after=60, **deadlines):
-    """What the shortcut and the task got of a stream, and the exchange, after a script of the test's
-    has spoken for the upstream."""
+    """Relay a stream whose upstream is `script`. Returns the parts that were written directly, those
+    that the task sent, the exchange and the connection."""
 
     async def attempt(*_args, **_options):
         pipeline = build_pipeline(
@@ -76,13 +76,13 @@ def relaying(monkeypatch, script, *, ping_after=60, **deadlines):
 
     async def test():
         nonlocal connection
-        connection, tray, parts = HandFed(), Tray(), []
+        connection, writer, parts = FakeConnection(), FakeWriter(), []
         relay = make_relay()
         relay._snapshot.ping_after = ping_after
         await relay.open(None, [])
 
         async def send():
-            async for part in relay.stream(tray):
+            async for part in relay.stream(writer):
                 parts.append(part)
 
         task = asyncio.create_task(send())
@@ -91,7 +91,7 @@ def relaying(monkeypatch, script, *, ping_after=60, **deadlines):
         await script(SimpleNamespace(**locals()))
         async with asyncio.timeout(5):
             await task
-        return tray.parts, parts, relay._exchange, connection
+        return writer.parts, parts, relay._exchange, connection
 
     connection = None
     monkeypatch.setattr(retry, "attempt", attempt)
@@ -101,23 +101,23 @@ def relaying(monkeypatch, script, *, ping_after=60, **deadlines):
 
 def test_a_read_is_written_before_any_task_runs(monkeypatch):
     async def script(stage):
-        stage.connection.say(chunk({"content": "two "}), chunk({"content": "three"}))
-        assert len(stage.tray.parts) == 1
-        assert b"two three" in stage.tray.parts[0]
-        stage.connection.say(b"data: {")
-        assert len(stage.tray.parts) == 1
-        stage.connection.say(END)
+        stage.connection.receive(chunk({"content": "two "}), chunk({"content": "three"}))
+        assert len(stage.writer.parts) == 1
+        assert b"two three" in stage.writer.parts[0]
+        stage.connection.receive(b"data: {")
+        assert len(stage.writer.parts) == 1
+        stage.connection.receive(END)
 
     written, parts, exchange, connection = relaying(monkeypatch, script)
     assert [b"one" in part for part in parts] == [True]
-    assert b"error" in written[-1]  # what came in pieces was no JSON
+    assert b"error" in written[-1]  # the split event was not valid JSON
     assert exchange.transfer.bytes_out == sum(map(len, written + parts))
     assert not connection.is_open
 
 
 def test_the_end_of_a_message_ends_the_stream(monkeypatch):
     async def script(stage):
-        stage.connection.say(chunk({"content": "two"}), END, b"data: [DONE]\n\n")
+        stage.connection.receive(chunk({"content": "two"}), END, b"data: [DONE]\n\n")
         stage.relay.abort_with(RESTART)  # too late
 
     written, parts, exchange, connection = relaying(monkeypatch, script)
@@ -128,14 +128,14 @@ def test_the_end_of_a_message_ends_the_stream(monkeypatch):
     assert not connection.is_open
 
 
-def test_while_the_client_takes_nothing_parts_wait_for_their_task(monkeypatch):
+def test_reads_wait_for_the_task_while_the_client_is_not_reading(monkeypatch):
     async def script(stage):
-        stage.tray.is_open = False
-        stage.connection.say(chunk({"content": "two"}))
-        stage.connection.say(chunk({"content": " three"}))
+        stage.writer.is_open = False
+        stage.connection.receive(chunk({"content": "two"}))
+        stage.connection.receive(chunk({"content": " three"}))
         await asyncio.sleep(0.01)
-        stage.tray.is_open = True
-        stage.connection.say(END, b"data: [DONE]\n\n")
+        stage.writer.is_open = True
+        stage.connection.receive(END, b"data: [DONE]\n\n")
 
     written, parts, exchange, _ = relaying(monkeypatch, script)
     assert len(parts) == 2
@@ -144,18 +144,18 @@ def test_while_the_client_takes_nothing_parts_wait_for_their_task(monkeypatch):
     assert exchange.error is None
 
 
-def test_a_cut_and_a_lost_connection_are_told_by_the_task(monkeypatch):
-    async def cut(stage):
+def test_an_abort_and_a_lost_connection_are_reported_by_the_task(monkeypatch):
+    async def abort(stage):
         stage.relay.abort_with(RESTART)
-        stage.connection.say(chunk({"content": "unheard"}))
+        stage.connection.receive(chunk({"content": "dropped"}))
 
-    written, parts, exchange, connection = relaying(monkeypatch, cut)
+    written, parts, exchange, connection = relaying(monkeypatch, abort)
     assert not written
     assert b"restarting" in parts[-1]
     assert not connection.is_open
 
     async def lose(stage):
-        stage.connection.say(chunk({"content": "two"}))
+        stage.connection.receive(chunk({"content": "two"}))
         stage.connection.connection_lost(None)
 
     written, parts, exchange, _ = relaying(monkeypatch, lose)
@@ -164,12 +164,12 @@ def test_a_cut_and_a_lost_connection_are_told_by_the_task(monkeypatch):
     assert exchange.error.code == ErrorCode.UPSTREAM_TRUNCATED
 
 
-def test_silence_is_filled_and_a_deadline_ends_what_does_not_advance(monkeypatch):
+def test_pings_fill_silence_and_a_deadline_ends_an_answer_without_progress(monkeypatch):
     async def drip(stage):
         for _ in range(40):
             await asyncio.sleep(0.02)
             if stage.connection.is_open:
-                stage.connection.say(b": still there\n\n")
+                stage.connection.receive(b": still there\n\n")
 
     limits = {"ping_after": 0.05, "progress_timeout": 0.4}
     written, parts, exchange, _ = relaying(monkeypatch, drip, **limits)
@@ -178,10 +178,10 @@ def test_silence_is_filled_and_a_deadline_ends_what_does_not_advance(monkeypatch
     assert exchange.error.code == ErrorCode.UPSTREAM_NO_PROGRESS
 
 
-def test_a_defect_where_it_is_read_is_told_and_logged_by_the_task(monkeypatch, caplog):
+def test_an_unexpected_error_in_a_direct_write_is_logged_and_ends_the_stream(monkeypatch, caplog):
     async def script(stage):
         monkeypatch.setattr(stage.relay._answer.pipeline, "decode", lambda _: 1 // 0)
-        stage.connection.say(chunk({"content": "two"}))
+        stage.connection.receive(chunk({"content": "two"}))
 
     written, parts, exchange, connection = relaying(monkeypatch, script)
     assert not written
@@ -191,11 +191,11 @@ def test_a_defect_where_it_is_read_is_told_and_logged_by_the_task(monkeypatch, c
     assert not connection.is_open
 
 
-def test_a_client_that_leaves_is_written_nothing_more(monkeypatch):
+def test_nothing_is_written_to_a_client_that_disconnected(monkeypatch):
     async def script(stage):
         stage.task.cancel()
-        stage.connection.say(chunk({"content": "two"}))
-        assert not stage.tray.parts
+        stage.connection.receive(chunk({"content": "two"}))
+        assert not stage.writer.parts
 
     with pytest.raises(asyncio.CancelledError):
         relaying(monkeypatch, script)
@@ -218,24 +218,24 @@ def cycle_on(written):
     )
 
 
-def test_a_shortcut_frames_as_the_server_does_and_closes_with_it():
+def test_a_direct_writer_frames_like_the_server_and_closes_with_it():
     async def test():
         written = []
         cycle = cycle_on(written)
-        shortcut = DirectWriter(cycle)
-        assert not shortcut.is_open  # nothing has begun
+        writer = DirectWriter(cycle)
+        assert not writer.is_open  # the response has not started
         await cycle.send({"type": "http.response.start", "status": 200, "headers": []})
         part = b"x" * 300
         await cycle.send({"type": "http.response.body", "body": part, "more_body": True})
-        assert shortcut.is_open
-        shortcut.write(part)
+        assert writer.is_open
+        writer.write(part)
         assert written[-1] == written[-2]
         cycle.flow.pause_writing()
-        assert not shortcut.is_open
+        assert not writer.is_open
         cycle.flow.resume_writing()
-        assert shortcut.is_open
+        assert writer.is_open
         cycle.disconnected = True
-        assert not shortcut.is_open
+        assert not writer.is_open
 
         whole = cycle_on([])
         headers = [(b"content-length", b"3")]

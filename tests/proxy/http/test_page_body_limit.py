@@ -1,4 +1,4 @@
-"""Bodies for pages and the API: of a size, in a time, and nothing on the disk."""
+"""Bodies for pages and the API: limited in size and time, and never written to disk."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ def is_plain(seen):
 
 
 def on_disk(gateway):
-    """Files that the process has open though they have no name."""
+    """List the deleted files that the process still has open."""
     found = []
     for link in Path(f"/proc/{gateway.process.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -29,7 +29,7 @@ def on_disk(gateway):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("framing", [f"content-length: {2**27}", "transfer-encoding: chunked"])
-def test_a_body_that_no_page_needs_is_413_and_not_written_to_the_disk(gateway, path, framing):
+def test_an_oversized_page_body_is_413_and_never_written_to_disk(gateway, path, framing):
     with connect(gateway.port, post(b"", framing, path=path)) as connection:
         if "chunked" in framing:
             connection.sendall(b"%x\r\n" % 2**27)
@@ -44,7 +44,7 @@ def test_a_body_that_no_page_needs_is_413_and_not_written_to_the_disk(gateway, p
         assert is_plain(seen)
 
 
-def test_a_body_that_a_page_may_need_is_read_in_memory_and_answered(gateway):
+def test_a_page_body_of_the_maximum_size_is_read_in_memory(gateway):
     body = b"username=" + b"x" * (MAX_BODY_BYTES - 9)
     head = post(b"", f"content-length: {MAX_BODY_BYTES}", path="/nowhere")
     with connect(gateway.port, head.replace(b"host: x", b"host: 127.0.0.1")) as page:
@@ -54,7 +54,7 @@ def test_a_body_that_a_page_may_need_is_read_in_memory_and_answered(gateway):
         assert answer(page, patience=0).status in (403, 404)
 
 
-def test_the_oldest_body_gives_way_to_the_next_when_there_are_too_many():
+def test_too_many_page_bodies_at_once_time_out_the_oldest():
     async def main():
         uploads, late = _Uploads(), []
 

@@ -1,4 +1,4 @@
-"""The wire itself: framing that two servers could read in two ways, and clients that are too slow."""
+"""HTTP/1.1 on the wire: ambiguous framing, floods, pipelining, slow and stalled clients."""
 
 import contextlib
 import json
@@ -50,15 +50,15 @@ SMUGGLED = {
     "no host": b"POST /v1/messages HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}",
     "two hosts": HEAD + b"host: y\r\ncontent-length: 2\r\n\r\n{}",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "a version of nobody's": PROBE.replace(b"1.1", b"2.0"),
+    "an unknown version": PROBE.replace(b"1.1", b"2.0"),
     "TLS": bytes.fromhex("160301020001fc0303"),
     "a space in the path": b"GET /v1/ models HTTP/1.1\r\nhost: x\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("data", SMUGGLED.values(), ids=SMUGGLED)
-def test_framing_that_can_be_read_in_two_ways_is_400_and_ends_the_connection(gateway, data):
-    """A second request behind it must never be answered."""
+def test_ambiguous_framing_is_400_and_closes_the_connection(gateway, data):
+    """A second request after it must never be answered."""
     seen = ask_raw(gateway.port, data + PROBE, patience=10)
     assert (seen.status, seen.code, seen.is_closed) == (400, "malformed_http", True)
     assert seen.headers["content-type"] == "application/json"
@@ -77,7 +77,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("data", LARGE.values(), ids=LARGE)
-def test_a_head_that_is_too_large_is_431_and_ends_the_connection(gateway, data):
+def test_oversized_headers_are_431_and_close_the_connection(gateway, data):
     seen = ask_raw(gateway.port, data, patience=10)
     assert (seen.status, seen.code, seen.is_closed) == (431, "headers_too_large", True)
     assert seen.headers["x-should-retry"] == "false"
@@ -97,20 +97,20 @@ FLOODS = {
 
 
 @pytest.mark.parametrize(("begin", "part"), FLOODS.values(), ids=FLOODS)
-def test_a_flood_around_a_body_is_refused_and_costs_no_memory(gateway, begin, part):
+def test_a_flood_of_trailers_or_extensions_is_refused_and_uses_no_memory(gateway, begin, part):
     before = memory(gateway)
     with connect(gateway.port, begin) as connection:
         with contextlib.suppress(ConnectionError):
             for _ in range(500):  # 32 MB, of which trailers would make 300
                 connection.sendall(part)
         grown = memory(gateway) - before
-        with contextlib.suppress(ConnectionError):  # the answer is lost to who does not stop
+        with contextlib.suppress(ConnectionError):  # a client that keeps sending loses the answer
             assert answer(connection, patience=10).status in (400, 405, 431)
         assert is_closed(connection, 10)
     assert grown < 24 * 2**20
 
 
-def test_no_trailer_becomes_a_header(gateway, upstream, model):
+def test_a_trailer_never_becomes_a_header(gateway, upstream, model):
     script = upstream.script(model, says("Hi"))
     body = json.dumps(ask(model)).encode()
     chunks = b"%x\r\n%b\r\n0\r\n" % (len(body), body)
@@ -124,7 +124,7 @@ def test_no_trailer_becomes_a_header(gateway, upstream, model):
     assert not script.requests
 
 
-def test_a_head_of_60_kilobytes_is_no_trouble_and_refusals_are_counted(gateway):
+def test_60_kilobytes_of_headers_are_accepted_and_refusals_are_counted(gateway):
     before = value(scrape(gateway.url), "athena_requests_total", status="431")
     large = PROBE.replace(b"\r\n\r\n", b"\r\na: " + b"x" * 60_000 + b"\r\n\r\n")
     assert ask_raw(gateway.port, large).status == 200
@@ -132,13 +132,13 @@ def test_a_head_of_60_kilobytes_is_no_trouble_and_refusals_are_counted(gateway):
     wait_for(lambda: value(scrape(gateway.url), "athena_requests_total", status="431") > before)
 
 
-def test_an_upgrade_is_not_taken_and_what_follows_it_is_not_read(gateway):
+def test_an_upgrade_is_ignored_and_nothing_after_it_is_read(gateway):
     upgrade = PROBE.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
     seen = ask_raw(gateway.port, upgrade + PROBE, patience=10)
     assert (seen.status, seen.is_closed) == (200, True)
 
 
-def test_a_request_whose_upgrade_would_cost_its_body_is_told_so(gateway, upstream, model):
+def test_an_upgrade_with_a_body_is_refused(gateway, upstream, model):
     script = upstream.script(model, says("Hi"))
     wanted = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABk")
     seen = ask_raw(gateway.port, post(ask(model), *wanted), patience=10)
@@ -147,7 +147,7 @@ def test_a_request_whose_upgrade_would_cost_its_body_is_told_so(gateway, upstrea
     assert not script.requests
 
 
-def test_requests_in_one_write_are_answered_one_after_another(gateway, upstream, model):
+def test_pipelined_requests_are_answered_in_order(gateway, upstream, model):
     upstream.script(model, says("Hi"))
     with connect(gateway.port, post(ask(model)) + PROBE + post(ask(model))) as connection:
         received = b""
@@ -161,7 +161,9 @@ def test_requests_in_one_write_are_answered_one_after_another(gateway, upstream,
 @pytest.mark.parametrize(
     "more", [PROBE, post(ask("test/next")), post(b"{" * 9, "content-length: 99")]
 )
-def test_leaving_is_noticed_behind_a_request_that_waits(gateway, upstream, model, stream, more):
+def test_a_disconnect_is_noticed_while_a_pipelined_request_waits(
+    gateway, upstream, model, stream, more
+):
     script = upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
     with connect(gateway.port, post(ask(model, stream=stream)) + more) as connection:
         wait_for(lambda: script.requests)
@@ -171,15 +173,15 @@ def test_leaving_is_noticed_behind_a_request_that_waits(gateway, upstream, model
     assert gateway.exchange(model=model)["outcome"] == "client_disconnect"
 
 
-AHEAD = {
+PIPELINED = {
     "many": PROBE * 9,
     "a large one": post(b" " * 70_000),
-    "several that are large together": post(b" " * 30_000) * 3,
+    "several that are too large in sum": post(b" " * 30_000) * 3,
 }
 
 
-@pytest.mark.parametrize("more", AHEAD.values(), ids=AHEAD)
-def test_who_asks_too_much_ahead_of_an_answer_is_let_go(gateway, upstream, model, more):
+@pytest.mark.parametrize("more", PIPELINED.values(), ids=PIPELINED)
+def test_too_many_pipelined_requests_close_the_connection(gateway, upstream, model, more):
     script = upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
     with connect(gateway.port, post(ask(model, stream=True))) as connection:
         assert b"200 OK" in connection.recv(65536)
@@ -189,7 +191,7 @@ def test_who_asks_too_much_ahead_of_an_answer_is_let_go(gateway, upstream, model
     assert gateway.exchange(model=model)["outcome"] == "client_disconnect"
 
 
-def test_garbage_behind_a_request_is_never_written_into_its_answer(gateway, upstream, model):
+def test_garbage_after_a_request_never_gets_an_error_into_its_answer(gateway, upstream, model):
     upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
     with connect(gateway.port, post(ask(model, stream=True))) as connection:
         received = b""
@@ -204,10 +206,10 @@ def test_garbage_behind_a_request_is_never_written_into_its_answer(gateway, upst
 
 
 @pytest.fixture(scope="module")
-def hasty(upstream, tmp_path_factory):
-    """A gateway whose patience is short."""
+def impatient(upstream, tmp_path_factory):
+    """A gateway with short time limits."""
     gateway = Gateway(
-        Path(tmp_path_factory.mktemp("hasty")),
+        Path(tmp_path_factory.mktemp("impatient")),
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
         OPENROUTER_BASE_URL=upstream.url,
     ).start()
@@ -220,7 +222,7 @@ def hasty(upstream, tmp_path_factory):
 
 
 def drip(connection, data, seconds=0.2):
-    """Send a byte at a time, until the server has had enough."""
+    """Send a byte at a time until the server answers or closes."""
     connection.settimeout(seconds)
     for at in range(len(data)):
         try:
@@ -234,18 +236,18 @@ def drip(connection, data, seconds=0.2):
     connection.settimeout(20)
 
 
-def test_a_head_that_drips_is_408_in_time(hasty):
+def test_headers_that_arrive_too_slowly_are_408(impatient):
     began = time.monotonic()
-    with connect(hasty.port) as connection:
+    with connect(impatient.port) as connection:
         drip(connection, HEAD + b"a: " + b"x" * 500)
         seen = answer(connection, patience=10)
     assert (seen.status, seen.code, seen.is_closed) == (408, "request_timeout", True)
     assert 1.9 < time.monotonic() - began < 15
 
 
-def test_a_body_that_drips_is_408_in_time(hasty, model):
+def test_a_body_that_arrives_too_slowly_is_408(impatient, model):
     began = time.monotonic()
-    with connect(hasty.port) as connection:
+    with connect(impatient.port) as connection:
         drip(connection, post(b"{" * 500).replace(b"{" * 500, b""), seconds=0.001)
         drip(connection, b" " * 500)
         seen = answer(connection, patience=10)
@@ -255,9 +257,9 @@ def test_a_body_that_drips_is_408_in_time(hasty, model):
 
 
 @pytest.mark.parametrize("path", ["/admin/login/", "/api/keys/"])
-def test_a_body_for_a_page_that_does_not_come_is_408_in_time(hasty, path):
+def test_a_page_body_that_does_not_arrive_is_408(impatient, path):
     began = time.monotonic()
-    with connect(hasty.port, post(b"a=", "content-length: 500", path=path)) as connection:
+    with connect(impatient.port, post(b"a=", "content-length: 500", path=path)) as connection:
         seen = answer(connection, patience=10)
     assert (seen.status, seen.code, seen.is_closed) == (408, "request_timeout", True)
     assert 1.9 < time.monotonic() - began < 15
@@ -265,27 +267,27 @@ def test_a_body_for_a_page_that_does_not_come_is_408_in_time(hasty, path):
 
 
 @pytest.mark.parametrize("data", [b"", b"\r\n\r\n"], ids=["nothing", "blank lines"])
-def test_a_connection_on_which_nothing_is_asked_is_closed(hasty, data):
-    with connect(hasty.port, data) as connection:
+def test_a_connection_without_a_request_is_closed(impatient, data):
+    with connect(impatient.port, data) as connection:
         assert 1.5 < closed_after(connection) < 15
 
 
-def test_blank_lines_behind_an_answer_do_not_keep_a_connection_open(hasty):
-    with connect(hasty.port, PROBE) as connection:
+def test_blank_lines_after_an_answer_do_not_keep_a_connection_open(impatient):
+    with connect(impatient.port, PROBE) as connection:
         assert answer(connection, patience=0).status == 200
         connection.settimeout(20)
         connection.sendall(b"\r\n")
         assert 1.5 < closed_after(connection) < 15
 
 
-def test_a_slow_answer_is_not_a_slow_request(hasty, upstream, model):
+def test_a_slow_answer_is_not_a_slow_request(impatient, upstream, model):
     upstream.script(model, reply(chunk({"content": "one"}), Pause(3), chunk({}, "stop")))
-    with connect(hasty.port, post(ask(model, stream=True))) as connection:
+    with connect(impatient.port, post(ask(model, stream=True))) as connection:
         assert b"message_stop" in answer(connection, patience=0).body
 
 
 def flood(size):
-    """An answer of so many bytes, in parts of 64 KB which are one object here."""
+    """An answer of `size` bytes, in parts of 64 KB that share one object."""
     part = chunk({"content": "x" * 65_000})
     return [*reply(ends=False), *[b"%x\r\n%b\r\n" % (len(part), part)] * (size // len(part))]
 
@@ -295,91 +297,91 @@ def memory(gateway):
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) * 1024
 
 
-def test_a_client_that_takes_nothing_costs_little_memory_and_is_let_go(hasty, upstream, model):
-    upstream.script("test/warm", flood(20 * 2**20))  # what the first answer allocates once
-    with connect(hasty.port, post(ask("test/warm", stream=True))) as connection:
+def test_a_client_that_stops_reading_uses_little_memory_and_is_dropped(impatient, upstream, model):
+    upstream.script("test/warm", flood(20 * 2**20))  # first-time allocations
+    with connect(impatient.port, post(ask("test/warm", stream=True))) as connection:
         for _ in range(50):
             connection.recv(65536)
     script = upstream.script(model, flood(200 * 2**20))
-    before = memory(hasty)
-    with connect(hasty.port, post(ask(model, stream=True)), receive_buffer=4096) as connection:
+    before = memory(impatient)
+    with connect(impatient.port, post(ask(model, stream=True)), receive_buffer=4096) as connection:
         assert b"200 OK" in connection.recv(4096)
-        began, most = time.monotonic(), 0
+        began, growth = time.monotonic(), 0
         while script.last.closed_at is None:
-            most = max(most, memory(hasty) - before)
-            assert time.monotonic() - began < 30, "it is held for ever"
+            growth = max(growth, memory(impatient) - before)
+            assert time.monotonic() - began < 30, "the connection is never closed"
             time.sleep(0.05)
         assert time.monotonic() - began > 1.9
         assert is_closed(connection, 10)
-    print(f"{most / 2**20:.1f} MiB more")
-    assert most < 4 * 2**20
-    row = hasty.exchange(model=model)
+    print(f"{growth / 2**20:.1f} MiB more")
+    assert growth < 4 * 2**20
+    row = impatient.exchange(model=model)
     assert (row["outcome"], row["error_code"]) == ("client_disconnect", "client_stalled")
     assert row["error_source"] == "client"
-    assert row["bytes_upstream"] < 32 * 2**20, "the upstream was read ahead of the client"
-    wait_for(lambda: value(scrape(hasty.url), "athena_held_places") == 0)
+    assert row["bytes_upstream"] < 32 * 2**20, "the upstream was read too far ahead of the client"
+    wait_for(lambda: value(scrape(impatient.url), "athena_held_places") == 0)
 
 
-def test_a_client_that_is_slow_but_not_still_gets_all_of_it(hasty, upstream, model):
+def test_a_slow_client_that_keeps_reading_gets_the_whole_answer(impatient, upstream, model):
     upstream.script(model, [*flood(2**21), *reply(chunk({}, "stop"))[1:]])
-    with connect(hasty.port, post(ask(model, stream=True)), receive_buffer=4096) as connection:
+    with connect(impatient.port, post(ask(model, stream=True)), receive_buffer=4096) as connection:
         received, began = b"", time.monotonic()
-        while time.monotonic() - began < 5:  # longer than two limits
+        while time.monotonic() - began < 5:  # longer than two stall timeouts
             received += connection.recv(2048)
             time.sleep(0.2)
         assert received
         while b"message_stop" not in received[-4096:]:
             data = connection.recv(2**20)
-            assert data, "it was cut off"
+            assert data, "the answer was cut off"
             received += data
-    assert hasty.exchange(model=model)["outcome"] == "ok"
+    assert impatient.exchange(model=model)["outcome"] == "ok"
 
 
-def test_a_client_that_takes_nothing_of_a_whole_answer_is_let_go_too(hasty, upstream, model):
+def test_a_client_that_stops_reading_a_document_is_dropped(impatient, upstream, model):
     upstream.script(model, [*flood(20 * 2**20), *reply(chunk({}, "stop"))[1:]])
-    with connect(hasty.port, post(ask(model)), receive_buffer=4096) as connection:
-        row = hasty.exchange(model=model)
-        assert row["outcome"] in ("ok", "client_disconnect")  # all of it is written at once
+    with connect(impatient.port, post(ask(model)), receive_buffer=4096) as connection:
+        row = impatient.exchange(model=model)
+        assert row["outcome"] in ("ok", "client_disconnect")  # the document is written at once
         time.sleep(2.5)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**20)
-        assert is_closed(connection, 10), "it is held for ever"
+        assert is_closed(connection, 10), "the connection is never closed"
 
 
-def test_closing_one_side_of_the_connection_is_leaving(hasty, upstream, model):
+def test_half_closing_the_connection_is_a_disconnect(impatient, upstream, model):
     script = upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
-    with connect(hasty.port, post(ask(model, stream=True))) as connection:
+    with connect(impatient.port, post(ask(model, stream=True))) as connection:
         assert b"200 OK" in connection.recv(65536)
         left_at = time.monotonic()
         connection.shutdown(socket.SHUT_WR)
         assert wait_for(lambda: script.last.closed_at) - left_at < LONG_BEFORE_THE_END
         assert is_closed(connection, 10)
-    assert hasty.exchange(model=model)["outcome"] == "client_disconnect"
+    assert impatient.exchange(model=model)["outcome"] == "client_disconnect"
 
 
-def test_leaving_while_a_call_is_held_back_frees_what_is_held(hasty, upstream):
+def test_a_disconnect_while_a_call_is_buffered_frees_the_buffer(impatient, upstream):
     model = "qwen/qwen3-held"
     text = '<tool_call>{"arguments": {"harbor": "' + "x" * 20_000
-    # In a read of its own: what came with an event that was delivered does not count as held.
+    # In a read of its own: bytes that arrive with a delivered event do not count as held.
     parts = [chunk({"content": "Hm"}), Pause(1), chunk({"content": text}), Pause(20)]
     script = upstream.script(model, reply(*parts))
     body = ask(model, stream=True, tools=TOOLS)
-    with connect(hasty.port, post(body)) as connection:
+    with connect(impatient.port, post(body)) as connection:
         assert b"200 OK" in connection.recv(65536)
-        wait_for(lambda: value(scrape(hasty.url), "athena_buffer_bytes") > 20_000)
+        wait_for(lambda: value(scrape(impatient.url), "athena_buffer_bytes") > 20_000)
         left_at = time.monotonic()
     assert wait_for(lambda: script.last.closed_at) - left_at < LONG_BEFORE_THE_END
-    assert hasty.exchange(model=model)["outcome"] == "client_disconnect"
+    assert impatient.exchange(model=model)["outcome"] == "client_disconnect"
     for name in ("athena_buffer_bytes", "athena_held_places", "athena_open_streams"):
-        wait_for(lambda name=name: value(scrape(hasty.url), name) == 0)
+        wait_for(lambda name=name: value(scrape(impatient.url), name) == 0)
 
 
 @pytest.mark.parametrize("framing", ["content-length: 33554433", "transfer-encoding: chunked"])
-def test_a_body_over_the_limit_ends_the_connection_before_its_end(hasty, framing):
-    with connect(hasty.port, post(b"", framing)) as connection:
+def test_an_oversized_body_closes_the_connection_before_its_end(impatient, framing):
+    with connect(impatient.port, post(b"", framing)) as connection:
         if "chunked" in framing:
             connection.sendall(b"%x\r\n" % 2**26)
             sent, part = 0, b" " * 2**20
-            with contextlib.suppress(ConnectionError):  # it has heard enough
+            with contextlib.suppress(ConnectionError):  # the server has closed the connection
                 while sent < 2**25 + 2**21:
                     connection.sendall(part)
                     sent += len(part)
@@ -388,20 +390,20 @@ def test_a_body_over_the_limit_ends_the_connection_before_its_end(hasty, framing
     assert seen.json["error"]["type"] == "request_too_large"
 
 
-@pytest.mark.parametrize("key", ["", "sk-athena-of-nobody"])
-def test_of_a_body_whose_sender_nobody_knows_little_is_read(hasty, key):
-    """Who has no key cannot fill the memory."""
-    before = memory(hasty)
-    with connect(hasty.port, post(b"", f"content-length: {2**24}", key=key)) as connection:
-        for _ in range(16):  # all of it: who sends is not cut off before he hears why
+@pytest.mark.parametrize("key", ["", "sk-athena-unknown"])
+def test_the_body_of_an_unknown_caller_is_not_buffered(impatient, key):
+    """A caller without a key must not be able to fill the memory."""
+    before = memory(impatient)
+    with connect(impatient.port, post(b"", f"content-length: {2**24}", key=key)) as connection:
+        for _ in range(16):  # the whole body: the client can still read the error
             connection.sendall(b" " * 2**20)
-        assert memory(hasty) - before < 8 * 2**20
+        assert memory(impatient) - before < 8 * 2**20
         seen = answer(connection, patience=10)
     assert (seen.status, seen.code, seen.is_closed) == (401, "invalid_key", True)
 
 
-def test_a_stranger_is_answered_before_he_sends_and_not_heard_for_long(hasty):
-    with connect(hasty.port, post(b"", "content-length: 1000000", key="nobody's")) as connection:
+def test_an_unknown_caller_is_answered_before_its_body_and_soon_disconnected(impatient):
+    with connect(impatient.port, post(b"", "content-length: 1000000", key="unknown")) as connection:
         assert answer(connection).code == "invalid_key"
         began = time.monotonic()
         with contextlib.suppress(ConnectionError):
@@ -411,17 +413,19 @@ def test_a_stranger_is_answered_before_he_sends_and_not_heard_for_long(hasty):
         assert time.monotonic() - began < 25
 
 
-def test_hundreds_of_idle_connections_are_closed_and_cost_nobody_else(hasty, upstream, model):
+def test_hundreds_of_idle_connections_are_closed_and_do_not_affect_others(
+    impatient, upstream, model
+):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     upstream.script(model, says("Hi"))
-    connections = [connect(hasty.port, HEAD[: number % 30]) for number in range(300)]
+    connections = [connect(impatient.port, HEAD[: number % 30]) for number in range(300)]
     try:
-        with hasty.client() as client:
+        with impatient.client() as client:
             assert client.post("/v1/messages", json=ask(model)).status_code == 200
         for connection in connections:
             assert is_closed(connection, 20)
-        descriptors = Path(f"/proc/{hasty.process.pid}/fd")
+        descriptors = Path(f"/proc/{impatient.process.pid}/fd")
         wait_for(lambda: len(list(descriptors.iterdir())) < 100)
     finally:
         for connection in connections:
@@ -429,6 +433,6 @@ def test_hundreds_of_idle_connections_are_closed_and_cost_nobody_else(hasty, ups
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_nothing_of_all_this_was_a_defect(hasty):
-    lines = [json.loads(line) for line in hasty.log.splitlines() if line.startswith("{")]
+def test_none_of_these_requests_logged_a_warning_or_an_error(impatient):
+    lines = [json.loads(line) for line in impatient.log.splitlines() if line.startswith("{")]
     assert not [line for line in lines if line["level"] in ("WARNING", "ERROR")]

@@ -1,4 +1,4 @@
-"""JSON that is too deep or too large to be worth reading, and all that is no JSON at all."""
+"""JSON that is too deep or too large, and bodies that are not JSON at all."""
 
 import json
 
@@ -15,18 +15,18 @@ def placed(client, body):
     return message
 
 
-NO_JSON = {
+NOT_JSON = {
     "nothing": (b"", "line 1, column 1"),
     "cut": (b'{"model": "m",\n  "messages": [', "line 2, column 16"),
     "a comma too many": (b'{"model": "m",\n\n }', "line 3, column 2"),
-    "behind two bytes of one character": ('{"ä": x}'.encode(), "line 1, column 7"),
+    "after a character of two bytes": ('{"ä": x}'.encode(), "line 1, column 7"),
     "NaN": (b'{"temperature": NaN}', "line 1, column 17"),
     "Infinity": (b'{"temperature": -Infinity}', "line 1, column 18"),
     "a byte order mark": (b"\xef\xbb\xbf{}", "line 1, column 1"),
     "half a pair": (b'{"model": "\\ud800 and more"}', "line 1, column 18"),
     "the other half": (b'{"model": "\\udc00 and more"}', "line 1, column 18"),
     "a line break in a string": (b'{"model": "a\nb"}', "line 1, column 13"),
-    "something behind it": (b'{"model": "m"} {}', "(line 1, column 1"),
+    "something after it": (b'{"model": "m"} {}', "(line 1, column 1"),
     "UTF-16": ('{"model": "m"}'.encode("utf-16"), "UTF-8"),
     "Latin-1": (b'{"model": "\xe4"}', "UTF-8"),
     "a list": (b"[]", "`object`"),
@@ -34,8 +34,8 @@ NO_JSON = {
 }
 
 
-@pytest.mark.parametrize(("body", "place"), NO_JSON.values(), ids=NO_JSON)
-def test_what_is_no_json_object_is_400_and_the_place_is_named(client, body, place):
+@pytest.mark.parametrize(("body", "place"), NOT_JSON.values(), ids=NOT_JSON)
+def test_a_body_that_is_not_a_json_object_is_400_and_names_the_place(client, body, place):
     assert place in placed(client, body)
 
 
@@ -49,7 +49,7 @@ TOO_COMPLEX = {
 
 @pytest.mark.parametrize("body", TOO_COMPLEX.values(), ids=TOO_COMPLEX)
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
-def test_json_that_is_too_complex_is_400_with_a_code_of_its_own(client, body, path):
+def test_json_that_is_too_complex_is_400_with_its_own_code(client, body, path):
     response = client.post(path, content=body)
     assert error_of(response)[:2] == (400, "invalid_request_error")
     assert response.headers["x-athena-error"] == "json_too_complex"
@@ -64,15 +64,15 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("field", NUMBERS.values(), ids=NUMBERS)
-def test_a_number_that_nothing_can_hold_is_400_and_its_place_is_named(client, model, field):
+def test_a_number_out_of_range_is_400_and_names_the_place(client, model, field):
     body = json.dumps(ask(model)).encode()[:-1] + b", " + field + b"}"
     assert field.split(b'"')[1].decode() in placed(client, body)
 
 
-def test_numbers_in_what_is_only_passed_on_are_not_read(client, upstream, model):
-    """A tool's default may be any number: it reaches the upstream as it was written."""
+def test_numbers_in_forwarded_fields_are_not_parsed(client, upstream, model):
+    """A tool's default may be any number: it reaches the upstream unchanged."""
     script = upstream.script(model, says("Hi"))
-    number = b"9" * 4000  # as many as the upstream of these tests can read
+    number = b"9" * 4000  # the most digits that the scripted upstream can parse
     schema = b'{"type": "object", "properties": {"a": {"maximum": 1e400, "default": %b}}}' % number
     tools = b'"tools": [{"name": "f", "input_schema": %b}]' % schema
     body = json.dumps(ask(model)).encode()[:-1] + b", " + tools + b"}"
@@ -81,8 +81,8 @@ def test_numbers_in_what_is_only_passed_on_are_not_read(client, upstream, model)
     assert b"1e400" in script.last.body
 
 
-def test_of_two_models_the_last_is_the_one_that_is_checked_and_sent(gateway, upstream, model):
-    """What the key is allowed and what the upstream gets are the same value."""
+def test_of_duplicate_model_fields_the_last_is_checked_and_sent(gateway, upstream, model):
+    """The value that is checked against the key is the one that the upstream gets."""
     script = upstream.script(model, says("Hi"))
     gateway.edit(
         f"k = ClientKey(label='one', allowed_models=[{model!r}]); k.adopt('sk-athena-of-one'); k.save()"
@@ -96,7 +96,7 @@ def test_of_two_models_the_last_is_the_one_that_is_checked_and_sent(gateway, ups
     assert [request.json["model"] for request in script.requests] == [model]
 
 
-def test_the_limits_are_the_operators(gateway, client, upstream, model):
+def test_the_operator_can_change_the_limits(gateway, client, upstream, model):
     upstream.script(model, says("Hi"))
     body = ask(model, metadata=json.loads(nested(40)))
     edit = "s = GatewaySettings.objects.get(); s.max_json_depth = {}; s.save()"

@@ -1,4 +1,4 @@
-"""Who may call: one answer for every key that may not, and no way to tell them apart."""
+"""Client keys: every invalid key gets the same answer, in the same time."""
 
 import statistics
 import time
@@ -38,7 +38,7 @@ KNOWN = {
 
 
 def differ(one: list[float], two: list[float]) -> float:
-    """How likely two samples of the same thing differ as much (Mann and Whitney's test)."""
+    """Return the probability that equal distributions differ this much (Mann-Whitney test)."""
     ranked = sorted([(seconds, 0) for seconds in one] + [(seconds, 1) for seconds in two])
     rank_sum = sum(rank for rank, (_, which) in enumerate(ranked, 1) if which == 0)
     expected = len(one) * (len(ranked) + 1) / 2
@@ -47,7 +47,7 @@ def differ(one: list[float], two: list[float]) -> float:
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_the_time_of_a_refusal_says_nothing_about_the_key(bad):
+def test_the_time_of_a_refusal_reveals_nothing_about_the_key(bad):
     """A key is looked up by its hash, so nothing is compared character by character.
 
     Each round asks for both in turns. Chance alone fails a round now and then; a real difference
@@ -73,11 +73,11 @@ def test_the_time_of_a_refusal_says_nothing_about_the_key(bad):
             theirs.append(refused(other))
         likely.append(differ(ours, theirs))
         apart.append(abs(statistics.median(ours) - statistics.median(theirs)))
-    # Significant, and large enough to be seen through a network at all.
+    # Significant, and large enough to be measured through a network.
     assert max(likely) > 0.001 or min(apart) < 20e-6
 
 
-def test_every_refused_key_is_counted_by_its_reason_and_none_leaves_a_row(gateway, model):
+def test_refused_keys_are_counted_by_reason_and_leave_no_row(gateway, model):
     def counted():
         found = scrape(gateway.url)
         reasons = ("missing", "unknown", "expired")
@@ -98,17 +98,17 @@ def test_every_refused_key_is_counted_by_its_reason_and_none_leaves_a_row(gatewa
     assert gateway.rows("SELECT id FROM proxy_exchange WHERE model = ?", model) == []
 
 
-def test_a_key_in_the_query_is_none_and_is_in_no_log(gateway, model):
+def test_a_key_in_the_query_string_is_ignored_and_not_logged(gateway, model):
     url = f"{gateway.url}/v1/messages?key={KEY}&api_key={KEY}&x-api-key={KEY}"
     response = httpx.post(url, json=ask(model))
     assert response.status_code == 401
     assert KEY not in response.text
     wait_for(lambda: response.headers["request-id"] in gateway.log)
-    # The banner names the key that was just made; a given one is in nothing that is written.
+    # The start message shows a key that was just created; a given key is never written.
     assert KEY not in gateway.log
 
 
-def test_a_key_twice_or_with_an_underscore_is_none(gateway, model):
+def test_a_repeated_key_header_or_one_with_an_underscore_is_refused(gateway, model):
     twice = post(ask(model), f"x-api-key: {KEY}")
     assert ask_raw(gateway.port, twice).status == 401
     assert ask_raw(gateway.port, post(ask(model), f"x_api_key: {KEY}", key="")).status == 401

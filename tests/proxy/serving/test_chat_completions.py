@@ -72,14 +72,14 @@ def test_the_sdks_stream_helper_rebuilds_the_answer(sdk, upstream, model):
         (500, openai.InternalServerError),
     ],
 )
-def test_errors_have_openais_shape(sdk, upstream, model, status, error):
+def test_errors_have_the_shape_of_openai(sdk, upstream, model, status, error):
     upstream.script(model, whole({"error": {"message": "it says no"}}, status))
     with pytest.raises(error, match="it says no") as caught:
         sdk.chat.completions.create(**ask(model))
     assert caught.value.request_id.startswith("req_")
 
 
-def test_the_exchange_is_remembered_in_its_own_dialect(gateway, sdk, upstream, model):
+def test_the_exchange_is_recorded_in_its_own_dialect(gateway, sdk, upstream, model):
     upstream.script(model, says("Hi"))
     sdk.chat.completions.create(**ask(model))
     row = gateway.exchange(model=model)

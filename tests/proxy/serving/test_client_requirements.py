@@ -62,18 +62,18 @@ def result(call_id, content="low", **fields):
 
 
 def entry(arguments=HARBOR, *, index=0, call_id="call_1", name="get_tide"):
-    """One structured call of an upstream's delta."""
+    """One structured call in a delta of the upstream."""
     function = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
     return {"index": index, "id": call_id, "type": "function", "function": function}
 
 
 def calls(*entries, finish="tool_calls"):
-    """An upstream's whole answer with these structured calls."""
+    """A complete answer of the upstream with these structured calls."""
     return reply(stream({"tool_calls": [*entries]}, finish=finish))
 
 
 def sends(client, model, **fields):
-    """A streamed answer, as a client reads it."""
+    """Send a request and read its stream like a client."""
     return read(client.post("/v1/messages", json=ask(model, stream=True, **fields)))
 
 
@@ -84,14 +84,14 @@ def whole_message(client, model, **fields):
 
 
 def sent(client, script, **fields):
-    """What the upstream gets for a request whose answer does not matter."""
+    """Send a request and return the body that the upstream got."""
     model = fields.pop("model")
     response = client.post("/v1/messages", json={**ask(model, stream=True), **fields})
     assert read(response).error is None
     return script.last.json
 
 
-# What is sent
+# Requests
 
 
 CONTENTS = {"string": "Mind.", "blocks": [text("Mind.", cache_control=EPHEMERAL)], "empty": []}
@@ -106,7 +106,7 @@ PLACES = {
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_a_system_message_is_taken_anywhere_in_the_messages(
+def test_a_system_message_is_accepted_anywhere_in_the_messages(
     client, upstream, model, place, content
 ):
     script = upstream.script(model, says("Hi"))
@@ -121,8 +121,8 @@ def test_a_system_message_is_taken_anywhere_in_the_messages(
         assert ("tool_calls" in before) == (after["role"] == "tool")
 
 
-def test_everything_that_claude_code_sends_is_taken_at_once(client, upstream, model):
-    """One 400 makes it send up to six variants within a second; some are fatal at once."""
+def test_everything_that_claude_code_sends_is_accepted_the_first_time(client, upstream, model):
+    """After a 400, Claude Code sends up to six variants within a second; some 400s are fatal."""
     script = upstream.script(model, says("Hi"))
     request = {
         "model": model,
@@ -204,7 +204,7 @@ CREDENTIALS = {
 
 
 @pytest.mark.parametrize("headers", CREDENTIALS.values(), ids=CREDENTIALS)
-def test_the_key_is_taken_from_either_header_or_both(gateway, upstream, model, headers):
+def test_the_key_is_accepted_in_either_header_or_both(gateway, upstream, model, headers):
     upstream.script(model, says("Hi"))
     response = httpx.post(f"{gateway.url}/v1/messages", json=ask(model), headers=headers)
     assert response.status_code == 200
@@ -251,10 +251,8 @@ def test_a_web_search_is_answered_with_text(client, upstream, model):
     assert not {"tools", "tool_choice"} & got.keys()
 
 
-def test_tool_search_gives_the_model_the_name_and_the_schema_of_what_it_found(
-    client, upstream, model
-):
-    """Most tools are not in `tools`: a result names them, and has no text at all."""
+def test_tool_search_gives_the_model_names_and_schemas(client, upstream, model):
+    """Most tools are not in `tools`: a result without text names them."""
     script = upstream.script(model, says("Hi"))
     found = {**TOOLS[0], "name": "WebSearch", "defer_loading": True}
     tools = [*TOOLS, {**TOOLS[0], "name": "ToolSearch"}, PLACEHOLDER, found]
@@ -265,10 +263,10 @@ def test_tool_search_gives_the_model_the_name_and_the_schema_of_what_it_found(
     got = sent(client, script, model=model, tools=tools, messages=messages)
     names = [tool["function"]["name"] for tool in got["tools"]]
     assert names == ["get_tide", "ToolSearch", "WebSearch"]
-    told = got["messages"][2]["content"]
-    assert "WebSearch" in told
-    assert "Elsewhere" in told
-    schema = json.JSONDecoder().raw_decode(told[told.index("{") :])[0]
+    offered = got["messages"][2]["content"]
+    assert "WebSearch" in offered
+    assert "Elsewhere" in offered
+    schema = json.JSONDecoder().raw_decode(offered[offered.index("{") :])[0]
     assert schema == TOOLS[0]["input_schema"]
 
 
@@ -277,8 +275,8 @@ def test_a_placeholder_alone_offers_no_tool(client, upstream, model):
     assert "tools" not in sent(client, script, model=model, tools=[PLACEHOLDER])
 
 
-def test_results_are_matched_by_id_whatever_their_order_and_their_keys(client, upstream, model):
-    """They come in the order of completion; `is_error` may be absent, text may follow."""
+def test_results_are_matched_by_id_in_any_order(client, upstream, model):
+    """Results come in order of completion; `is_error` may be absent, and text may follow."""
     script = upstream.script(model, says("Hi"))
     second = {"is_error": True, "content": "no such harbor", "type": "tool_result"}
     messages = [
@@ -295,7 +293,7 @@ def test_results_are_matched_by_id_whatever_their_order_and_their_keys(client, u
     ]
 
 
-def test_a_call_that_the_client_could_not_parse_is_sent_back_as_it_came(client, upstream, model):
+def test_a_call_that_the_client_could_not_parse_is_sent_back_unchanged(client, upstream, model):
     script = upstream.script(model, says("Hi"))
     unparsed = {"__unparsedToolInput": {"raw": '{"harbor": "Mo', "len": 14}}
     failed = result("a", "<tool_use_error>not JSON</tool_use_error>", is_error=True)
@@ -309,7 +307,7 @@ ANYTHING = ["functions.Bash:0", "call_7", "x" * 300, ""]
 
 
 @pytest.mark.parametrize("call_id", ANYTHING, ids=["kimi", "openai", "300 characters", "empty"])
-def test_an_id_of_any_form_in_the_history_is_taken(client, upstream, model, call_id):
+def test_an_id_of_any_form_in_the_history_is_accepted(client, upstream, model, call_id):
     script = upstream.script(model, says("Hi"))
     messages = [user("hi"), assistant(use(call_id)), user(result(call_id))]
     got = sent(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
@@ -324,7 +322,7 @@ def test_empty_text_beside_a_call_does_not_reach_the_upstream(client, upstream, 
 
 
 def test_thinking_travels_to_the_client_and_back_to_the_upstream(client, upstream, model):
-    """The client keeps it verbatim, with `""` for a signature that never came."""
+    """The client keeps thinking verbatim, with `""` for a missing signature."""
     wire = stream({"reasoning": "The tide "}, {"reasoning": "turns."}, {"tool_calls": [entry()]})
     script = upstream.script(model, reply(wire), says("Low."))
     answer = whole_message(client, model, tools=TOOLS)
@@ -337,7 +335,7 @@ def test_thinking_travels_to_the_client_and_back_to_the_upstream(client, upstrea
     assert [detail["data"] for detail in got["reasoning_details"]] == ["sealed"]
 
 
-def test_a_signature_comes_in_a_delta(client, upstream, model):
+def test_a_signature_is_sent_in_a_delta(client, upstream, model):
     detail = {"type": "reasoning.text", "text": "Hm.", "signature": "sig"}
     upstream.script(model, reply(stream({"reasoning_details": [detail]}, {"content": "Hi"})))
     response = client.post("/v1/messages", json=ask(model, stream=True))
@@ -346,7 +344,7 @@ def test_a_signature_comes_in_a_delta(client, upstream, model):
 
 
 @pytest.mark.parametrize("fields", [{"type": "create"}, {"type": "continue"}])
-def test_a_thread_is_refused_in_the_words_that_make_the_sdk_send_the_history(
+def test_a_thread_is_refused_with_the_message_that_makes_the_sdk_send_the_history(
     client, upstream, model, fields
 ):
     upstream.script(model, says("Hi"))
@@ -356,7 +354,7 @@ def test_a_thread_is_refused_in_the_words_that_make_the_sdk_send_the_history(
     assert response.json()["error"]["details"] == details
 
 
-# Where it is sent
+# URLs
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages?beta=true", "/v1/v1/messages"])
@@ -387,8 +385,8 @@ def test_tokens_are_counted_in_the_shapes_that_claude_code_sends(client, path, f
     assert count > 0
 
 
-def test_the_count_decides_whether_a_file_is_cut_so_it_grows_with_it(client):
-    """Claude Code reads no more than 25,000 tokens of a file."""
+def test_the_token_count_grows_with_the_size_of_a_file(client):
+    """Claude Code reads at most 25,000 tokens of a file, by this count."""
     counts = [
         client.post(
             "/v1/messages/count_tokens", json={"model": "m", "messages": [user("word " * words)]}
@@ -430,7 +428,7 @@ def test_models_are_listed_for_an_anthropic_client_at_once_and_without_a_redirec
     assert response.status_code == 200
     listed = response.json()["data"]
     assert all({"id", "display_name", "type", "created_at"} <= model.keys() for model in listed)
-    # The client shows only these.
+    # The client shows only these models.
     assert {"claude-opus", "claude-sonnet", "claude-haiku"} <= {model["id"] for model in listed}
 
 
@@ -483,7 +481,7 @@ def test_a_connection_serves_one_request_after_another(gateway, upstream, model)
     connection.close()
 
 
-# What is answered
+# Answers
 
 
 REPEATING = {
@@ -503,7 +501,7 @@ REPEATING = {
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("answer", REPEATING.values(), ids=REPEATING)
 def test_tool_ids_are_unique_in_the_whole_session(client, upstream, kimi, answer, streamed):
-    """An id that comes twice makes the client throw the second call away."""
+    """The client drops a call whose id it has already seen."""
     upstream.script(kimi, answer)
     messages, seen = [user("hi")], []
     for _ in range(3):
@@ -520,7 +518,7 @@ def test_tool_ids_are_unique_in_the_whole_session(client, upstream, kimi, answer
     assert all(seen)
 
 
-def test_message_ids_are_unique_even_if_the_upstreams_never_change(client, upstream, model):
+def test_message_ids_are_unique_even_if_those_of_the_upstream_are_not(client, upstream, model):
     upstream.script(model, says("Hi"))
     ids = [whole_message(client, model)["id"] for _ in range(2)]
     for _ in range(2):
@@ -534,7 +532,7 @@ ALL_KINDS = stream(
 )
 
 
-def test_every_event_is_named_and_content_travels_in_deltas_alone(client, upstream, model):
+def test_every_event_is_named_and_content_is_only_in_deltas(client, upstream, model):
     upstream.script(model, reply(ALL_KINDS))
     response = client.post("/v1/messages", json=ask(model, tools=TOOLS, stream=True))
     events = payloads(response.content)
@@ -549,7 +547,7 @@ def test_every_event_is_named_and_content_travels_in_deltas_alone(client, upstre
 
 
 def test_blocks_follow_one_another_and_the_message_ends_once(client, upstream, model):
-    """The SDK needs indexes without gaps; a block that is not closed is lost."""
+    """The SDK needs indexes without gaps, and drops a block that is not closed."""
     upstream.script(model, reply(ALL_KINDS))
     names = sends(client, model, tools=TOOLS).names
     block = ["content_block_start", "content_block_delta", "content_block_stop"]
@@ -557,14 +555,14 @@ def test_blocks_follow_one_another_and_the_message_ends_once(client, upstream, m
 
 
 def test_a_run_of_text_is_one_block(client, upstream, model):
-    """Print mode shows the last block of text alone."""
+    """Print mode shows only the last block of text."""
     pieces = [{"content": "One "}, {"content": "", "reasoning": ""}, {"content": "text."}]
     upstream.script(model, reply(*map(chunk, pieces), Pause(0.7), stream({"content": " More."})))
     seen = sends(client, model)
     assert (seen.text, seen.names.count("content_block_start")) == ("One text. More.", 1)
 
 
-def test_the_start_of_a_message_has_usage_and_all_that_old_clients_read(client, upstream, model):
+def test_message_start_has_usage_and_every_field_that_old_clients_read(client, upstream, model):
     upstream.script(model, says("Hi"))
     response = client.post("/v1/messages", json=ask(model, stream=True))
     name, event = payloads(response.content)[0]
@@ -590,8 +588,8 @@ USAGES = {
 
 
 @pytest.mark.parametrize("usage", USAGES.values(), ids=USAGES)
-def test_the_real_counts_come_last_and_are_numbers(client, upstream, model, usage):
-    """They decide when the client compacts; it would append strings to one another."""
+def test_the_final_token_counts_come_last_and_are_numbers(client, upstream, model, usage):
+    """The client compacts by these counts; it would concatenate strings."""
     upstream.script(model, reply(chunk({"content": "Hi"}, "stop", usage=usage)))
     assert sends(client, model).usage == {"input_tokens": 9, "output_tokens": 3}
     assert whole_message(client, model)["usage"] == {"input_tokens": 9, "output_tokens": 3}
@@ -600,7 +598,7 @@ def test_the_real_counts_come_last_and_are_numbers(client, upstream, model, usag
 @pytest.mark.parametrize(
     "usage", [None, {}, {"prompt_tokens": None, "completion_tokens": -1}, {"prompt_tokens": "many"}]
 )
-def test_counts_that_nobody_knows_are_never_null(client, upstream, model, usage):
+def test_unknown_token_counts_are_never_null(client, upstream, model, usage):
     upstream.script(model, reply(chunk({"content": "Hi"}, "stop", usage=usage)))
     for counts in (sends(client, model).usage, whole_message(client, model)["usage"]):
         assert all(type(count) is int for count in counts.values())
@@ -611,7 +609,7 @@ STOPS = {
     "stop": "end_turn",
     "length": "max_tokens",
     "content_filter": "refusal",
-    "tool_calls": "end_turn",  # there is no call
+    "tool_calls": "end_turn",  # the answer has no call
     "function_call": "end_turn",
     "next_year": "end_turn",
 }
@@ -619,7 +617,7 @@ STOPS = {
 
 @pytest.mark.parametrize(("finish", "stop"), STOPS.items(), ids=STOPS)
 def test_the_stop_reason_is_one_that_clients_know(client, upstream, model, finish, stop):
-    """`tool_use` without a call makes the client throw the text away and ask again."""
+    """After `tool_use` without a call, the client drops the text and asks again."""
     upstream.script(model, reply(stream({"content": "Hi"}, finish=finish)))
     assert sends(client, model, tools=TOOLS).stop == stop
     assert whole_message(client, model, tools=TOOLS)["stop_reason"] == stop
@@ -642,7 +640,7 @@ def test_a_call_that_the_token_limit_cut_is_closed_and_cannot_run(client, upstre
     assert answer["stop_reason"] == "max_tokens"
 
 
-def test_an_answer_with_nothing_in_it_is_one_empty_text(client, upstream, model):
+def test_an_empty_answer_is_one_empty_text_block(client, upstream, model):
     upstream.script(model, says(""))
     assert whole_message(client, model)["content"] == [text("")]
     seen = sends(client, model)
@@ -671,8 +669,8 @@ def test_a_calls_input_is_an_object_however_it_was_written(
 
 
 @pytest.mark.parametrize("name", ["test/nulls", "moonshotai/kimi-k2-nulls", "qwen/qwen3-nulls"])
-def test_null_for_a_parameter_that_may_be_left_out_is_left_out(client, upstream, name):
-    """The client refuses it; for one that is required, its answer tells the model more."""
+def test_null_for_an_optional_parameter_is_removed(client, upstream, name):
+    """The client rejects null; for a required parameter its message helps the model more."""
     upstream.script(name, calls(entry('{"days":null,"harbor":"Moss"}')))
     read_as = {"harbor": "Moss"}
     assert [call["arguments"] for call in sends(client, name, tools=TOOLS).calls] == [read_as]
@@ -692,10 +690,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("arguments", BROKEN.values(), ids=BROKEN)
-def test_an_input_that_is_no_object_is_an_error_and_its_block_stays_open(
+def test_an_input_that_is_not_an_object_is_an_error_and_its_block_stays_open(
     client, upstream, model, arguments
 ):
-    """The client runs a block once it is closed; 2.0.76 ends the session over trailing junk."""
+    """The client runs a block once it is closed; 2.0.76 ends the session on trailing data."""
     upstream.script(model, calls(entry(arguments)))
     seen = sends(client, model, tools=TOOLS)
     assert "content_block_stop" not in seen.names
@@ -709,7 +707,7 @@ NAMES = {"GET_TIDE": "get_tide", "functions.get_tide": "get_tide", "unknown_tool
 
 @pytest.mark.parametrize(("written", "meant"), NAMES.items(), ids=NAMES)
 def test_a_tools_name_is_spelled_as_the_client_spells_it(client, upstream, model, written, meant):
-    """An unknown one goes through: the client's answer makes the model correct itself."""
+    """An unknown name is passed on: the client's error makes the model correct itself."""
     upstream.script(model, calls(entry(name=written)))
     assert [call["name"] for call in sends(client, model, tools=TOOLS).calls] == [meant]
 
@@ -726,7 +724,7 @@ def test_twenty_thousand_deltas_of_one_character_arrive(client, upstream, model)
     assert sends(client, model).text == "x" * 20_000
 
 
-# What goes wrong
+# Failures
 
 
 KEYS = {
@@ -737,8 +735,8 @@ KEYS = {
 
 
 @pytest.mark.parametrize("headers", KEYS.values(), ids=KEYS)
-def test_a_401_says_that_trying_again_is_no_use(gateway, headers):
-    """Without the header Claude Code tries ten times over three minutes."""
+def test_a_401_tells_the_client_not_to_retry(gateway, headers):
+    """Without the header, Claude Code retries ten times in three minutes."""
     for path in ("/v1/messages", "/v1/messages/count_tokens"):
         response = httpx.post(f"{gateway.url}{path}", json=ask("m"), headers=headers)
         assert error_of(response)[:2] == (401, "authentication_error")
@@ -746,8 +744,8 @@ def test_a_401_says_that_trying_again_is_no_use(gateway, headers):
 
 
 RETRIES = {
-    400: (400, True),  # it does not, whatever it is told
-    401: (502, False),  # the gateway's own credential and account: no client can mend them
+    400: (400, True),  # Claude Code never retries a 400
+    401: (502, False),  # the gateway's own credential and account: no client can fix them
     402: (502, False),
     403: (502, False),
     404: (404, True),
@@ -765,14 +763,14 @@ RETRIES = {
 }
 
 
-@pytest.mark.parametrize(("status", "told"), RETRIES.items(), ids=map(str, RETRIES))
-def test_only_a_failure_that_will_last_keeps_the_client_from_trying_again(
-    client, upstream, model, status, told
+@pytest.mark.parametrize(("status", "expected"), RETRIES.items(), ids=map(str, RETRIES))
+def test_only_permanent_failures_tell_the_client_not_to_retry(
+    client, upstream, model, status, expected
 ):
     upstream.script(model, whole({"error": {"message": "why"}}, status=status))
     response = client.post("/v1/messages", json=ask(model, stream=True))
     may_retry = response.headers.get("x-should-retry") != "false"
-    assert (response.status_code, may_retry) == told
+    assert (response.status_code, may_retry) == expected
 
 
 BODIES = {
@@ -786,7 +784,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("body", "message"), BODIES.values(), ids=BODIES)
-def test_an_error_of_any_shape_reaches_the_client_in_anthropics(
+def test_an_error_of_any_shape_reaches_the_client_in_the_shape_of_anthropic(
     client, upstream, model, body, message
 ):
     upstream.script(model, whole(body, status=500))
@@ -803,7 +801,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("break_", BREAKS.values(), ids=BREAKS)
-def test_a_failure_before_the_first_word_has_a_status_and_no_stream(
+def test_a_failure_before_the_first_content_has_a_status_and_no_stream(
     client, upstream, model, break_
 ):
     role = chunk({"role": "assistant", "content": ""})
@@ -815,14 +813,16 @@ def test_a_failure_before_the_first_word_has_a_status_and_no_stream(
 
 
 @pytest.mark.parametrize("break_", BREAKS.values(), ids=BREAKS)
-def test_a_failure_in_the_stream_closes_the_text_and_names_itself(client, upstream, model, break_):
+def test_a_failure_in_the_stream_closes_the_text_and_sends_an_error(
+    client, upstream, model, break_
+):
     upstream.script(
         model, reply(chunk({"content": "Half "}), Pause(0.1), break_, ends=False), says("All of it")
     )
     seen = sends(client, model)
     assert seen.names[-3:] == ["content_block_stop", "error", "message_stop"]
     assert (seen.text, seen.stop) == ("Half ", None)
-    # What Claude Code does next, at once; `stream` is absent up to 197.
+    # The immediate retry of Claude Code; `stream` is absent up to version 197.
     assert whole_message(client, model, stream=False)["content"] == [text("All of it")]
     assert whole_message(client, model)["content"] == [text("All of it")]
 
@@ -831,7 +831,7 @@ def test_a_failure_in_the_stream_closes_the_text_and_names_itself(client, upstre
 def test_a_failure_in_a_call_leaves_the_call_open_and_keeps_the_one_before_it(
     client, upstream, model, break_
 ):
-    """A closed call runs, so a finished one stays and half of one must not."""
+    """The client runs closed calls: a finished call is kept, an unfinished one stays open."""
     half = entry('{"harbor":"Mo', index=1, call_id="call_2")
     parts = [chunk({"tool_calls": [entry()]}), chunk({"tool_calls": [half]})]
     upstream.script(model, reply(*parts, Pause(0.1), break_, ends=False))
@@ -852,10 +852,10 @@ OVERFLOWS = {
 
 @pytest.mark.parametrize("as_status", [True, False], ids=["status", "first event"])
 @pytest.mark.parametrize(("name", "message"), OVERFLOWS.items(), ids=OVERFLOWS)
-def test_a_conversation_that_does_not_fit_is_a_400_before_the_stream(
+def test_a_conversation_that_is_too_long_is_a_400_before_the_stream(
     client, upstream, model, name, message, as_status
 ):
-    """This wording alone makes every version compact; in a stream it does not."""
+    """Every version compacts on this wording only, and not inside a stream."""
     error = {"error": {"message": message, "code": 400}}
     upstream.script(model, whole(error, status=400) if as_status else reply(data(error)))
     response = client.post("/v1/messages", json=ask(model, stream=True))
@@ -866,7 +866,7 @@ def test_a_conversation_that_does_not_fit_is_a_400_before_the_stream(
         assert shown == "prompt is too long: 250000 tokens > 200000 maximum"
 
 
-def test_an_overflow_in_a_stream_that_is_open_is_a_400_at_the_repeat(client, upstream, model):
+def test_an_overflow_in_an_open_stream_is_a_400_on_the_retry(client, upstream, model):
     error = {"error": {"message": OVERFLOWS["OpenAI"], "code": 400}}
     upstream.script(model, [Pause(1.8), *reply(data(error))], whole(error, status=400))
     response = client.post("/v1/messages", json=ask(model, stream=True))
@@ -876,16 +876,16 @@ def test_an_overflow_in_a_stream_that_is_open_is_a_400_at_the_repeat(client, ups
     assert error_of(repeated) == (400, "invalid_request_error", OVERFLOWS["Anthropic"])
 
 
-def test_the_sentence_about_max_tokens_stays_as_it_is(client, upstream, model):
-    """The client reads the numbers and lowers its limit."""
+def test_the_message_about_max_tokens_is_not_changed(client, upstream, model):
+    """The client parses the numbers and lowers its limit."""
     message = "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length or `max_tokens` and try again"
     upstream.script(model, whole({"error": {"message": message}}, status=400))
     response = client.post("/v1/messages", json=ask(model, stream=True))
     assert error_of(response) == (400, "invalid_request_error", message)
 
 
-def test_safeguards_are_ignored_and_no_result_of_one_is_invented(client, upstream, model):
-    """A result would claim a safety check that nobody ran."""
+def test_safeguards_are_ignored_and_get_no_invented_result(client, upstream, model):
+    """A result would claim a safety check that never ran."""
     script = upstream.script(model, calls(entry()))
     safeguards = [{"type": "dangerous_tool_use", "classifier_context": {"a": 1}}]
     betas = {"anthropic-beta": f"{BETAS},dangerous-tool-use-2026-09-03,afk-mode-2026-01-31"}
@@ -897,8 +897,8 @@ def test_safeguards_are_ignored_and_no_result_of_one_is_invented(client, upstrea
         assert "safeguards" not in script.last.json
 
 
-def test_max_tokens_is_lowered_to_what_the_model_can_write(gateway, client, upstream):
-    """Nothing else helps: the upstream's refusal of 32,000 is fatal for the client."""
+def test_max_tokens_is_lowered_to_the_limit_of_the_model(gateway, client, upstream):
+    """An upstream that refuses 32,000 is fatal for the client."""
     gateway.edit(
         "ModelRoute.objects.create(pattern='test/limited', max_tokens=8192,"
         " upstream=Upstream.objects.get(name='openrouter'))"

@@ -29,7 +29,7 @@ def post(gateway, **fields):
     )
 
 
-def test_a_request_of_responses_is_answered_in_chat_chunks(gateway, upstream, model):
+def test_a_request_in_the_responses_shape_is_answered_in_chat_chunks(gateway, upstream, model):
     script = upstream.script(model, says("Fixed."))
     response = post(gateway, model=model, input=HISTORY, tools=[READ], stream=True, user="u")
     answer = read(response.content)
@@ -42,9 +42,7 @@ def test_a_request_of_responses_is_answered_in_chat_chunks(gateway, upstream, mo
 
 
 @pytest.mark.parametrize("tool", [NESTED, FLAT], ids=["nested", "flat"])
-def test_a_patch_comes_back_as_the_call_of_a_custom_tool_in_both_modes(
-    gateway, upstream, model, tool
-):
+def test_a_patch_becomes_a_custom_tool_call_in_both_modes(gateway, upstream, model, tool):
     body = structured(json.dumps({"input": PATCH}), [3, 12, 30, 50])
     upstream.script(model, reply(body))
     request = {"model": model, "messages": [{"role": "user", "content": "Fix it."}]}
@@ -57,7 +55,7 @@ def test_a_patch_comes_back_as_the_call_of_a_custom_tool_in_both_modes(
     assert (made.type, made.custom.name, made.custom.input) == ("custom", "ApplyPatch", PATCH)
 
 
-def test_what_is_wrong_is_a_400_that_names_its_place(gateway, model):
+def test_an_invalid_request_is_a_400_that_names_the_place(gateway, model):
     response = post(gateway, model=model, input=[{"type": "function_call", "name": "f"}])
     assert response.status_code == 400
     error = response.json()["error"]

@@ -1,4 +1,4 @@
-"""Which limit an answer exceeds first, on a clock that is only a number."""
+"""Deadlines of an answer, on a simulated clock."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ def code_at(deadlines, now):
     return failure and failure.code
 
 
-def test_silence_is_noticed_first():
+def test_the_idle_deadline_passes_first():
     deadlines = made()
     assert code_at(deadlines, 9.9) is None
     assert code_at(deadlines, 10) == "upstream_idle"
@@ -34,7 +34,7 @@ def test_bytes_are_not_progress():
     assert code_at(deadlines, 19) == "upstream_idle"
 
 
-def test_nothing_prolongs_the_total_time_which_began_with_the_request():
+def test_the_total_deadline_counts_from_the_request_and_is_never_extended():
     deadlines = made(now=20, since=5)
     for now in range(20, 65):
         deadlines.received_at = deadlines.advanced_at = now
@@ -43,11 +43,11 @@ def test_nothing_prolongs_the_total_time_which_began_with_the_request():
 
 
 @pytest.mark.parametrize(("sent", "due"), [(0, 4), (5, 9), (7, 10)])
-def test_a_read_waits_until_the_next_of_them(sent, due):
+def test_a_read_waits_until_the_next_deadline(sent, due):
     deadlines = made()
     deadlines.sent_at = sent
     assert deadlines.due_at == due
 
 
-def test_the_client_is_told_how_long_and_not_where():
+def test_the_message_names_the_timeout_but_not_the_address():
     assert str(made().failure(10)) == "the upstream u sent nothing for 10 s"

@@ -1,4 +1,4 @@
-"""Without any key the main job works, on a scripted model behind real HTTP."""
+"""The demo upstream works without any API key, over real HTTP."""
 
 import httpx
 import pytest
@@ -18,7 +18,7 @@ def demo(tmp_path_factory):
 
 @pytest.mark.parametrize("name", [*MODELS, "claude-opus-4-8", "claude-sonnet-4-5", "some/standard"])
 @pytest.mark.parametrize("streaming", [True, False])
-def test_the_demo_model_calls_the_callers_tool_in_its_own_format(demo, name, streaming):
+def test_the_demo_model_calls_a_tool_in_its_own_format(demo, name, streaming):
     body = ask(name, "How is the tide in Moss?", tools=TOOLS, stream=streaming)
     with demo.client() as client:
         response = client.post("/v1/messages", json=body)
@@ -31,7 +31,7 @@ def test_the_demo_model_calls_the_callers_tool_in_its_own_format(demo, name, str
         assert (call["type"], call["input"]) == ("tool_use", {"harbor": "Moss"})
 
 
-def test_a_result_is_answered_with_words(demo):
+def test_a_tool_result_is_answered_with_text(demo):
     with demo.client() as client:
         body = ask("claude-sonnet-4-5", "How is the tide in Moss?", tools=TOOLS)
         first = client.post("/v1/messages", json=body).json()
@@ -49,13 +49,13 @@ def test_a_result_is_answered_with_words(demo):
     assert second["stop_reason"] == "end_turn"
 
 
-def test_without_a_tool_to_call_it_says_what_it_is(demo):
+def test_without_tools_the_demo_model_explains_itself(demo):
     with demo.client() as client:
         answer = client.post("/v1/messages", json=ask("claude-sonnet-4-5")).json()
     assert "demo model" in answer["content"][0]["text"]
 
 
-def test_the_start_says_who_answers_and_how_to_use_it(demo):
+def test_the_start_message_shows_the_routes_and_how_to_use_them(demo):
     assert "claude-sonnet   → demo: moonshotai/kimi-k2.5" in demo.log
     assert "demo is a built-in script" in demo.log
     assert f"export ANTHROPIC_BASE_URL={demo.url}" in demo.log
@@ -63,33 +63,33 @@ def test_the_start_says_who_answers_and_how_to_use_it(demo):
     assert f"{demo.url}/admin/" in demo.log
 
 
-def test_the_demo_is_for_the_gateway_alone(demo):
+def test_the_demo_upstream_refuses_other_callers(demo):
     url = f"{demo.url}/demo/v1/chat/completions"
     assert httpx.post(url, json={}, headers={"authorization": f"Bearer {KEY}"}).status_code == 401
 
 
-def test_a_start_with_another_secret_says_which_variable_is_wrong(tmp_path):
+def test_a_start_with_another_secret_names_the_wrong_variable(tmp_path):
     gateway = Gateway(tmp_path)
     for secret in (
         "a secret that is long enough for it all",
         "another, also long enough for it all",
     ):
         gateway.environment["ATHENA_SECRET_KEY"] = secret
-        told = "ATHENA_SECRET_KEY does not decrypt the stored secrets of these upstreams"
-        assert told not in gateway.log
+        warning = "ATHENA_SECRET_KEY does not decrypt the stored secrets of these upstreams"
+        assert warning not in gateway.log
         gateway.start()
         gateway.stop()
-    assert f"{told}: demo." in gateway.log
+    assert f"{warning}: demo." in gateway.log
 
 
-def test_doctor_finds_a_healthy_gateway_healthy(demo):
+def test_doctor_reports_a_healthy_gateway(demo):
     done = demo.manage("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No problems found." in done.stdout
     assert "the model called report_health" in done.stdout
 
 
-def test_doctor_says_what_is_wrong_in_plain_words(tmp_path):
+def test_doctor_reports_what_is_wrong(tmp_path):
     gateway = Gateway(tmp_path, DATABASE_URL=empty_database_url(tmp_path))
     done = gateway.manage("doctor")
     assert done.returncode != 0
@@ -103,7 +103,7 @@ def test_doctor_says_what_is_wrong_in_plain_words(tmp_path):
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory):
-    """A node that did not make the first key, and the modes of what was made at the first start."""
+    """A node that did not create the first key, and the file modes after the first start."""
     path = tmp_path_factory.mktemp("elsewhere")
     gateway = Gateway(path / "made", ATHENA_CLIENT_KEY="")
     gateway.log_path = path / "gateway.log"
@@ -114,7 +114,7 @@ def elsewhere(tmp_path_factory):
     assert "other users of this machine" not in gateway.log
     gateway.log_path.unlink()
     (gateway.data_dir / "client_key").unlink()
-    # As an older version left them.
+    # As older versions created them.
     gateway.data_dir.chmod(0o755)
     (gateway.data_dir / "athena.sqlite3").touch()
     (gateway.data_dir / "athena.sqlite3").chmod(0o644)
@@ -122,7 +122,7 @@ def elsewhere(tmp_path_factory):
     gateway.stop()
 
 
-def test_what_is_stored_is_for_nobody_else_on_the_machine(elsewhere):
+def test_stored_files_are_not_readable_by_other_users(elsewhere):
     gateway, modes = elsewhere
     assert {"made/secret_key", "made/client_key", "made/journal"} <= modes.keys()
     if not IS_POSTGRES:
@@ -134,7 +134,7 @@ def test_what_is_stored_is_for_nobody_else_on_the_machine(elsewhere):
     )
 
 
-def test_a_node_without_a_key_of_its_own_is_well_and_says_how_to_make_one(elsewhere):
+def test_a_node_without_its_own_key_starts_and_tells_how_to_make_one(elsewhere):
     gateway, _ = elsewhere
     assert "$ATHENA_CLIENT_KEY" not in gateway.log
     assert ".venv/bin/python manage.py key create" in gateway.log
@@ -145,7 +145,7 @@ def test_a_node_without_a_key_of_its_own_is_well_and_says_how_to_make_one(elsewh
 
 
 @pytest.mark.parametrize("command", [["key", "list"], ["token", "list"], ["config", "export"]])
-def test_a_command_without_its_database_says_so_in_one_line(command, tmp_path):
+def test_a_command_without_a_database_reports_it_in_one_line(command, tmp_path):
     gateway = Gateway(tmp_path, DATABASE_URL="postgres://me:canary-password@127.0.0.1:1/none")
     done = gateway.manage(*command)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
@@ -159,13 +159,13 @@ def test_code_starts_claude_with_the_right_environment_and_passes_its_exit_code(
         '#!/bin/sh\necho "$ANTHROPIC_BASE_URL|$ANTHROPIC_AUTH_TOKEN|$ANTHROPIC_API_KEY|$*"\nexit 7\n'
     )
     program.chmod(0o755)
-    path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk-ant-of-somebody"}
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk-ant-of-another-user"}
     done = demo.manage("code", "--", "-p", "hello there", environment=path)
     assert done.returncode == 7
     assert done.stdout.strip() == f"{demo.url}|{KEY}||-p hello there"
 
 
-def test_code_says_what_is_missing(demo, tmp_path):
+def test_code_reports_what_is_missing(demo, tmp_path):
     done = demo.manage("code", environment={"PATH": str(tmp_path)})
     assert done.returncode == 127
     assert "claude is not installed" in done.stderr
@@ -192,7 +192,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("name", NONSENSE)
-def test_nonsense_in_the_environment_is_refused_by_name_in_one_line(tmp_path, name):
+def test_an_invalid_variable_is_named_in_one_line(tmp_path, name):
     more = {"OPENROUTER_API_KEY": "x"} | {name: NONSENSE[name]}
     done = Gateway(tmp_path).manage("serve", environment=more)
     assert done.returncode != 0
@@ -201,29 +201,29 @@ def test_nonsense_in_the_environment_is_refused_by_name_in_one_line(tmp_path, na
     assert "listening" not in done.stdout
 
 
-def test_a_port_that_is_taken_is_said_before_anything_else(demo, tmp_path):
+def test_a_port_in_use_is_reported_first(demo, tmp_path):
     done = Gateway(tmp_path).manage("serve", environment={"ATHENA_PORT": str(demo.port)})
     assert done.returncode != 0
     assert "Address already in use. Set ATHENA_HOST or ATHENA_PORT to use another" in done.stderr
     assert "listening" not in done.stdout
 
 
-def test_a_database_that_cannot_be_used_is_named(tmp_path):
+def test_an_unusable_database_is_named(tmp_path):
     path = tmp_path / "broken.sqlite3"
-    path.write_bytes(b"this is no database, and long enough to be taken for one" * 100)
+    path.write_bytes(b"this is not a database, but long enough to look like one" * 100)
     done = Gateway(tmp_path).manage("serve", environment={"DATABASE_URL": f"sqlite:///{path}"})
     assert f"the database {path} cannot be used" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_slip_of_the_pen_in_a_variables_name_is_noticed(tmp_path):
+def test_a_misspelled_variable_is_reported(tmp_path):
     gateway = Gateway(tmp_path, ATHENA_PROT="9", ATHENA_ADMIN_PASSWORD="admin").start()
     gateway.stop()
     assert "Warning: ATHENA_PROT is set, but Athena has no setting of that name." in gateway.log
     assert "Warning: ATHENA_ADMIN_PASSWORD is weak." in gateway.log
 
 
-def test_the_demo_prefers_a_tool_that_the_user_names():
+def test_the_demo_model_prefers_a_tool_that_the_user_names():
     functions = [
         {
             "name": name,

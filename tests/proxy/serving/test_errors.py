@@ -1,4 +1,4 @@
-"""What a client is told when something fails, and what is tried before that."""
+"""Errors as the client sees them, and the retries before them."""
 
 import json
 import socket
@@ -29,19 +29,19 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-@pytest.mark.parametrize(("status", "told", "kind"), REFUSALS)
+@pytest.mark.parametrize(("status", "expected", "kind"), REFUSALS)
 def test_an_upstreams_status_is_mapped_and_kept_distinct(
-    client, upstream, model, status, told, kind, streaming
+    client, upstream, model, status, expected, kind, streaming
 ):
     upstream.script(model, whole({"error": {"message": "it says no"}}, status))
     response = client.post("/v1/messages", json=ask(model, stream=streaming))
-    assert error_of(response)[:2] == (told, kind)
+    assert error_of(response)[:2] == (expected, kind)
     assert response.headers["x-athena-error-source"] == "upstream"
     assert response.headers["x-athena-error"]
     assert "sk-or-canary" not in response.text
 
 
-def test_a_refused_credential_of_the_gateways_is_not_the_clients_fault(client, upstream, model):
+def test_a_refused_gateway_credential_is_not_reported_as_the_clients_fault(client, upstream, model):
     upstream.script(model, whole({"error": {"message": "Incorrect API key sk-or-canary"}}, 401))
     response = client.post("/v1/messages", json=ask(model))
     assert error_of(response) == (502, "api_error", "The upstream refuses the gateway's credential")
@@ -49,7 +49,7 @@ def test_a_refused_credential_of_the_gateways_is_not_the_clients_fault(client, u
     assert response.headers["x-should-retry"] == "false"
 
 
-def test_the_gateways_key_is_taken_out_of_an_upstreams_words(client, upstream, model):
+def test_the_gateways_key_is_redacted_from_an_upstreams_message(client, upstream, model):
     key = "sk-or-canary-of-the-upstream"
     upstream.script(model, whole({"error": {"message": f"bad request by {key}"}}, 400))
     assert error_of(client.post("/v1/messages", json=ask(model)))[2] == "bad request by [redacted]"
@@ -59,7 +59,7 @@ def test_the_gateways_key_is_taken_out_of_an_upstreams_words(client, upstream, m
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 502])
-def test_a_page_of_html_is_never_forwarded(client, upstream, model, status):
+def test_an_html_page_is_never_forwarded(client, upstream, model, status):
     upstream.script(model, whole(b"<html><h1>nginx</h1></html>", status))
     response = client.post("/v1/messages", json=ask(model))
     assert error_of(response)[0] == status
@@ -73,7 +73,7 @@ def test_an_endpoint_that_is_not_found_keeps_its_hint(client, upstream, model):
 
 
 @pytest.mark.parametrize(
-    ("header", "told"),
+    ("header", "expected"),
     [
         ("retry-after: 7", "7"),
         ("retry-after: 600", "60"),
@@ -89,11 +89,11 @@ def test_an_endpoint_that_is_not_found_keeps_its_hint(client, upstream, model):
         ("x-nothing: 1", None),
     ],
 )
-def test_retry_after_is_whole_seconds_up_to_sixty(client, upstream, model, header, told):
+def test_retry_after_is_whole_seconds_up_to_sixty(client, upstream, model, header, expected):
     upstream.script(model, whole({"error": {"message": "slow down"}}, 429, [header]))
     response = client.post("/v1/messages", json=ask(model))
     assert response.status_code == 429
-    assert response.headers.get("retry-after") == told
+    assert response.headers.get("retry-after") == expected
 
 
 OVERFLOW = "This model's maximum context length is 1000 tokens. However, you requested 2000 tokens."
@@ -133,25 +133,25 @@ def test_an_error_after_the_first_text_is_an_event(client, upstream, model):
 
 
 @pytest.mark.parametrize("status", [502, 503, 529])
-def test_a_passing_failure_is_retried_once(client, upstream, model, status):
+def test_a_temporary_failure_is_retried_once(client, upstream, model, status):
     script = upstream.script(model, whole({}, status), says("Hi"))
     assert read(client.post("/v1/messages", json=ask(model, stream=True))).text == "Hi"
     assert len(script.requests) == 2
     script = upstream.script(model, whole({}, status))
-    told = 529 if status == 503 else status
-    assert client.post("/v1/messages", json=ask(model)).status_code == told
+    expected = 529 if status == 503 else status
+    assert client.post("/v1/messages", json=ask(model)).status_code == expected
     assert len(script.requests) == 2
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 504])
-def test_other_failures_are_not(client, upstream, model, status):
+def test_other_failures_are_not_retried(client, upstream, model, status):
     script = upstream.script(model, whole({"error": {"message": "no"}}, status))
     client.post("/v1/messages", json=ask(model))
     assert len(script.requests) == 1
 
 
 @pytest.mark.parametrize("fault", [Reset, Close])
-def test_a_connection_that_is_lost_before_the_answer_is_tried_again(client, upstream, model, fault):
+def test_a_connection_lost_before_the_answer_is_retried(client, upstream, model, fault):
     script = upstream.script(model, [fault], says("Hi"))
     assert read(client.post("/v1/messages", json=ask(model, stream=True))).text == "Hi"
     assert len(script.requests) >= 2
@@ -162,9 +162,7 @@ def test_a_connection_that_is_lost_before_the_answer_is_tried_again(client, upst
 
 
 @pytest.mark.parametrize("fault", [Reset, Close])
-def test_a_connection_that_is_lost_in_the_middle_is_an_error_not_an_end(
-    client, upstream, model, fault
-):
+def test_a_connection_lost_in_the_middle_is_an_error_not_an_end(client, upstream, model, fault):
     script = upstream.script(model, reply(chunk({"content": "so far"}), fault, ends=False))
     seen = read(client.post("/v1/messages", json=ask(model, stream=True)))
     assert (seen.text, seen.stop, seen.error) == ("so far", None, "api_error")
@@ -178,7 +176,7 @@ def test_a_clean_end_without_a_finish_reason_is_an_error(client, upstream, model
     assert (seen.stop, seen.error) == (None, "api_error")
 
 
-def test_an_upstream_that_is_not_there_is_said_so(gateway, client):
+def test_an_unreachable_upstream_is_reported(gateway, client):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -220,7 +218,7 @@ def test_a_fallback_route_answers_when_the_first_fails(gateway, client, upstream
         {"type": "error", "error": {"type": "overloaded_error", "message": "no"}},
     ],
 )
-def test_an_error_behind_a_status_of_200_is_an_error(client, upstream, model, body, streaming):
+def test_an_error_with_status_200_is_an_error(client, upstream, model, body, streaming):
     upstream.script(model, whole(body))
     response = client.post("/v1/messages", json=ask(model, stream=streaming))
     assert error_of(response)[0] >= 400
@@ -229,7 +227,7 @@ def test_an_error_behind_a_status_of_200_is_an_error(client, upstream, model, bo
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("content_type", ["text/plain", "text/html", "application/json", "x", ""])
 @pytest.mark.parametrize("before", [[], [b"\n"], [b"\xef\xbb\xbf"]])
-def test_an_answer_is_known_by_its_first_bytes(
+def test_the_kind_of_an_answer_is_recognized_by_its_first_bytes(
     client, upstream, model, streaming, content_type, before
 ):
     message = {"role": "assistant", "content": "Hi"}
@@ -277,7 +275,7 @@ BAD_BODIES = [
 
 
 @pytest.mark.parametrize("body", BAD_BODIES)
-def test_a_body_that_cannot_be_read_gets_400_in_anthropics_shape(client, body):
+def test_an_unreadable_body_gets_400_in_the_shape_of_anthropic(client, body):
     response = client.post("/v1/messages", content=body)
     assert error_of(response)[:2] == (400, "invalid_request_error")
 
@@ -316,7 +314,7 @@ def test_a_body_over_the_limit_gets_413(gateway, client, declared):
     ],
 )
 @pytest.mark.parametrize("is_anthropic", [True, False])
-def test_errors_of_the_framework_are_json_in_the_callers_dialect(
+def test_framework_errors_are_json_in_the_clients_dialect(
     gateway, method, path, status, is_anthropic
 ):
     headers = {"x-api-key": KEY} if is_anthropic else {"authorization": f"Bearer {KEY}"}
@@ -341,7 +339,7 @@ def test_errors_of_the_framework_are_json_in_the_callers_dialect(
         ("&".join(f"a{n}=1" for n in range(2000)), 400),
     ],
 )
-def test_an_absurd_query_is_no_defect_of_the_gateways(client, query, status):
+def test_an_absurd_query_is_not_an_internal_error(client, query, status):
     response = client.get(f"/v1/models?{query}")
     assert response.status_code == status
     if status == 400:
@@ -355,7 +353,7 @@ def test_a_compressed_request_is_refused(client, model):
 
 KEYS = {
     "missing": {},
-    "wrong": {"x-api-key": "sk-athena-nobody-has-this-key"},
+    "wrong": {"x-api-key": "sk-athena-no-such-key"},
     "empty": {"authorization": "Bearer"},
     "not a bearer": {"authorization": f"Basic {KEY}"},
     "expired": {"x-api-key": "sk-athena-expired-key-1234"},

@@ -36,7 +36,7 @@ class Turn:
     text: str
     calls: list[tuple[str, str, Any]]
     stop: str | None
-    said: Any = field(repr=False)
+    message: Any = field(repr=False)
     """The assistant's message, as the client sends it back."""
 
 
@@ -105,15 +105,15 @@ class OpenAIClient:
                 choice = answer.get_final_completion().choices[0]
         else:
             choice = self._sdk.chat.completions.create(**fields).choices[0]
-        said = choice.message.model_dump(exclude_none=True, exclude={"parsed"})
-        for call in said.get("tool_calls", ()):
+        message = choice.message.model_dump(exclude_none=True, exclude={"parsed"})
+        for call in message.get("tool_calls", ()):
             call["function"].pop("parsed_arguments", None)
             call.pop("index", None)
         calls = [
             (c["id"], c["function"]["name"], json.loads(c["function"]["arguments"]))
-            for c in said.get("tool_calls", ())
+            for c in message.get("tool_calls", ())
         ]
-        return Turn(choice.message.content or "", calls, choice.finish_reason, said)
+        return Turn(choice.message.content or "", calls, choice.finish_reason, message)
 
     def close(self) -> None:
         self._sdk.close()
@@ -161,7 +161,7 @@ def test_a_conversation_with_tools_works_in_every_cell(
     ]
     assert (first.text.strip(), first.stop) == ("Let me look.", STOPS[client][0])
     assert len({call_id for call_id, _, _ in first.calls}) == 2
-    history += [first.said, *sdk.results(first)]
+    history += [first.message, *sdk.results(first)]
     second = sdk.ask(model, history, streamed=streamed)
     assert (second.text, second.calls, second.stop) == ("A pier < a ship.", [], STOPS[client][1])
     sent = script.last.json
@@ -181,7 +181,7 @@ def test_a_conversation_with_tools_works_in_every_cell(
 
 
 def _understood(dialect: str, body: dict[str, Any]) -> tuple[list[str], int]:
-    """The ids of the calls that an upstream was shown, and how many pictures."""
+    """Return the ids of the calls in an upstream's request, and the number of images."""
     pictures = len(re.findall(re.escape(PICTURE), json.dumps(body)))
     if dialect == "anthropic":
         blocks = [b for m in body["messages"] for b in m["content"] if isinstance(b, dict)]
@@ -200,7 +200,7 @@ def _understood(dialect: str, body: dict[str, Any]) -> tuple[list[str], int]:
 
 
 def _broken_off(dialect: str, model: str) -> list[Any]:
-    """An answer that fails in its middle: one dialect reports it, the other falls silent."""
+    """An answer that fails in the middle: one dialect reports an error, the other just stops."""
     events = [*stream(dialect, "It goes " * 200, model=model)]
     if dialect == "anthropic":
         error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}

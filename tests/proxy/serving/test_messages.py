@@ -1,4 +1,4 @@
-"""The main endpoint: every format, streamed and whole, over real sockets."""
+"""The Anthropic endpoint: every format, as a stream and as a document, over real sockets."""
 
 import json
 
@@ -51,7 +51,7 @@ def test_the_upstream_is_always_asked_to_stream(client, upstream, model):
     assert script.last.path == "/v1/chat/completions"
 
 
-def test_an_upstream_that_answers_plain_json_all_the_same_is_read(client, upstream, model):
+def test_an_upstream_that_ignores_stream_and_sends_json_is_read(client, upstream, model):
     message = {"role": "assistant", "content": "Hi"}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     completion = {
@@ -86,7 +86,7 @@ def test_usage_is_the_upstreams_and_the_estimate_only_opens_the_message(client, 
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-def test_comments_line_ends_and_cut_characters_do_no_harm(client, upstream, model, line_end):
+def test_comments_line_ends_and_split_characters_are_handled(client, upstream, model, line_end):
     wire = b": OPENROUTER PROCESSING\n\n" + stream(
         {"content": "Grüße 🐙 "}, {"content": "ok\u2028."}
     )
@@ -128,7 +128,9 @@ def test_streams_carry_the_headers_that_keep_them_unbuffered(client, upstream, m
     assert response.headers["request-id"].startswith("req_")
 
 
-def test_only_allowed_headers_travel_and_no_credential_of_the_clients(client, upstream, model):
+def test_only_allowed_headers_are_forwarded_and_never_the_clients_credential(
+    client, upstream, model
+):
     script = upstream.script(model, says("Hi"))
     sent = {
         "cookie": "a=b",
@@ -151,7 +153,7 @@ def test_only_allowed_headers_travel_and_no_credential_of_the_clients(client, up
     assert script.last.headers["accept-encoding"] == "identity"
 
 
-def test_a_header_for_the_upstream_travels_byte_for_byte(gateway, client, upstream, model):
+def test_a_forwarded_header_is_sent_byte_for_byte(gateway, client, upstream, model):
     gateway.edit(
         "u = Upstream.objects.create(name='house', dialect='anthropic',"
         f" base_url={upstream.url!r})\n"

@@ -1,4 +1,4 @@
-"""Client and upstream of one dialect: what goes through as it is, byte for byte, and what does not."""
+"""Passthrough between a client and an upstream of one dialect, and its exceptions."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ KEYS = {
     "openai": ("authorization", "Bearer sk-oai-canary-of-the-upstream"),
 }
 
-# Requests with spellings, white space, fields and blocks that no library would write the same.
+# Requests with escapes, white space, fields and blocks that a re-encoding would change.
 ODD_REQUESTS = {
     "anthropic": rb"""
  { "metadata":{"user_id":"u\u002d1" } ,"model":"MODEL", "max_tokens" :1024,"temperature":1.0E0,
@@ -60,7 +60,7 @@ ODD_STREAMS = {
         b'event: content_block_stop\ndata: {"type":"content_block_stop","index":2}\n\n',
         b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null,"container":null},"usage":{"output_tokens":5}}\n\n',
         b'event: message_stop\ndata: {"type":"message_stop", "amazon":{"n":1}}\n\n',
-        b": behind the end\n\n",
+        b": after the end\n\n",
     ],
     "openai": [
         b": OPENROUTER PROCESSING\n\n",
@@ -72,7 +72,7 @@ ODD_STREAMS = {
         b'data: {"id":"gen-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls","native_finish_reason":"STOP"}]}\n\n',
         b'data: {"id":"gen-1","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":12,"completion_tokens":5,"cost":0.00010,"prompt_tokens_details":{"cached_tokens":9}}}\n\n',
         b"data: [DONE]\n\n",
-        b": behind the end\n\n",
+        b": after the end\n\n",
     ],
 }  # fmt: skip
 ODD_DOCUMENTS = {
@@ -83,7 +83,7 @@ ODD_DOCUMENTS = {
 
 @pytest.fixture(autouse=True)
 def _upstreams(both_dialects):
-    """Every test here has both."""
+    """Every test here uses upstreams of both dialects."""
 
 
 def request_of(dialect, model, *, streamed=True):
@@ -108,7 +108,7 @@ def sha(data):
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("dialect", PATHS)
-def test_requests_and_answers_go_through_byte_for_byte(
+def test_requests_and_answers_are_passed_through_byte_for_byte(
     gateway, client, upstream, dialect, streamed
 ):
     model = f"{dialect}-standard-bytes-{streamed}"
@@ -140,7 +140,7 @@ def test_requests_and_answers_go_through_byte_for_byte(
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_only_the_credential_and_the_allowed_headers_travel(client, upstream, dialect):
+def test_only_the_credential_and_allowed_headers_are_forwarded(client, upstream, dialect):
     model = f"{dialect}-standard-headers"
     script = upstream.script(model, says(dialect, "Hi"))
     carried = {
@@ -179,7 +179,7 @@ def test_only_the_credential_and_the_allowed_headers_travel(client, upstream, di
     assert KEY not in json.dumps(got)
 
 
-def test_an_operators_header_stands_but_lists_are_joined(gateway, client, upstream, model):
+def test_an_operators_header_wins_but_list_headers_are_joined(gateway, client, upstream, model):
     gateway.edit(
         "u = Upstream.objects.create(name='strict', dialect='anthropic',"
         f" base_url={upstream.url!r}, headers={{'Anthropic-Workspace': 'ours', 'anthropic-beta': 'b-ours'}})\n"
@@ -194,10 +194,8 @@ def test_an_operators_header_stands_but_lists_are_joined(gateway, client, upstre
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_where_the_route_names_another_model_only_that_value_differs(
-    gateway, client, upstream, dialect
-):
-    name, model = f"renamed-{dialect}", f"{dialect}-standard-behind"
+def test_a_route_to_another_model_changes_only_that_value(gateway, client, upstream, dialect):
+    name, model = f"renamed-{dialect}", f"{dialect}-standard-renamed"
     gateway.edit(
         f"u = Upstream.objects.get(name={'claude' if dialect == 'anthropic' else 'plain'!r})\n"
         f"ModelRoute.objects.create(pattern={name!r}, upstream=u, upstream_model={model!r})"
@@ -206,10 +204,12 @@ def test_where_the_route_names_another_model_only_that_value_differs(
     asked = request_of(dialect, f"{name}[1m]")
     response = client.post(PATHS[dialect], content=asked)
     assert script.last.body == asked.replace(b'"%b[1m]"' % name.encode(), b'"%b"' % model.encode())
-    assert model in response.text  # the client sees the upstream's own name
+    assert model in response.text  # the client sees the name that the upstream sent
 
 
-def test_usage_is_asked_for_and_kept_from_a_client_that_did_not_ask(gateway, client, upstream):
+def test_usage_is_requested_and_hidden_from_a_client_that_did_not_ask_for_it(
+    gateway, client, upstream
+):
     model = "openai-standard-counted"
     events = [*stream("openai", "Hi", model=model)]
     script = upstream.script(model, reply(*events))
@@ -279,7 +279,7 @@ NOT_TOLD = ["request-id: req_up", "set-cookie: a=b", "anthropic-organization-id:
         (500, "upstream_error"),
     ],
 )
-def test_a_refusal_is_told_in_the_upstreams_own_words(gateway, client, upstream, status, code):
+def test_an_upstreams_error_response_is_passed_through(gateway, client, upstream, status, code):
     headers = [*(f"{name}: {value}" for name, value in TOLD.items()), *NOT_TOLD]
     responses = []
     for dialect in PATHS:
@@ -300,9 +300,7 @@ def test_a_refusal_is_told_in_the_upstreams_own_words(gateway, client, upstream,
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_what_a_client_must_not_see_of_a_refusal_is_told_in_the_gateways_words(
-    client, upstream, dialect
-):
+def test_an_error_response_that_a_client_must_not_see_is_replaced(client, upstream, dialect):
     model, (_, secret) = f"{dialect}-standard-masked", KEYS[dialect]
     key = secret.removeprefix("Bearer ")
     upstream.script(
@@ -322,7 +320,7 @@ def test_what_a_client_must_not_see_of_a_refusal_is_told_in_the_gateways_words(
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_a_key_that_is_spelled_in_escapes_is_taken_out_of_a_refusal(client, upstream, dialect):
+def test_a_key_written_in_escapes_is_redacted_from_an_error_response(client, upstream, dialect):
     model, (_, secret) = f"{dialect}-standard-escaped", KEYS[dialect]
     key = secret.removeprefix("Bearer ")
     spelled = "".join(f"\\u{ord(char):04X}" if at % 3 else char for at, char in enumerate(key))
@@ -334,7 +332,9 @@ def test_a_key_that_is_spelled_in_escapes_is_taken_out_of_a_refusal(client, upst
 
 
 @pytest.mark.parametrize("status", [201, 600, 999])
-def test_a_refusal_with_a_status_that_is_none_is_a_bad_gateway(gateway, client, upstream, status):
+def test_an_error_response_with_an_invalid_status_is_a_bad_gateway(
+    gateway, client, upstream, status
+):
     model = f"openai-standard-status-{status}"
     upstream.script(model, whole({"error": {"message": "nope"}}, status))
     response = client.post(PATHS["openai"], json=small("openai", model))
@@ -343,7 +343,7 @@ def test_a_refusal_with_a_status_that_is_none_is_a_bad_gateway(gateway, client, 
     assert gateway.exchange(response)["status"] == 502
 
 
-def test_an_overflow_of_another_wording_is_told_so_that_claude_code_compacts(client, upstream):
+def test_an_overflow_in_other_words_still_makes_claude_code_compact(client, upstream):
     model = "anthropic-compatible-overflow"
     error = {"type": "invalid_request_error", "message": "maximum context length is 1000 tokens"}
     upstream.script(model, whole({"type": "error", "error": error}, 400))
@@ -353,16 +353,16 @@ def test_an_overflow_of_another_wording_is_told_so_that_claude_code_compacts(cli
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_error_in_the_stream_goes_on_as_it_is_and_is_audited(gateway, client, upstream, dialect):
+def test_an_error_in_the_stream_is_passed_through_and_audited(gateway, client, upstream, dialect):
     model = f"{dialect}-standard-failing"
-    begun = [*stream(dialect, "Hello", model=model)][: 2 if dialect == "openai" else 4]
+    started = [*stream(dialect, "Hello", model=model)][: 2 if dialect == "openai" else 4]
     failed = {
         "anthropic": b'event: error\ndata: {"type":"error","error":{"details":null,"type":"overloaded_error","message":"Full"}  }\n\n',
         "openai": b'data: {"error":{"message":"Full" ,"code":503,"metadata":{}},"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\n',
     }[dialect]  # fmt: skip
-    upstream.script(model, reply(*begun, failed))
+    upstream.script(model, reply(*started, failed))
     response = client.post(PATHS[dialect], json=small(dialect, model))
-    assert response.content == b"".join(begun) + failed
+    assert response.content == b"".join(started) + failed
     row = gateway.exchange(response)
     assert (row["outcome"], row["error_code"]) == ("upstream_error", "upstream_overloaded")
 
@@ -372,23 +372,21 @@ def test_an_error_in_the_stream_with_the_gateways_credential_is_rewritten(
     client, upstream, dialect
 ):
     model, (_, secret) = f"{dialect}-standard-leaking", KEYS[dialect]
-    begun = [*stream(dialect, "Hello", model=model)][: 2 if dialect == "openai" else 4]
+    started = [*stream(dialect, "Hello", model=model)][: 2 if dialect == "openai" else 4]
     for place in ("message", "raw"):
         error = {"type": "error", "error": {"type": "api_error", place: f"key {secret}"}}
         failed = (
             event(error) if dialect == "anthropic" else b"data: %b\n\n" % json.dumps(error).encode()
         )
-        upstream.script(model, reply(*begun, failed))
+        upstream.script(model, reply(*started, failed))
         response = client.post(PATHS[dialect], json=small(dialect, model))
-        assert response.content.startswith(b"".join(begun))
+        assert response.content.startswith(b"".join(started))
         assert "canary" not in response.text
         assert "[redacted]" in response.text
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_answer_that_comes_at_once_goes_through_byte_for_byte(
-    gateway, client, upstream, dialect
-):
+def test_an_answer_in_one_read_is_passed_through_byte_for_byte(gateway, client, upstream, dialect):
     model = f"{dialect}-standard-burst"
     answer = b"".join(stream(dialect, "some words " * 4000, model=model))
     assert len(answer) > 20_000
@@ -400,7 +398,7 @@ def test_an_answer_that_comes_at_once_goes_through_byte_for_byte(
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_what_comes_with_the_end_and_behind_it_is_no_part_of_the_answer(client, upstream, dialect):
+def test_data_after_the_end_in_the_same_read_is_dropped(client, upstream, dialect):
     model, (_, secret) = f"{dialect}-standard-crowded", KEYS[dialect]
     good = b"".join(stream(dialect, "Hello", model=model))
     more = b"".join(stream(dialect, f"{secret} " * 1000, model=model))
@@ -414,8 +412,8 @@ def test_what_comes_with_the_end_and_behind_it_is_no_part_of_the_answer(client, 
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_what_comes_later_than_the_end_is_no_part_of_the_answer(gateway, client, upstream, dialect):
-    model, (_, secret) = f"{dialect}-standard-behind", KEYS[dialect]
+def test_data_long_after_the_end_is_dropped(gateway, client, upstream, dialect):
+    model, (_, secret) = f"{dialect}-standard-renamed", KEYS[dialect]
     good = [*stream(dialect, "Hello", model=model)]
     error = {"type": "error", "error": {"type": "api_error", "message": f"key {secret}"}}
     late = event(error) if dialect == "anthropic" else b"data: %b\n\n" % json.dumps(error).encode()
@@ -426,21 +424,19 @@ def test_what_comes_later_than_the_end_is_no_part_of_the_answer(gateway, client,
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_a_connection_lost_in_the_middle_is_an_error_and_never_an_end(
-    gateway, client, upstream, dialect
-):
+def test_a_lost_connection_is_an_error_and_never_an_end(gateway, client, upstream, dialect):
     model = f"{dialect}-standard-lost"
-    begun = [*stream(dialect, "Hello", model=model)][: 2 if dialect == "openai" else 4]
-    upstream.script(model, reply(*begun, b"event: content_blo", Close, ends=False))
+    started = [*stream(dialect, "Hello", model=model)][: 2 if dialect == "openai" else 4]
+    upstream.script(model, reply(*started, b"event: content_blo", Close, ends=False))
     response = client.post(PATHS[dialect], json=small(dialect, model))
-    assert response.content.startswith(b"".join(begun))
+    assert response.content.startswith(b"".join(started))
     seen = view(response.content, dialect)
     assert (seen.text, seen.stop, seen.error) == ("Hello", None, "api_error")
     assert gateway.exchange(response)["error_code"] == "upstream_truncated"
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_pings_fill_a_silence_without_cutting_an_event(client, upstream, dialect):
+def test_pings_during_silence_never_split_an_event(client, upstream, dialect):
     model = f"{dialect}-standard-silent"
     events = [*stream(dialect, "Hello", model=model)]
     at = 2 if dialect == "openai" else 4
@@ -453,7 +449,9 @@ def test_pings_fill_a_silence_without_cutting_an_event(client, upstream, dialect
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_upstream_that_stays_open_behind_its_end_is_not_waited_for(client, upstream, dialect):
+def test_an_upstream_that_stays_open_after_the_end_does_not_delay_the_client(
+    client, upstream, dialect
+):
     model = f"{dialect}-standard-lingering"
     events = [*stream(dialect, "Hello", model=model)]
     upstream.script(model, reply(*events, Pause(20)))
@@ -463,7 +461,7 @@ def test_an_upstream_that_stays_open_behind_its_end_is_not_waited_for(client, up
     assert response.content == b"".join(events)
 
 
-def test_the_limits_of_a_good_answer_are_told_too(client, upstream):
+def test_rate_limit_headers_of_a_successful_answer_are_forwarded(client, upstream):
     model = "anthropic-standard-limits"
     events = [*stream("anthropic", "Hi", model=model)]
     headers = ["anthropic-ratelimit-unified-status: allowed", "set-cookie: a=b"]
@@ -514,7 +512,7 @@ def test_p5_a_session_may_switch_from_kimi_to_claude(gateway, upstream):
     ]
 
 
-def test_p5_genuine_thinking_stays_and_a_refused_signature_costs_one_more_request(
+def test_p5_genuine_thinking_is_kept_and_a_refused_signature_is_retried_without_it(
     gateway, client, upstream
 ):
     model = "anthropic-standard-signature"
@@ -555,7 +553,7 @@ CAUSES = {
 
 @pytest.fixture(scope="module")
 def fallbacks(gateway, both_dialects):
-    """Routes with a fallback, for every two dialects; and some whose upstream is not there."""
+    """Routes with a fallback for every pair of dialects, some with an unreachable upstream."""
     gateway.edit(
         "gone = {d: Upstream.objects.create(name=f'gone-{d}', dialect=d,"
         " base_url='http://127.0.0.1:9/v1') for d in ('anthropic', 'openai')}\n"
@@ -607,7 +605,7 @@ def test_the_pages_and_the_audit_show_each_attempt(gateway, client, upstream, fa
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_empty_answer_without_a_fallback_is_what_the_upstream_said(client, upstream, dialect):
+def test_an_empty_answer_without_a_fallback_is_passed_through(client, upstream, dialect):
     model = f"{dialect}-standard-empty"
     events = [e.replace(b'_tokens": 7', b'_tokens": 0') for e in stream(dialect, "", model=model)]
     upstream.script(model, reply(*events))
@@ -660,7 +658,7 @@ SEVERAL = {
     "between": reply(_choice(0, {"content": "Hi"}) + _OTHER + _END + _USAGE + _DONE),
     "first": reply(_OTHER + _choice(0, {"content": "Hi"}) + _END + _USAGE + _DONE),
     "in reads of their own": reply(_choice(0, {"content": "Hi"}), Pause(0.2), _OTHER, _END, _DONE),
-    "behind the end": reply(_choice(0, {"content": "Hi"}) + _END + _USAGE + _OTHER + _DONE),
+    "after the end": reply(_choice(0, {"content": "Hi"}) + _END + _USAGE + _OTHER + _DONE),
     "in one chunk": reply(
         data(
             {
@@ -681,7 +679,7 @@ SEVERAL = {
 
 
 @pytest.mark.parametrize("case", SEVERAL)
-def test_of_several_choices_only_the_one_that_was_checked_goes_on(client, upstream, case):
+def test_only_the_first_of_several_choices_is_passed_through(client, upstream, case):
     script = upstream.script("openai-several", SEVERAL[case])
     streamed = "whole" not in case
     response = client.post(
@@ -694,7 +692,7 @@ def test_of_several_choices_only_the_one_that_was_checked_goes_on(client, upstre
     assert '"index":1' not in response.text.replace(" ", "")
 
 
-def test_more_than_one_choice_is_refused_by_the_name_of_the_field(client, upstream):
+def test_a_request_for_several_choices_is_refused_and_names_the_field(client, upstream):
     script = upstream.script("openai-one", says("openai", "Hi"))
     body = small("openai", "openai-one")
     refused = client.post("/v1/chat/completions", json=body | {"n": 2})

@@ -1,4 +1,4 @@
-"""Limits of a node and a key: so many requests in any minute, so many at once, and a place always given back."""
+"""Quotas of a node and a key: requests at once, requests per minute, and slots that are always freed."""
 
 import asyncio
 import json
@@ -35,14 +35,14 @@ def exchange_of(*, rpm=None, streams=None, number=1):
     return exchange
 
 
-def admit(quota, exchange, most=10_000):
-    asyncio.run(quota.acquire(exchange, exchange.request.key, most))
+def admit(quota, exchange, max_streams=10_000):
+    asyncio.run(quota.acquire(exchange, exchange.request.key, max_streams))
 
 
-def admitted(quota, exchange, most=10_000):
-    """The code with which it was refused, or an empty string."""
+def admitted(quota, exchange, max_streams=10_000):
+    """Return the code of the refusal, or an empty string."""
     try:
-        admit(quota, exchange, most)
+        admit(quota, exchange, max_streams)
     except GatewayError as error:
         return str(error.code)
     return ""
@@ -50,23 +50,23 @@ def admitted(quota, exchange, most=10_000):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The seconds that have passed, in a list of one."""
+    """A list whose only element is the current time in seconds."""
     seconds = [1000.0]
     monkeypatch.setattr("proxy.serving.rate.monotonic", lambda: seconds[0])
     return seconds
 
 
-def test_any_minute_has_as_many_requests_as_the_limit_and_no_more(clock):
+def test_no_minute_has_more_requests_than_the_limit(clock):
     quota, moments = Quota(), []
     for _ in range(2000):
         clock[0] += random.expovariate(1 / 2)
         if not admitted(quota, exchange_of(rpm=10)):
             moments.append(clock[0])
     assert all(later - first >= 60 for first, later in zip(moments, moments[10:], strict=False))
-    assert len(moments) > 600  # about as many as are allowed
+    assert len(moments) > 600  # close to the limit
 
 
-def test_who_waits_as_long_as_the_refusal_says_is_admitted(clock):
+def test_a_client_that_waits_for_retry_after_is_admitted(clock):
     quota = Quota()
     for _ in range(5):
         assert not admitted(quota, exchange_of(rpm=5))
@@ -80,7 +80,7 @@ def test_who_waits_as_long_as_the_refusal_says_is_admitted(clock):
     assert admitted(quota, exchange_of(rpm=5)) == "key_rate_limit"
 
 
-def test_a_limit_that_is_lowered_counts_what_was_asked_before(clock):
+def test_a_lowered_limit_counts_earlier_requests(clock):
     quota = Quota()
     for _ in range(8):
         clock[0] += 1
@@ -92,12 +92,12 @@ def test_a_limit_that_is_lowered_counts_what_was_asked_before(clock):
     assert not admitted(quota, exchange_of(rpm=3, number=2)), "another key has its own"
 
 
-def test_a_limit_of_zero_that_came_past_the_admin_refuses_all():
+def test_a_limit_of_zero_refuses_every_request():
     assert admitted(Quota(), exchange_of(rpm=0)) == "key_rate_limit"
     assert admitted(Quota(), exchange_of(streams=0)) == "key_busy"
 
 
-def test_a_place_is_given_back_once_and_a_refused_request_has_none(clock):
+def test_a_slot_is_released_once_and_a_refused_request_has_none(clock):
     quota = Quota()
     one, two, three = [exchange_of(rpm=3, streams=2) for _ in range(3)]
     assert [admitted(quota, one), admitted(quota, two)] == ["", ""]
@@ -106,32 +106,32 @@ def test_a_place_is_given_back_once_and_a_refused_request_has_none(clock):
         quota.release(three)
         quota.release(one)
     assert quota.used_slots == 1
-    assert not admitted(quota, three), "the refusal did not count as a request"
+    assert not admitted(quota, three), "the refusal was counted as a request"
     quota.release(two)
     quota.release(three)
     assert quota.used_slots == 0
-    quota.release(Exchange("openai"))  # one that has no key
+    quota.release(Exchange("openai"))  # an exchange without a key
 
 
-def test_a_request_that_is_refused_for_its_rate_holds_no_place():
+def test_a_request_refused_for_its_rate_holds_no_slot():
     quota = Quota()
     assert admitted(quota, exchange_of(rpm=0)) == "key_rate_limit"
     assert quota.used_slots == 0
 
 
-@pytest.mark.parametrize(("most", "processes", "places"), [(3, 1, 3), (3, 2, 2), (500, 4, 125)])
-def test_a_process_has_its_share_of_the_nodes_places(most, processes, places):
+@pytest.mark.parametrize(
+    ("max_streams", "processes", "slots"), [(3, 1, 3), (3, 2, 2), (500, 4, 125)]
+)
+def test_each_process_gets_its_share_of_the_slots_of_the_node(max_streams, processes, slots):
     quota = Quota(processes)
-    exchanges = [exchange_of(number=number) for number in range(places)]
-    assert not any(admitted(quota, exchange, most) for exchange in exchanges)
-    assert admitted(quota, exchange_of(number=1000), most) == "at_capacity"
+    exchanges = [exchange_of(number=number) for number in range(slots)]
+    assert not any(admitted(quota, exchange, max_streams) for exchange in exchanges)
+    assert admitted(quota, exchange_of(number=1000), max_streams) == "at_capacity"
     quota.release(exchanges[0])
-    assert not admitted(quota, exchange_of(number=1000), most)
+    assert not admitted(quota, exchange_of(number=1000), max_streams)
 
 
-def test_more_than_a_node_may_answer_at_once_get_503_and_are_told_to_come_again(
-    gateway, upstream, model
-):
+def test_requests_above_the_limit_of_the_node_get_503_with_retry_after(gateway, upstream, model):
     upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
     body = ask(model, stream=True)
     edit = "s = GatewaySettings.objects.get(); s.max_streams = {}; s.save()"
@@ -158,7 +158,7 @@ def test_more_than_a_node_may_answer_at_once_get_503_and_are_told_to_come_again(
     wait_for(lambda: value(scrape(gateway.url), "athena_held_places") == 0)
 
 
-def test_a_key_without_limits_has_those_of_the_gateway(gateway, upstream, model):
+def test_a_key_without_limits_uses_those_of_the_gateway(gateway, upstream, model):
     edit = (
         "s = GatewaySettings.objects.get(); s.key_max_streams = {};"
         " s.key_requests_per_minute = {}; s.save()"
@@ -188,7 +188,7 @@ def test_a_key_without_limits_has_those_of_the_gateway(gateway, upstream, model)
     }
 
 
-def test_more_requests_than_a_minute_may_have_are_refused_and_audited(gateway, upstream, model):
+def test_requests_above_the_rate_limit_are_refused_and_audited(gateway, upstream, model):
     upstream.script(model, says("Hi"))
     with key_of(gateway, "sk-athena-limited", "requests_per_minute=2") as client:
         assert client.get("/v1/models").status_code == 200
@@ -220,8 +220,8 @@ def test_more_requests_than_a_minute_may_have_are_refused_and_audited(gateway, u
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
-def test_a_request_has_its_place_before_its_body_is_read(gateway, path):
-    """Else bodies would fill the memory that streams may not."""
+def test_a_request_takes_its_slot_before_its_body_is_read(gateway, path):
+    """Otherwise bodies could fill the memory that the limit on streams protects."""
     key = f"sk-athena-uploads{path.replace('/', '-')}"
     with key_of(gateway, key, "max_streams=1") as client:
         head = post(b"", "content-length: 1000000", path=path, key=key)
@@ -237,14 +237,14 @@ def test_a_request_has_its_place_before_its_body_is_read(gateway, path):
     wait_for(lambda: value(scrape(gateway.url), "athena_held_places") == 0)
 
 
-def test_strangers_who_send_slowly_take_no_place_and_probes_need_none(gateway, upstream, model):
+def test_slow_unknown_callers_take_no_slot_and_probes_need_none(gateway, upstream, model):
     upstream.script(model, says("Hi"))
     edit = "s = GatewaySettings.objects.get(); s.max_streams = {}; s.save()"
     gateway.edit(edit.format(2))
     try:
         with ExitStack() as crowd, gateway.client() as client:
             for path in ("/v1/messages", "/v1/models", "/demo/v1/chat/completions", "/healthz"):
-                head = post(b" ", "content-length: 1000000", path=path, key="nobody's")
+                head = post(b" ", "content-length: 1000000", path=path, key="unknown")
                 for _ in range(10):
                     crowd.enter_context(connect(gateway.port, head))
             assert client.post("/v1/messages", json=ask(model)).status_code == 200
@@ -286,9 +286,9 @@ def test_open_answers_stay_counted_when_the_limit_is_edited(gateway, upstream, m
         wait_for(lambda: client.post("/v1/messages", json=body).status_code == 200)
 
 
-def test_after_a_thousand_random_ends_no_place_is_lost(gateway, upstream, model):
-    """Clients that leave at any moment, upstreams that fail in any way, requests that are wrong."""
-    key, most = "sk-athena-of-a-crowd", 6
+def test_no_slot_is_lost_after_a_thousand_random_endings(gateway, upstream, model):
+    """Clients disconnect at any moment, upstreams fail in any way, requests are invalid."""
+    key, limit = "sk-athena-of-a-crowd", 6
     endings = [
         [END],
         [Pause(0.01), END],
@@ -319,28 +319,28 @@ def test_after_a_thousand_random_ends_no_place_is_lost(gateway, upstream, model)
                 except TimeoutError:
                     pass
 
-    with key_of(gateway, key, f"max_streams={most}") as client, ThreadPoolExecutor(8) as crowd:
+    with key_of(gateway, key, f"max_streams={limit}") as client, ThreadPoolExecutor(8) as crowd:
         list(crowd.map(ask_and_leave, range(1000)))
         upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
 
         def opened():
-            """How many may be open at once."""
+            """Return how many requests can be open at once."""
             with ExitStack() as streams:
-                for number in range(most + 1):
+                for number in range(limit + 1):
                     stream = client.stream("POST", "/v1/messages", json=ask(model, stream=True))
                     if streams.enter_context(stream).status_code != 200:
                         return number
-            return most + 1
+            return limit + 1
 
-        wait_for(lambda: opened() == most)
-        assert opened() <= most
+        wait_for(lambda: opened() == limit)
+        assert opened() <= limit
     wait_for(lambda: value(scrape(gateway.url), "athena_held_places") == 0)
     wait_for(lambda: value(scrape(gateway.url), "athena_open_streams") == 0)
-    # Had places been lost, all but a few would have been refused for it.
+    # If slots had been lost, most requests would have been refused.
     rows = gateway.rows(
         "SELECT error_code FROM proxy_exchange JOIN proxy_clientkey k ON k.id = key_id"
         " WHERE k.label = ?",
         key,
     )
-    assert len(rows) > 200  # those that left before they were heard have no row
+    assert len(rows) > 200  # requests that ended before they were read have no row
     assert sum(row["error_code"] == "key_busy" for row in rows) < len(rows) / 2

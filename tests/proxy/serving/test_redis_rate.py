@@ -1,4 +1,4 @@
-"""Requests a minute, counted together in a real Redis, which is killed and frozen."""
+"""Requests per minute, counted in a real Redis that is killed and frozen."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ def log(caplog):
 
 
 async def hits(rate, count, *, limit, key_id=1):
-    """How many of so many requests were admitted."""
+    """Return how many of `count` requests were admitted."""
     return [await rate.count_request(key_id, limit) for _ in range(count)].count(None)
 
 
@@ -56,7 +56,7 @@ def test_without_an_address_each_process_counts_for_itself():
     assert isinstance(rate_at("redis://127.0.0.1:1/0"), RedisRate)
 
 
-def test_processes_share_one_minute_and_keys_do_not(redis, patient):
+def test_processes_share_a_keys_rate_and_keys_are_counted_apart(redis, patient):
     async def main():
         one, two = RedisRate(redis.url), RedisRate(redis.url)
         assert await hits(one, 3, limit=5) == 3
@@ -72,7 +72,7 @@ def test_processes_share_one_minute_and_keys_do_not(redis, patient):
     asyncio.run(main())
 
 
-def test_at_once_no_more_are_admitted_than_the_limit(redis, patient):
+def test_concurrent_requests_do_not_exceed_the_limit(redis, patient):
     async def main():
         rates = [RedisRate(redis.url) for _ in range(4)]
         admitted = await asyncio.gather(*(hits(rate, 50, limit=30) for rate in rates))
@@ -85,7 +85,7 @@ def test_at_once_no_more_are_admitted_than_the_limit(redis, patient):
 
 @pytest.mark.realtime
 @pytest.mark.parametrize("fault", ["kill", "freeze"])
-def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(
+def test_requests_do_not_wait_for_a_redis_outage_and_redis_is_used_again_after_it(
     redis, log, fault, monkeypatch
 ):
     monkeypatch.setattr(redis_rate, "_RECONNECT_SECONDS", 0.1)
@@ -96,11 +96,11 @@ def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(
         getattr(redis, fault)()
         began = time.monotonic()
         assert await rate.count_request(1, 5) is None
-        assert time.monotonic() - began < 1  # 0.15 s, on a machine that has time
+        assert time.monotonic() - began < 1  # 0.15 s on an idle machine
         began = time.monotonic()
         assert await hits(rate, 100, limit=5) == 4, "it is counted here, and limited"
-        assert time.monotonic() - began < 1, "nobody else waits"
-        await asyncio.sleep(0.6)  # it is tried again and again, and the log is told once
+        assert time.monotonic() - began < 1, "other requests do not wait"
+        await asyncio.sleep(0.6)  # several reconnects, but one line in the log
         assert [r.levelname for r in log.records].count("WARNING") == 1
         assert str(redis.port) not in log.text
         redis.start() if fault == "kill" else redis.thaw()
@@ -112,7 +112,7 @@ def test_a_redis_that_is_away_is_not_waited_for_and_comes_back_by_itself(
     asyncio.run(main())
 
 
-def test_a_redis_that_was_never_there_does_no_harm(log):
+def test_a_redis_that_was_never_reachable_does_no_harm(log):
     async def main():
         rate = RedisRate("redis://:canary-password@127.0.0.1:1/0")
         assert await hits(rate, 4, limit=3) == 3
@@ -122,9 +122,7 @@ def test_a_redis_that_was_never_there_does_no_harm(log):
     assert "canary" not in log.text
 
 
-def test_two_workers_share_a_keys_minute_until_redis_is_gone_and_again_after(
-    redis, upstream, tmp_path
-):
+def test_two_workers_share_a_keys_rate_before_and_after_a_redis_outage(redis, upstream, tmp_path):
     gateway = Gateway(
         tmp_path,
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
@@ -135,7 +133,7 @@ def test_two_workers_share_a_keys_minute_until_redis_is_gone_and_again_after(
     upstream.script("test/shared", says("Hi"))
 
     def statuses(client, count):
-        # A connection for each, so that either worker may answer.
+        # One connection per request, so that both workers answer.
         close = {"connection": "close"}
         asked = [
             client.post("/v1/messages", json=ask("test/shared"), headers=close)

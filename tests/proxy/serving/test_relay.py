@@ -1,4 +1,4 @@
-"""A relay and its upstream's answer, at moments that no client can choose."""
+"""Races between a relay and its upstream that a client cannot trigger on purpose."""
 
 import asyncio
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ RESTART = GatewayError(ErrorCode.DRAINING, "restarting")
 
 
 class EndlessAnswer:
-    """It always has more, so that a read of it never waits."""
+    """An answer that always has more data, so that a read never waits."""
 
     is_open = True
 
@@ -70,13 +70,13 @@ def make_relay(registry=None):
     return Relay(None, snapshot, Exchange("anthropic"), registry, options=ReplyOptions())
 
 
-def test_an_answer_that_begins_as_the_client_leaves_is_let_go(answer):
+def test_an_answer_that_starts_as_the_client_disconnects_is_closed(answer):
     registry = set()
 
     async def test():
         relay = make_relay(registry)
         await relay.open(None, [], within=0)
-        await asyncio.sleep(0.1)  # it has begun, and nobody has looked
+        await asyncio.sleep(0.1)  # the answer has started and was not read
         relay.close()
 
     asyncio.run(test())
@@ -84,7 +84,7 @@ def test_an_answer_that_begins_as_the_client_leaves_is_let_go(answer):
     assert not registry
 
 
-def test_an_answer_that_never_pauses_is_cut_all_the_same(answer):
+def test_an_answer_that_never_pauses_can_be_aborted(answer):
     async def test():
         relay, parts = make_relay(), []
         await relay.open(None, [])
@@ -100,7 +100,7 @@ def test_an_answer_that_never_pauses_is_cut_all_the_same(answer):
     assert not answer.is_open
 
 
-def test_a_defect_of_the_gateways_is_not_recorded_as_the_upstreams(answer, monkeypatch):
+def test_an_internal_error_is_not_blamed_on_the_upstream(answer, monkeypatch):
     async def test():
         relay, parts = make_relay(), []
         await relay.open(None, [])

@@ -1,4 +1,4 @@
-"""Who revokes a key wants no more of it: answers that are on their way are cut; an end lets them be."""
+"""Revoking a key ends its open answers with an error; expiry lets them finish."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ EXPIRE = (
 
 @pytest.fixture
 def script(upstream, model):
-    """The model's answers take half a minute; all of them are cut in the end."""
+    """Answers that take half a minute; every one is aborted before its end."""
     parts = [part for _ in range(60) for part in (chunk({"content": "word "}), Pause(0.5))]
     script = upstream.script(model, reply(*parts, stream({"content": "end"})))
     yield script
@@ -31,7 +31,7 @@ def script(upstream, model):
 
 
 def opened(stack, client, model):
-    """The lines of a stream whose text has begun."""
+    """Open a stream and read until its text has started; return the response and its lines."""
     request = client.stream("POST", "/v1/messages", json=ask(model, stream=True))
     response = stack.enter_context(request)
     assert response.status_code == 200
@@ -75,7 +75,7 @@ def test_a_request_of_a_revoked_key_that_waits_for_its_answer_gets_401(gateway, 
     assert refused.headers["x-should-retry"] == "false"
 
 
-def test_open_streams_of_a_key_whose_end_has_come_go_on(gateway, model, script):
+def test_open_streams_of_an_expired_key_go_on(gateway, model, script):
     name = "sk-athena-soon-over"
     with ExitStack() as stack:
         client = stack.enter_context(key_of(gateway, name, "max_streams=None"))

@@ -1,4 +1,4 @@
-"""The official SDK as the client: whole conversations with tools, in every format."""
+"""Complete conversations with tools through the official SDK, in every format."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ MOSS = {"harbor": "Moss", "days": 3}
 OSLO = {"harbor": 'Oslo <fjord>\n"inner" 🐙', "days": 1}
 BERGEN = {"harbor": "Bergen"}
 FIRST = "I look twice. "
-PIECE = 5  # characters a chunk
+PIECE = 5  # characters per chunk
 
 
 def kimi(calls: list[Call], count: int) -> str:
@@ -71,7 +71,7 @@ def dsml(calls: list[Call], count: int) -> str:
     return f"<｜DSML｜function_calls>\n{invokes}</｜DSML｜function_calls>"
 
 
-# The model, and how it writes calls into its text; None is an upstream that structures them.
+# Models, and how each writes calls into its text; None for an upstream with structured calls.
 FORMATS: dict[str, tuple[str, Callable[[list[Call], int], str] | None]] = {
     "kimi": ("moonshotai/kimi-k2.5", kimi),
     "qwen coder": ("qwen/qwen3-coder", qwen_coder),
@@ -84,10 +84,10 @@ MARKUP = ("<|tool", "<tool_call", "<function", "｜", "</")
 
 
 def answer(name: str, text: str, calls: list[Call], count: int) -> list[Step]:
-    """An upstream's answer with text and calls, in small pieces."""
+    """An answer of the upstream with text and calls, in small chunks."""
     write = FORMATS[name][1]
     if write is None:
-        # Some upstreams number their ids from the start in every answer.
+        # Some upstreams restart the numbering of ids in every answer.
         deltas: list[dict[str, Any]] = [{"content": text}]
         for index, call in enumerate(calls):
             head = {"index": index, "id": f"call_{index}", "type": "function"}
@@ -106,7 +106,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def check_history(messages: list[dict[str, Any]], calls: list[Call], *, native_ids: bool) -> None:
-    """What an upstream insists on: every call answered at once, in order, by its own id."""
+    """Check what upstreams require: every call is answered next, in order, by its own id."""
     ids: list[str] = []
     arguments: list[Call] = []
     due: list[str] = []
@@ -148,7 +148,7 @@ def ask(sdk: anthropic.Anthropic, streamed: bool, **fields: Any) -> Any:
 
 
 def results(message: Any) -> dict[str, Any]:
-    """The results of a message's calls, the last one first, as they may be completed."""
+    """Results for the calls of a message, in reverse order."""
     calls = [block for block in message.content if block.type == "tool_use"]
     blocks = [
         {
@@ -163,7 +163,7 @@ def results(message: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_conversation_with_parallel_calls_comes_to_its_end(sdk, upstream, name, streamed):
+def test_a_conversation_with_parallel_calls_runs_to_its_end(sdk, upstream, name, streamed):
     model = FORMATS[name][0]
     script = upstream.script(
         model,
@@ -231,7 +231,7 @@ def test_the_tool_runner_is_refused_its_thread_and_sends_the_history(sdk, upstre
     check_history(history, [MOSS, BERGEN, BERGEN], native_ids=name == "kimi")
 
 
-def test_conversations_at_the_same_time_do_not_mix(gateway, upstream):
+def test_concurrent_conversations_do_not_mix(gateway, upstream):
     for name, (model, _) in FORMATS.items():
         upstream.script(model, answer(name, f"{name}: ", [{"harbor": name}], 0))
 
@@ -258,7 +258,7 @@ def test_conversations_at_the_same_time_do_not_mix(gateway, upstream):
     assert len({message.id for message in messages}) == len(messages)
 
 
-def test_pings_before_the_message_do_no_harm(sdk, upstream, model):
+def test_pings_before_the_message_are_accepted(sdk, upstream, model):
     upstream.script(model, [Pause(2.1), *says("At last.")])
     with sdk.messages.stream(model=model, max_tokens=9, messages=ASKED) as answered:
         assert [*answered.text_stream] == ["At last."]
@@ -266,7 +266,7 @@ def test_pings_before_the_message_do_no_harm(sdk, upstream, model):
     assert (message.stop_reason, message.usage.input_tokens > 0) == ("end_turn", True)
 
 
-def test_the_events_are_those_that_the_sdk_knows(sdk, upstream, model):
+def test_the_sdk_knows_all_events(sdk, upstream, model):
     upstream.script(model, says("Hi"))
     events = sdk.messages.create(model=model, max_tokens=9, messages=ASKED, stream=True)
     assert [event.type for event in events] == [
@@ -331,7 +331,7 @@ def test_the_headers_of_an_answer_name_the_request(sdk, upstream, model):
 
 ERRORS = {
     400: anthropic.BadRequestError,
-    401: anthropic.InternalServerError,  # the gateway's own credential: a 502
+    401: anthropic.InternalServerError,  # the gateway's own credential, so a 502
     404: anthropic.NotFoundError,
     413: anthropic._exceptions.ContentTooLargeError,
     422: anthropic.BadRequestError,
@@ -369,7 +369,7 @@ def test_a_wrong_key_is_an_authentication_error_and_is_tried_once(gateway):
     assert len(sent) == 1
 
 
-def test_a_refused_credential_of_the_gateways_is_tried_once(sdk, upstream, model):
+def test_a_refused_gateway_credential_is_tried_once(sdk, upstream, model):
     script = upstream.script(model, whole({"error": {"message": "no"}}, status=401))
     stubborn = sdk.with_options(max_retries=2)
     with pytest.raises(anthropic.InternalServerError):

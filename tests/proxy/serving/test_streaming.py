@@ -1,4 +1,4 @@
-"""What happens while: bytes leave as they arrive, silence is filled, and leaving ends it all."""
+"""Streaming over time: bytes as they arrive, pings during silence, disconnects and drains."""
 
 import json
 import re
@@ -18,7 +18,7 @@ END = chunk({}, "stop") + b"data: [DONE]\n\n"
 
 
 def events_with_times(client, body):
-    """The names of the events of a stream, each with the seconds since the request."""
+    """Return the names of a stream's events, each with the seconds since the request."""
     start = time.monotonic()
     seen = []
     with client.stream("POST", "/v1/messages", json=body) as response:
@@ -30,7 +30,7 @@ def events_with_times(client, body):
 
 
 def connect(gateway, body):
-    """A raw connection that has sent a request: closing it is what a killed client does."""
+    """Send a request on a raw connection; closing it looks like a killed client."""
     data = json.dumps(body).encode()
     head = (
         f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
@@ -42,7 +42,7 @@ def connect(gateway, body):
 
 
 @pytest.mark.realtime
-def test_bytes_leave_as_they_arrive(client, upstream, model):
+def test_bytes_are_sent_as_they_arrive(client, upstream, model):
     parts = [chunk({"content": "one"}), Pause(0.4), chunk({"content": "two"}), Pause(0.4), END]
     upstream.script(model, reply(*parts))
     _, _, seen = events_with_times(client, ask(model, stream=True))
@@ -59,11 +59,11 @@ def test_one_read_of_the_upstream_is_one_write_to_the_client(gateway, upstream, 
         received = b""
         while b"message_stop" not in received:
             received += connection.recv(65536)
-    # HTTP chunks that carry deltas: the first text, and the burst as one.
+    # HTTP chunks with deltas: the first text, and the burst as one.
     assert received.count(b'"text_delta"') == 2
 
 
-def test_what_comes_with_an_early_end_is_remembered_too(gateway, client, upstream, model):
+def test_bytes_after_an_early_end_are_counted(gateway, client, upstream, model):
     answer = chunk({"content": "Hello"}) + END + b": %b\n\n" % (b"z" * 30_000)
     upstream.script(model, reply(answer))
     response = client.post("/v1/messages", json=ask(model, stream=True))
@@ -71,7 +71,7 @@ def test_what_comes_with_an_early_end_is_remembered_too(gateway, client, upstrea
     assert gateway.exchange(response)["bytes_upstream"] == len(answer)
 
 
-def test_the_status_waits_until_the_upstream_has_really_begun(client, upstream, model):
+def test_the_status_is_sent_only_when_the_answer_has_started(client, upstream, model):
     announced = [chunk({"role": "assistant", "content": ""}), Pause(0.5)]
     failed = b'data: {"error":{"message":"overloaded","code":503}}\n\n'
     upstream.script(model, reply(*announced, failed))
@@ -80,7 +80,7 @@ def test_the_status_waits_until_the_upstream_has_really_begun(client, upstream, 
 
 
 @pytest.mark.realtime
-def test_a_silent_upstream_gets_the_stream_opened_and_kept_alive(client, upstream, model):
+def test_a_stream_from_a_silent_upstream_is_opened_and_kept_alive(client, upstream, model):
     upstream.script(model, [Pause(2.6), *reply(stream({"content": "at last"}))])
     response, status_at, seen = events_with_times(client, ask(model, stream=True))
     assert response.status_code == 200
@@ -99,12 +99,12 @@ def test_a_failure_after_the_stream_was_opened_is_an_event(client, upstream, mod
 
 
 @pytest.mark.realtime
-def test_silence_in_the_middle_is_filled_with_pings(client, upstream, model):
+def test_pings_are_sent_during_silence(client, upstream, model):
     comments = [b": still thinking\n\n", Pause(0.3)] * 6
     upstream.script(model, reply(chunk({"content": "one"}), *comments, END))
     _, _, seen = events_with_times(client, ask(model, stream=True))
     pings = [at for name, at in seen if name == "ping"]
-    assert 2 <= len(pings) <= 4  # ping_after is 0.5 s here, comments are nothing to the client
+    assert 2 <= len(pings) <= 4  # ping_after is 0.5 s here, comments do not reach the client
     assert seen[-1][0] == "message_stop"
 
 
@@ -135,11 +135,11 @@ def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstrea
 @pytest.mark.realtime
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("has_begun", [True, False])
-def test_the_upstream_is_let_go_within_a_second_when_the_client_leaves(
+def test_a_disconnect_closes_the_upstream_connection_within_a_second(
     gateway, upstream, model, streaming, has_begun
 ):
-    begun = reply(chunk({"content": "one"}), Pause(20)) if has_begun else [Pause(20)]
-    script = upstream.script(model, begun)
+    answer = reply(chunk({"content": "one"}), Pause(20)) if has_begun else [Pause(20)]
+    script = upstream.script(model, answer)
     connection = connect(gateway, ask(model, stream=streaming))
     wait_for(lambda: script.requests)
     if streaming and has_begun:
@@ -152,9 +152,7 @@ def test_the_upstream_is_let_go_within_a_second_when_the_client_leaves(
     assert closed_at - left_at < 1
 
 
-def test_the_upstream_is_let_go_when_the_client_leaves_an_opened_silent_stream(
-    gateway, upstream, model
-):
+def test_a_disconnect_from_a_silent_stream_closes_the_upstream_connection(gateway, upstream, model):
     script = upstream.script(model, [Pause(20)])
     connection = connect(gateway, ask(model, stream=True))
     assert b"200 OK" in connection.recv(65536)
@@ -213,8 +211,8 @@ def test_a_stream_that_outlasts_the_drain_time_ends_in_an_error(own_gateway, ups
     assert "Traceback" not in own_gateway.log
 
 
-def test_no_client_ever_gets_what_was_meant_for_another(gateway, upstream, model):
-    """Answers of every end share the connections to the upstream, and each names its request."""
+def test_no_client_ever_gets_the_answer_of_another(gateway, upstream, model):
+    """Answers that end in every way share upstream connections, and each names its request."""
 
     second = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n<another>"
 
@@ -233,7 +231,7 @@ def test_no_client_ever_gets_what_was_meant_for_another(gateway, upstream, model
         name = f"{model}-{number}"
         upstream.script(name, answer(number))
         with connect(gateway, ask(name, stream=number % 3 > 0)) as connection:
-            if number % 4 == 0:  # leaves, and what comes is read by nobody
+            if number % 4 == 0:  # disconnects without reading its answer
                 time.sleep(number % 7 / 100)
                 return set()
             received = b""
@@ -246,7 +244,7 @@ def test_no_client_ever_gets_what_was_meant_for_another(gateway, upstream, model
         assert set().union(*pool.map(ask_for, range(300))) == set()
 
 
-def test_a_request_that_is_still_being_sent_does_not_hold_up_the_end(own_gateway):
+def test_a_request_that_is_still_being_sent_does_not_delay_a_stop(own_gateway):
     with socket.create_connection(("127.0.0.1", own_gateway.port), timeout=10) as connection:
         head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
         connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
@@ -267,7 +265,9 @@ def test_a_second_signal_ends_the_drain_time(own_gateway, upstream, model, numbe
     with connect(own_gateway, ask(model, stream=streaming)) as connection:
         time.sleep(0.5)
         own_gateway.process.send_signal(number)
-        own_gateway.process.send_signal(number)  # the terminal's and the parent's are one
+        own_gateway.process.send_signal(
+            number
+        )  # the same signal as from a terminal and from the supervisor
         time.sleep(1.2)
         assert own_gateway.process.poll() is None
         own_gateway.process.send_signal(number)

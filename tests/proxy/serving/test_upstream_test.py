@@ -1,4 +1,4 @@
-"""An upstream is tried step by step, over real sockets, and the key is never shown."""
+"""The step-by-step test of an upstream, over real sockets; it never shows the key."""
 
 import ssl
 import subprocess
@@ -43,7 +43,7 @@ def steps(row, model=""):
     return {step.name: step for step in probe(read_upstream(row), load(), model=model)}
 
 
-def test_every_step_of_a_good_upstream_is_told(row):
+def test_every_step_of_a_working_upstream_passes(row):
     found = steps(row)
     assert [(name, step.state) for name, step in found.items()] == [
         ("settings", "ok"),
@@ -60,16 +60,16 @@ def test_every_step_of_a_good_upstream_is_told(row):
     assert "plain HTTP" in found["TLS"].detail
 
 
-def test_the_request_is_asked_as_a_clients_would_be(row, upstream):
+def test_the_tool_call_is_requested_like_a_clients(row, upstream):
     script = upstream.script("moonshotai/kimi-probed", reply(stream({"content": CALLED})))
     steps(row)
     assert script.last.headers["authorization"] == f"Bearer {CANARY}"
     assert script.last.json["stream"] is True
 
 
-def test_a_refused_key_ends_it_and_is_not_shown(row, upstream):
-    said = {"error": {"message": f"no such key {CANARY}"}}
-    upstream.script("/v1/models", whole(said, status=401))
+def test_a_refused_key_ends_the_test_and_is_not_shown(row, upstream):
+    error = {"error": {"message": f"no such key {CANARY}"}}
+    upstream.script("/v1/models", whole(error, status=401))
     found = steps(row)
     assert (found["key"].state, found[LIST].state, found[CALL].state) == (
         "wrong",
@@ -79,29 +79,29 @@ def test_a_refused_key_ends_it_and_is_not_shown(row, upstream):
     assert "refused with HTTP 401" in found["key"].detail
 
 
-def test_what_an_upstream_says_is_told_without_the_key(row, upstream):
-    said = {"error": {"message": f"the key {CANARY} may not do this"}}
-    upstream.script("moonshotai/kimi-probed", whole(said, status=400))
-    told = steps(row)[CALL]
-    assert told.state == "wrong"
-    assert "may not do this" in told.detail
-    assert CANARY not in told.detail
+def test_messages_of_the_upstream_are_shown_without_the_key(row, upstream):
+    error = {"error": {"message": f"the key {CANARY} may not do this"}}
+    upstream.script("moonshotai/kimi-probed", whole(error, status=400))
+    step_result = steps(row)[CALL]
+    assert step_result.state == "wrong"
+    assert "may not do this" in step_result.detail
+    assert CANARY not in step_result.detail
 
 
-def test_an_upstream_without_a_list_is_asked_for_the_model_that_is_named(row, upstream):
+def test_an_upstream_without_a_list_is_tested_with_the_given_model(row, upstream):
     upstream.script("/v1/models", whole({"error": "no"}, status=404))
     found = steps(row, model="moonshotai/kimi-probed")
     assert (found["key"].state, found[LIST].state, found[CALL].state) == ("ok", "wrong", "ok")
     assert steps(row)[CALL].state == "skipped"
 
 
-def test_a_model_that_calls_nothing_is_not_well(row, upstream):
+def test_a_model_that_calls_no_tool_fails_the_test(row, upstream):
     upstream.script("house/plain", reply(stream({"content": "I would rather not."})))
-    told = steps(row, model="house/plain")[CALL]
-    assert (told.state, "without calling the tool" in told.detail) == ("wrong", True)
+    step_result = steps(row, model="house/plain")[CALL]
+    assert (step_result.state, "without calling the tool" in step_result.detail) == ("wrong", True)
 
 
-def test_openrouters_list_says_nothing_about_a_key(row, upstream):
+def test_the_public_model_list_of_openrouter_does_not_prove_a_key(row, upstream):
     row.service = "openrouter"
     upstream.script("/v1/key", whole({"error": {"message": "no"}}, status=401))
     assert steps(row)["key"].state == "wrong"
@@ -125,7 +125,7 @@ def test_the_step_that_fails_is_named(row, upstream, base_url, step, words):
     assert words in found[step].detail
 
 
-def test_a_certificate_that_nobody_trusts_is_named(row, tmp_path):
+def test_an_untrusted_certificate_is_reported(row, tmp_path):
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
@@ -146,18 +146,21 @@ def test_a_certificate_that_nobody_trusts_is_named(row, tmp_path):
 
         threading.Thread(target=serve, daemon=True).start()
         row.base_url = f"https://localhost:{server.getsockname()[1]}/v1"
-        told = steps(row)["TLS"]
-    assert (told.state, "self-signed" in told.detail) == ("wrong", True)
+        step_result = steps(row)["TLS"]
+    assert (step_result.state, "self-signed" in step_result.detail) == ("wrong", True)
 
 
-def test_a_variable_that_is_not_set_is_named(row):
+def test_an_unset_variable_is_named(row):
     row.sealed_key, row.key_variable = "", "NO_SUCH_VARIABLE_HERE"
-    told = steps(row)["settings"]
-    assert (told.state, "NO_SUCH_VARIABLE_HERE is not set" in told.detail) == ("wrong", True)
+    step_result = steps(row)["settings"]
+    assert (step_result.state, "NO_SUCH_VARIABLE_HERE is not set" in step_result.detail) == (
+        "wrong",
+        True,
+    )
 
 
 @pytest.mark.parametrize("body", [{"data": 3}, {"data": [{"id": []}, {}]}, [], b"<html>", b""])
-def test_a_list_that_cannot_be_read_is_said_to_be(row, upstream, body):
+def test_an_unreadable_model_list_is_reported(row, upstream, body):
     upstream.script("/v1/models", whole(body))
     with pytest.raises(Problem, match="not valid JSON"):
         models_of(read_upstream(row))
@@ -175,17 +178,17 @@ def test_a_list_that_cannot_be_read_is_said_to_be(row, upstream, body):
         ),
     ],
 )
-def test_what_says_nothing_of_the_key_is_not_taken_for_a_yes(
+def test_other_statuses_do_not_count_as_an_accepted_key(
     row, upstream, status, headers, state, words
 ):
     upstream.script("/v1/models", whole({"error": "no"}, status=status, headers=headers))
-    told = steps(row)["key"]
-    assert (told.state, words in told.detail) == (state, True)
+    step_result = steps(row)["key"]
+    assert (step_result.state, words in step_result.detail) == (state, True)
 
 
 @contextmanager
-def talking(*parts, pause=0.0):
-    """A server of its own mind: it says the parts, whatever it is asked."""
+def raw_server(*parts, pause=0.0):
+    """A server that sends these parts, whatever the request."""
     with closing(create_server(("127.0.0.1", 0))) as server:
 
         def serve():
@@ -203,12 +206,10 @@ def talking(*parts, pause=0.0):
 
 
 @pytest.mark.parametrize("drips", ["head", "body"])
-def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
-    row, monkeypatch, drips
-):
+def test_a_response_that_arrives_byte_by_byte_times_out(row, monkeypatch, drips):
     monkeypatch.setattr("proxy.serving.upstream_test._LIST_SECONDS", 0.5)
     head = b"HTTP/1.1 200 OK\r\n" + (b"content-length: 60\r\n\r\n" if drips == "body" else b"")
-    with talking(head, *[b"x"] * 60, pause=0.1) as url:
+    with raw_server(head, *[b"x"] * 60, pause=0.1) as url:
         row.base_url = url
         began = time.monotonic()
         with pytest.raises(Problem, match="did not answer within"):
@@ -216,21 +217,21 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
     assert time.monotonic() - began < 5, "all of it takes six seconds"
 
 
-def test_a_list_without_bottom_is_said_to_be_unreadable(row, upstream):
+def test_a_deeply_nested_model_list_is_unreadable(row, upstream):
     upstream.script("/v1/models", whole(b'{"data": ' + b"[" * 100_000))
     with pytest.raises(Problem, match="not valid JSON"):
         models_of(read_upstream(row))
 
 
-def test_a_name_that_no_route_could_have_is_left_out(row, upstream):
+def test_a_name_too_long_for_a_route_is_left_out(row, upstream):
     names = ["", "x" * 201, "x" * 200]
     upstream.script("/v1/models", whole({"data": [{"id": name} for name in names]}))
     assert models_of(read_upstream(row)) == ["x" * 200]
 
 
-def test_a_key_that_is_no_http_is_not_shown(row):
-    with talking(f"HTTP/1.1 two hundred {CANARY}\r\n\r\n".encode()) as url:
+def test_a_key_that_is_not_a_valid_header_is_not_shown(row):
+    with raw_server(f"HTTP/1.1 two hundred {CANARY}\r\n\r\n".encode()) as url:
         row.base_url = url
-        with pytest.raises(Problem, match="connection was lost") as told:
+        with pytest.raises(Problem, match="connection was lost") as raised:
             models_of(read_upstream(row))
-    assert CANARY not in str(told.value)
+    assert CANARY not in str(raised.value)

@@ -1,4 +1,4 @@
-"""What needs no server: probes, and errors that nobody foresaw."""
+"""Handler, probes and unexpected errors, without a server."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def scope(path="/v1/messages", **headers):
 
 
 def call(handler, scope, *messages):
-    """What an ASGI server would be sent."""
+    """Call the handler and return the ASGI messages that it sends."""
     sent = []
 
     async def main():
@@ -82,7 +82,7 @@ def test_healthz_checks_nothing():
     [
         (1, False, 200, []),
         (1, True, 200, ["database unreachable"]),
-        (9, False, 200, ["database unreachable"]),  # it is frozen: nobody has come back to say so
+        (9, False, 200, ["database unreachable"]),  # the query hangs, so no error is known yet
         (590, True, 200, ["database unreachable"]),
         (601, True, 503, ["database unreachable"]),
     ],
@@ -95,13 +95,13 @@ def test_a_node_is_ready_without_its_database_for_ten_minutes(
     configuration._refreshed_at, configuration._is_away = monotonic() - age, is_away
     monkeypatch.setattr(runtime, "configuration", configuration)
     response = asyncio.run(readyz(GatewayRequest(scope("/readyz"))))
-    told = json.loads(response.content)
-    assert (response.status_code, told["degraded"]) == (status, degraded)
-    assert told["configuration_version"] == 7
-    assert told["status"] == ("ready" if status == 200 else "database unreachable")
+    body = json.loads(response.content)
+    assert (response.status_code, body["degraded"]) == (status, degraded)
+    assert body["configuration_version"] == 7
+    assert body["status"] == ("ready" if status == 200 else "database unreachable")
 
 
-def test_a_defect_is_a_500_that_tells_nothing_and_a_log_that_tells_all(caplog):
+def test_an_unexpected_error_is_a_500_without_details_and_is_logged(caplog):
     logging.getLogger("athena").propagate = True
     request = GatewayRequest(scope())
     with caplog.at_level(logging.ERROR):
@@ -127,23 +127,23 @@ def test_a_defect_is_a_500_that_tells_nothing_and_a_log_that_tells_all(caplog):
         ("/v1/models", {"user_agent": "OpenAI/Python 3"}, "openai"),
     ],
 )
-def test_the_callers_dialect_is_known_before_its_body(path, headers, dialect):
+def test_the_dialect_is_known_before_the_body(path, headers, dialect):
     assert GatewayRequest(scope(path, **headers)).exchange.dialect == dialect
 
 
-def test_a_client_that_leaves_while_it_sends_is_no_error(handler):
+def test_a_disconnect_during_the_body_is_not_an_error(handler):
     part = {"type": "http.request", "body": b"{", "more_body": True}
     assert call(handler, scope(), part, {"type": "http.disconnect"}) == []
 
 
-def test_a_body_that_grows_over_the_limit_is_refused_before_its_end(handler):
+def test_a_body_that_exceeds_the_limit_is_refused_before_its_end(handler):
     part = {"type": "http.request", "body": b"x" * 600, "more_body": True}
     start, body = call(handler, scope(), part, part)
     assert start["status"] == 413
     assert json.loads(body["body"])["error"]["type"] == "request_too_large"
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(handler):
+def test_a_body_that_does_not_arrive_times_out(handler):
     part = {"type": "http.request", "body": b"{", "more_body": True}
     start, body = call(handler, scope(), part)
     assert start["status"] == 408
