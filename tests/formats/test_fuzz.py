@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.fuzz.corpus import FOUND, seeds
+from tests.fuzz.corpus import FAILING_INPUTS, seeds
 from tests.fuzz.targets import TARGETS
 
-FILES = sorted(path for path in FOUND.glob("*/*") if path.is_file())
+FILES = sorted(path for path in FAILING_INPUTS.glob("*/*") if path.is_file())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")

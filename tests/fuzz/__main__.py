@@ -1,4 +1,4 @@
-"""`make fuzz`: each group for FUZZ_SECONDS; FUZZ_ON names the groups, FUZZ_TARGETS the targets."""
+"""`make fuzz`: runs each group for FUZZ_SECONDS; FUZZ_ON selects groups, FUZZ_TARGETS targets."""
 
 import os
 import subprocess
@@ -6,9 +6,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.fuzz import hypotheses
+from tests.fuzz import with_hypothesis
 from tests.fuzz.corpus import seeds
-from tests.fuzz.found import save
+from tests.fuzz.failing_inputs import save
 from tests.fuzz.targets import TARGETS
 from tests.support.gateway import ROOT
 
@@ -24,54 +24,63 @@ def targets() -> list[str]:
 def missing(package: str) -> bool:
     if find_spec(package) is not None:
         return False
-    print(f"\nNOT FUZZED with {package}: it is not installed on this machine\n", file=sys.stderr)
+    print(f"\nNOT FUZZED with {package}: it is not installed.\n", file=sys.stderr)
     return True
 
 
 def laws() -> bool:
-    """The suite's own properties."""
-    paths = ["tests/formats", "--ignore", "tests/formats/test_estimate.py"]
-    command = [sys.executable, "-m", "pytest", "-p", "tests.fuzz.larger", "-n", "0", *paths]
+    """Run the property tests of the suite."""
+    paths = ["tests/formats", "--ignore", "tests/formats/test_token_estimate.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.fuzz.repeated_properties",
+        "-n",
+        "0",
+        *paths,
+    ]
     done = subprocess.run([*command, "-m", "hypothesis"], cwd=ROOT)
     return done.returncode == 0
 
 
 def hypothesis() -> bool:
-    names, is_well = targets(), True
+    names, has_passed = targets(), True
     for name in names:
-        tried, failure = hypotheses.fuzz(name, SECONDS / len(names), FOLDER)
+        tried, failure = with_hypothesis.fuzz(name, SECONDS / len(names), FOLDER)
         print(f"hypothesis {name}: {tried} inputs, {failure or 'nothing found'}", flush=True)
-        is_well &= failure is None
-    return is_well
+        has_passed &= failure is None
+    return has_passed
 
 
 def atheris() -> bool:
     if missing("atheris"):
         return True
-    names, is_well = targets(), True
+    names, has_passed = targets(), True
     for name in names:
         corpus = FOLDER / "corpus" / name
         for seed in seeds(name):
             save(FOLDER / "corpus", name, seed)
-        found = FOLDER / name
-        found.mkdir(parents=True, exist_ok=True)
-        before = set(found.iterdir())
+        failing = FOLDER / name
+        failing.mkdir(parents=True, exist_ok=True)
+        before = set(failing.iterdir())
         seconds = max(1, int(SECONDS / len(names)))
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "tests.fuzz.guided", name, str(corpus)),
-                *(f"-max_total_time={seconds}", f"-artifact_prefix={found}/", "-max_len=1500"),
+                *(sys.executable, "-m", "tests.fuzz.with_atheris", name, str(corpus)),
+                *(f"-max_total_time={seconds}", f"-artifact_prefix={failing}/", "-max_len=1500"),
                 *("-timeout=30", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0"),
             ],
             cwd=ROOT,
             capture_output=True,
             text=True,
         )
-        new = sorted(set(found.iterdir()) - before)
+        new = sorted(set(failing.iterdir()) - before)
         ran = [line.split()[-1] for line in done.stderr.splitlines() if "executed_units" in line]
         print(f"atheris {name}: {''.join(ran) or '?'} inputs, {_verdict(new, done)}", flush=True)
-        is_well &= done.returncode == 0 and not new
-    return is_well
+        has_passed &= done.returncode == 0 and not new
+    return has_passed
 
 
 def _verdict(new: list[Path], done: "subprocess.CompletedProcess[str]") -> str:
@@ -83,11 +92,11 @@ def _verdict(new: list[Path], done: "subprocess.CompletedProcess[str]") -> str:
 def api() -> bool:
     if missing("schemathesis"):
         return True
-    from tests.fuzz.api import fuzz
+    from tests.fuzz.with_schemathesis import fuzz
 
-    said, is_well = fuzz(SECONDS, FOLDER / "api")
-    print(said if not is_well else "\n".join(said.splitlines()[-25:]), flush=True)
-    return is_well
+    output, has_passed = fuzz(SECONDS, FOLDER / "api")
+    print(output if not has_passed else "\n".join(output.splitlines()[-25:]), flush=True)
+    return has_passed
 
 
 GROUPS = {"laws": laws, "hypothesis": hypothesis, "atheris": atheris, "api": api}
@@ -98,7 +107,7 @@ def main() -> int:
     failed = [name for name in names if not GROUPS[name]()]
     print(f"fuzz: {'found something: ' + ', '.join(failed) if failed else 'nothing found'}")
     if failed:
-        print(f"The inputs are in {FOLDER}; those in tests/fixtures/fuzz are tried by make test.")
+        print(f"The inputs are in {FOLDER}. Copy them to tests/fixtures/fuzz for make test.")
     return int(bool(failed))
 
 

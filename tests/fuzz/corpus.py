@@ -1,4 +1,4 @@
-"""Where fuzzing begins: the fixtures, and what was found before."""
+"""Seeds of the fuzzers: the fixtures, and inputs that failed before."""
 
 import json
 from base64 import b64decode
@@ -25,8 +25,8 @@ from tests.fuzz.targets import TARGETS
 from tests.support.wire import OPTIONS, text_from
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-FOUND = FIXTURES / "fuzz"
-"""What fuzzing has found: a folder for each target, a file for each input."""
+FAILING_INPUTS = FIXTURES / "fuzz"
+"""Inputs that failed before: a folder per target, a file per input."""
 
 _TOOL = {"name": "get_tide", "description": "d", "input_schema": {"type": "object"}}
 _FUNCTION = {"name": "get_tide", "parameters": {"type": "object"}}
@@ -104,10 +104,10 @@ _MESSAGE: list[Event] = [
 
 
 def seeds(target: str) -> Iterator[bytes]:
-    """Inputs for a target, those that broke something among them."""
+    """Yield the seeds of a target, including inputs that failed before."""
     assert target in TARGETS
-    if (FOUND / target).is_dir():
-        for path in sorted((FOUND / target).iterdir()):
+    if (FAILING_INPUTS / target).is_dir():
+        for path in sorted((FAILING_INPUTS / target).iterdir()):
             yield path.read_bytes()
     kind, _, rest = target.partition("-")
     if kind == "request":
@@ -131,7 +131,7 @@ def seeds(target: str) -> Iterator[bytes]:
 
 
 def _texts(format_name: str) -> Iterator[str]:
-    # Text of any model may come from one that is taken for standard.
+    # A model of any family may be detected as standard.
     names = [format_name] if FORMATS[format_name] else [n for n in FORMATS if FORMATS[n]]
     paths = (FIXTURES / "native" / f"{name}.jsonl" for name in names)
     for line in (line for path in paths for line in path.read_text().splitlines()):

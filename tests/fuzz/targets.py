@@ -1,8 +1,8 @@
-"""What is fuzzed: bytes → nothing, or an AssertionError that names the law which they break.
+"""Fuzzing targets: functions of bytes that raise AssertionError if an input breaks a law.
 
-One target for every dialect and format of the registries, so that a new one is fuzzed at once. No
-input may raise anything but a FormatsError, and that only where a request is refused; events are in
-the table's order; any split gives the same; what is held and what it costs is bounded.
+There is a target for every dialect and format in the registries, so that a new one is fuzzed at
+once. The laws: nothing but a FormatsError is raised, and only if a request is refused; events come
+in the order of the event table; any split gives the same result; memory and time are limited.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,15 +48,15 @@ TARGETS_OF_REQUESTS = [
 ]
 _LONGEST = 20_000
 _BYTE_BY_BYTE = 200
-"""Bytes up to which every byte comes alone."""
-SLOWEST = 400e-6
-"""Seconds of CPU for a byte, in all splits together, with an instrumented interpreter; and so many
-for any input at all."""
-_AT_LEAST = 2.0
+"""Inputs up to this length are also fed byte by byte."""
+SECONDS_PER_BYTE = 400e-6
+"""Limit of CPU time for all splits together, with an instrumented interpreter."""
+_BASE_SECONDS = 2.0
+"""CPU time that any input may take in addition."""
 
 
 def splits(data: bytes) -> Iterator[list[bytes]]:
-    """The input cut at places that depend on nothing but itself."""
+    """Split the input at random positions that depend only on the input."""
     random = Random(blake2b(data, digest_size=8).digest())
     for count in (1, 5):
         places = sorted(random.randrange(len(data) + 1) for _ in range(count))
@@ -68,38 +68,39 @@ def splits(data: bytes) -> Iterator[list[bytes]]:
 def timed(check: Callable[[bytes], None]) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
         data = data[:_LONGEST]
-        began = process_time()
+        start = process_time()
         check(data)
-        spent = process_time() - began
-        assert spent < _AT_LEAST + SLOWEST * len(data), f"{spent:.1f} s for {len(data)} bytes"
+        spent = process_time() - start
+        limit = _BASE_SECONDS + SECONDS_PER_BYTE * len(data)
+        assert spent < limit, f"{spent:.1f} s for {len(data)} bytes"
 
     return run
 
 
 def _decoded(pipeline: Pipeline, parts: list[bytes], limits: Limits, client: str) -> list[Event]:
     events: list[Event] = []
-    said = b""
+    sent = b""
     for part in parts:
         events += (new := pipeline.decode(part))
-        said += pipeline.encode(new)
-    if len(parts) == 2:  # once for each input: looking costs more than reading
+        sent += pipeline.encode(new)
+    if len(parts) == 2:  # once per input, because measuring costs more than decoding
         held = _held(pipeline, set(map(id, FORMATS.values())))
-        most = 4 * (limits.event_bytes + limits.held_chars) + len(parts[-1]) + 16384
-        assert held <= most, f"{held} characters are held"
+        limit = 4 * (limits.event_bytes + limits.held_chars) + len(parts[-1]) + 16384
+        assert held <= limit, f"{held} characters are held"
     events += (new := pipeline.decode_end())
-    said += pipeline.encode(new)
+    sent += pipeline.encode(new)
     state = State.START
     for event in events:
         state = next_state(state, event)
         is_defect = isinstance(event, MessageFailed) and event.kind is FailureKind.INTERNAL
         assert not is_defect, event
     assert state is State.DONE, "the message has no end"
-    assert said, f"the client of {client} was told nothing"
+    assert sent, f"the {client} client got nothing"
     return merge_deltas(events)
 
 
 def _held(value: object, seen: set[int] | None = None) -> int:
-    """The characters and bytes that an object of formats' holds, in whatever it holds."""
+    """Count the characters and bytes that an object of formats holds, directly or indirectly."""
     seen = set() if seen is None else seen
     if id(value) in seen:
         return 0
@@ -119,7 +120,7 @@ def _held(value: object, seen: set[int] | None = None) -> int:
 
 
 def answer(data: bytes, *, upstream: str, format_name: str) -> None:
-    """An upstream's answer, for clients of either dialect."""
+    """Decode an upstream's answer for clients of both dialects."""
     limits = LIMITS[len(data) % 2]
     for client in DIALECTS:
         make = partial(
@@ -138,7 +139,7 @@ def answer(data: bytes, *, upstream: str, format_name: str) -> None:
 
 
 def text(data: bytes, *, format_name: str) -> None:
-    """What a model wrote, in either channel, in pieces."""
+    """Read a model's text, as content or reasoning, in pieces."""
     written = data.decode("utf-8", "replace")
     channel = "reasoning" if data[:1] == b"r" else "content"
     finish = "length" if data[1:2] == b"l" else "stop"
@@ -167,7 +168,7 @@ def text(data: bytes, *, format_name: str) -> None:
 
 
 def request(data: bytes, *, dialect: str) -> None:
-    """A client's request, for every kind of upstream."""
+    """Parse a client's request and render it for every kind of upstream."""
     try:
         conversation = DIALECTS[dialect].parse(data)
     except FormatsError as error:
@@ -190,7 +191,7 @@ def _check_refusal(error: FormatsError) -> None:
 
 
 def server_sent_events(data: bytes) -> None:
-    """Bytes → events, at any cut."""
+    """Decode server-sent events at any split."""
     limits = LIMITS[len(data) % 2]
 
     def read(parts: list[bytes]) -> tuple[list[Any], str]:

@@ -1,4 +1,4 @@
-"""Hypothesis on every target: seeds that were cut, doubled, mixed and spoilt; failures are shrunk."""
+"""Runs Hypothesis on every target with mutated seeds; failures are shrunk."""
 
 import re
 import time
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.corpus import seeds
-from tests.fuzz.found import save
+from tests.fuzz.failing_inputs import save
 from tests.fuzz.targets import TARGETS
 
 _TOKENS = re.compile(rb"<[^<>]{1,40}>|[{}\[\]\",:\\]|\w+|\s+|[^\w\s]")
@@ -21,7 +21,7 @@ _NASTY = [
 
 
 def inputs(target: str) -> st.SearchStrategy[bytes]:
-    """Sequences of tokens, most of them from the target's seeds, in their order or not."""
+    """Generate sequences of tokens, most of them from the target's seeds, in any order."""
     known = list(seeds(target))
     tokens = sorted({token for seed in known for token in _TOKENS.findall(seed[:5000])})
     token = st.sampled_from(tokens or [b"x"]) | st.sampled_from(_NASTY) | st.binary(max_size=4)
@@ -47,7 +47,7 @@ def inputs(target: str) -> st.SearchStrategy[bytes]:
 
 
 def fuzz(target: str, seconds: float, folder: Path) -> tuple[int, str | None]:
-    """How many inputs were tried, and what the smallest that failed says."""
+    """Return the number of inputs tried, and the error of the smallest failing input."""
     end, tried = time.monotonic() + seconds, 0
     check: Callable[[bytes], None] = TARGETS[target]
     last = b""
@@ -69,7 +69,7 @@ def fuzz(target: str, seconds: float, folder: Path) -> tuple[int, str | None]:
     while time.monotonic() < end:
         try:
             run()
-        except Exception as error:  # noqa: BLE001  whatever it is, it was found
+        except Exception as error:  # noqa: BLE001  every exception is a finding
             save(folder, target, last)
             return tried, f"{type(error).__name__}: {str(error)[:300]}"
     return tried, None

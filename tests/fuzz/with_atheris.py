@@ -1,6 +1,6 @@
-"""Atheris on one target, guided by the coverage of `formats`: `python -m tests.fuzz.guided TARGET …`.
+"""Runs Atheris on one target, guided by the coverage of `formats`.
 
-What follows the target's name are libFuzzer's own options and folders.
+Usage: `python -m tests.fuzz.with_atheris TARGET …`, with options and folders of libFuzzer.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Schemathesis on `/api/` of a real gateway, as an operator's program."""
+"""Runs Schemathesis on `/api/` of a real gateway, with an operator's token."""
 
 import re
 import subprocess
@@ -11,14 +11,14 @@ from tests.support.gateway import ROOT, Gateway
 _CHECKS = (
     "not_a_server_error,response_schema_conformance,content_type_conformance,unsupported_method"
 )
-# A key that is used up, and a rate that is for people.
+# Below the rate limit of the API.
 _RATE = "9/s"
 
 
 def fuzz(seconds: float, folder: Path) -> tuple[str, bool]:
-    """What it says, and whether nothing was found."""
-    with tempfile.TemporaryDirectory(prefix="athena-fuzz-") as place:
-        gateway = Gateway(Path(place)).start()
+    """Return its output, and True if it found no defect."""
+    with tempfile.TemporaryDirectory(prefix="athena-fuzz-") as directory:
+        gateway = Gateway(Path(directory)).start()
         try:
             return _fuzz(gateway, seconds, folder)
         finally:
@@ -26,9 +26,9 @@ def fuzz(seconds: float, folder: Path) -> tuple[str, bool]:
 
 
 def _fuzz(gateway: Gateway, seconds: float, folder: Path) -> tuple[str, bool]:
-    made = gateway.manage("token", "create", "admin")
-    assert made.returncode == 0, made.stderr
-    token = made.stdout.split()[-1]
+    created = gateway.manage("token", "create", "admin")
+    assert created.returncode == 0, created.stderr
+    token = created.stdout.split()[-1]
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [
@@ -45,8 +45,8 @@ def _fuzz(gateway: Gateway, seconds: float, folder: Path) -> tuple[str, bool]:
         text=True,
         timeout=seconds + 300,
     )
-    said = re.sub(re.escape(token), "(token)", done.stdout + done.stderr)
-    (folder / "schemathesis.txt").write_text(said)
+    output = re.sub(re.escape(token), "(token)", done.stdout + done.stderr)
+    (folder / "schemathesis.txt").write_text(output)
     defects = re.findall(r'"level": "ERROR".*', gateway.log)
     (folder / "gateway-errors.txt").write_text("\n".join(defects))
-    return said, done.returncode == 0 and not defects
+    return output, done.returncode == 0 and not defects

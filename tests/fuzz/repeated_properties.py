@@ -1,7 +1,7 @@
-"""A plugin of pytest's: the suite's own properties, again and again, until time is up.
+"""Pytest plugin that repeats the property tests of the suite until the time is up.
 
-In each round every property is tried on as many new examples as in the suite, in an order of its
-own: however short the time, chance decides who has a turn, and the summary says how many had.
+Each round runs every property on as many new examples as in the suite, in random order, so that a
+short run still covers a random part of them. The summary says how many properties were run.
 """
 
 import os
@@ -24,7 +24,7 @@ class Rounds:
         self._runs = 0
         self._is_late = False
 
-    @pytest.hookimpl(trylast=True)  # who is a property is marked by another plugin
+    @pytest.hookimpl(trylast=True)  # after Hypothesis' plugin has marked the properties
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         for item in items:
             test = item.obj
@@ -38,7 +38,7 @@ class Rounds:
         self._end = time.monotonic() + _SECONDS
 
     def pytest_runtest_protocol(self, item: Any) -> bool | None:
-        """True leaves it out."""
+        """Return True to skip the test."""
         if time.monotonic() > self._end:
             self._is_late = True
             return True
@@ -47,10 +47,10 @@ class Rounds:
         return None
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        ended = f"{_SECONDS:g} s were up" if self._is_late else f"all {_ROUNDS} rounds were made"
+        reason = f"{_SECONDS:g} s are over" if self._is_late else f"all {_ROUNDS} rounds are done"
         terminalreporter.write_line(
-            f"laws: {len(self._reached)} of {self._properties} properties were tried, in "
-            f"{self._runs} turns; {ended}"
+            f"laws: {len(self._reached)} of {self._properties} properties were run, "
+            f"{self._runs} runs in all; {reason}"
         )
 
 
