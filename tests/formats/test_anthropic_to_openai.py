@@ -1,6 +1,6 @@
-"""An OpenAI client in front of an Anthropic upstream, from Anthropic's own frames.
+"""An OpenAI client of an Anthropic upstream, tested with Anthropic's frames.
 
-The first seven tests are what Cursor needed when its streams stopped after the first tool.
+The first seven tests cover a defect in Cursor: its streams stopped after the first tool.
 """
 
 import json
@@ -34,7 +34,7 @@ def text(index: int, *pieces: str) -> bytes:
     return block(index, {"type": "text", "text": ""}, *deltas)
 
 
-def use(index: int, name: str, *pieces: str) -> bytes:
+def tool_block(index: int, name: str, *pieces: str) -> bytes:
     deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
     start = {"type": "tool_use", "id": f"toolu_{index}", "name": name, "input": {}}
     return block(index, start, *deltas)
@@ -52,7 +52,7 @@ def message(*blocks: bytes, stop: str = "tool_use") -> bytes:
     return head + b"".join(blocks) + end + frame("message_stop")
 
 
-def answered(*blocks: bytes, **options: Any) -> Answer:
+def answer_to(*blocks: bytes, **options: Any) -> Answer:
     return read(relayed(*blocks, **options))
 
 
@@ -63,32 +63,32 @@ def relayed(*blocks: bytes, **options: Any) -> bytes:
 
 def notices(*blocks: bytes) -> list[str]:
     events = decode(message(*blocks), upstream="anthropic")
-    found = [event for event in events if isinstance(event, Notice)]
-    return [notice.detail for notice in found if notice.code is NoticeCode.UNKNOWN_EVENT]
+    notice_events = [event for event in events if isinstance(event, Notice)]
+    return [notice.detail for notice in notice_events if notice.code is NoticeCode.UNKNOWN_EVENT]
 
 
 WEATHER = ('{"location', '": "San Fra', 'ncisco, CA"}')
 
 
 def test_1_text_deltas_become_content():
-    answer = answered(text(0, "Hello", " there"), stop="end_turn")
+    answer = answer_to(text(0, "Hello", " there"), stop="end_turn")
     assert (answer.text, answer.calls, answer.finish) == ("Hello there", [], "stop")
 
 
 def test_2_input_json_deltas_become_fragments_of_arguments():
     fragments = [
         entry["function"]["arguments"]
-        for payload in payloads(relayed(use(0, "weather", *WEATHER)))
+        for payload in payloads(relayed(tool_block(0, "weather", *WEATHER)))
         for choice in payload["choices"]
         for entry in choice["delta"].get("tool_calls", ())
     ]
-    # Every fragment of one read is one delta.
+    # All fragments of one read become one delta.
     assert "".join(fragments) == '{"location": "San Francisco, CA"}'
     assert fragments[0] == ""
 
 
 def test_3_text_and_tools_mix_in_one_stream():
-    answer = answered(text(0, "Look: "), use(1, "weather", *WEATHER), text(2, "Done."))
+    answer = answer_to(text(0, "Look: "), tool_block(1, "weather", *WEATHER), text(2, "Done."))
     assert answer.text == "Look: Done."
     assert [call["name"] for call in answer.calls] == ["weather"]
     assert answer.finish == "tool_calls"
@@ -97,13 +97,13 @@ def test_3_text_and_tools_mix_in_one_stream():
 def test_4_names_and_arguments_are_kept():
     given = {"path": "a b.py", "text": 'x = "潮"\n', "n": 1.50}
     whole = json.dumps(given, ensure_ascii=False)
-    [call] = answered(use(0, "mcp__files-write", whole[:7], whole[7:])).calls
+    [call] = answer_to(tool_block(0, "mcp__files-write", whole[:7], whole[7:])).calls
     assert (call["id"], call["name"], call["text"]) == ("toolu_0", "mcp__files-write", whole)
 
 
 @pytest.mark.parametrize("pieces", [(), ("",), ("{}",), ("", "{", "}")])
 def test_5_empty_input_is_an_empty_object(pieces):
-    [call] = answered(use(0, "now", *pieces)).calls
+    [call] = answer_to(tool_block(0, "now", *pieces)).calls
     assert call["text"] == "{}"
 
 
@@ -112,16 +112,16 @@ def test_6_unknown_events_give_a_notice_and_never_fail_the_message():
         frame("sparkle", index=0),
         frame("content_block_delta", index=1, delta={"type": "hologram_delta", "data": "x"}),
     )
-    blocks = (text(0, "Hi"), *odd, use(1, "weather", *WEATHER), odd[0])
+    blocks = (text(0, "Hi"), *odd, tool_block(1, "weather", *WEATHER), odd[0])
     assert notices(*blocks) == ["sparkle", "hologram_delta", "sparkle"]
-    answer = answered(*blocks)
+    answer = answer_to(*blocks)
     assert (answer.text, len(answer.calls), answer.finish) == ("Hi", 1, "tool_calls")
 
 
 def test_7_a_message_with_several_tools_is_read_to_its_end():
     body = message(
-        text(0, "First. "), use(1, "read", '{"path":"a"}'), text(2, "Then. "),
-        use(3, "read", '{"path":"b"}'), use(4, "run"), text(5, "Now wait."),
+        text(0, "First. "), tool_block(1, "read", '{"path":"a"}'), text(2, "Then. "),
+        tool_block(3, "read", '{"path":"b"}'), tool_block(4, "run"), text(5, "Now wait."),
     )  # fmt: skip
     for parts in byte_cuts(body, 3):
         pipeline = chat_pipeline()
@@ -139,7 +139,9 @@ def chat_pipeline() -> Pipeline:
 
 
 def test_calls_have_their_own_index_and_the_first_delta_has_the_id():
-    body = relayed(text(0, "Hi"), use(1, "a", '{"x"', ":1}"), text(2, "and"), use(3, "b", "{}"))
+    body = relayed(
+        text(0, "Hi"), tool_block(1, "a", '{"x"', ":1}"), text(2, "and"), tool_block(3, "b", "{}")
+    )
     entries = [
         entry
         for payload in payloads(body)
@@ -165,8 +167,8 @@ def test_thinking_becomes_reasoning_with_its_signature():
 
 def test_concurrent_streams_do_not_affect_each_other():
     bodies = [
-        message(text(0, "One"), use(1, "a", '{"n":', "1}"), use(2, "b")),
-        message(use(0, "c", '{"n":', "2}"), text(1, "Two")),
+        message(text(0, "One"), tool_block(1, "a", '{"n":', "1}"), tool_block(2, "b")),
+        message(tool_block(0, "c", '{"n":', "2}"), text(1, "Two")),
     ]
     alone = []
     for body in bodies:
@@ -180,7 +182,7 @@ def test_concurrent_streams_do_not_affect_each_other():
 
 
 def test_usage_includes_the_cache_and_created_is_the_gateways_time():
-    answer = answered(text(0, "Hi"), stop="end_turn")
+    answer = answer_to(text(0, "Hi"), stop="end_turn")
     assert answer.usage == {
         "prompt_tokens": 572,
         "completion_tokens": 89,
@@ -196,7 +198,7 @@ def test_usage_includes_the_cache_and_created_is_the_gateways_time():
      ("refusal", "content_filter"), ("pause_turn", "stop"), ("something_new", "stop")],
 )  # fmt: skip
 def test_every_stop_reason_has_an_openai_finish_reason(stop, finish):
-    assert answered(text(0, "Hi"), stop=stop).finish == finish
+    assert answer_to(text(0, "Hi"), stop=stop).finish == finish
 
 
 def test_a_truncated_call_is_an_error():
@@ -209,11 +211,13 @@ def test_a_truncated_call_is_an_error():
 
 
 def test_the_official_package_rebuilds_a_tool_heavy_answer():
-    body = relayed(text(0, "Hi "), *(use(n, "read", '{"path":', f'"{n}"}}') for n in range(1, 9)))
+    body = relayed(
+        text(0, "Hi "), *(tool_block(n, "read", '{"path":', f'"{n}"}}') for n in range(1, 9))
+    )
     with openai_client(body).chat.completions.stream(model="m", messages=QUESTION) as answer:
-        made = answer.get_final_completion().choices[0].message
-    assert made.content == "Hi "
-    assert [json.loads(call.function.arguments) for call in made.tool_calls] == [
+        completion = answer.get_final_completion().choices[0].message
+    assert completion.content == "Hi "
+    assert [json.loads(call.function.arguments) for call in completion.tool_calls] == [
         {"path": str(n)} for n in range(1, 9)
     ]
-    assert [call.id for call in made.tool_calls] == [f"toolu_{n}" for n in range(1, 9)]
+    assert [call.id for call in completion.tool_calls] == [f"toolu_{n}" for n in range(1, 9)]

@@ -1,4 +1,4 @@
-"""The incremental reader of arguments agrees with a real JSON parser, at any cut."""
+"""The incremental scanner of arguments agrees with a JSON parser, at any split."""
 
 import json
 
@@ -13,7 +13,7 @@ from tests.support.wire import cuts
 
 
 def read(parts, limits=None):
-    """The status, the forwarded text, and what was left unread."""
+    """Return the status, the forwarded text, and the unread rest."""
     reader = Arguments(limits or Limits())
     forwarded = ""
     rest = ""

@@ -1,4 +1,4 @@
-"""What an adversary found in the way of a response; each must stay found."""
+"""Regression tests of defects in responses, found by adversarial testing."""
 
 import json
 
@@ -44,8 +44,8 @@ CB, CE, AB = "<|tool_call_begin|>", "<|tool_call_end|>", "<|tool_call_argument_b
 CALL = SB + CB + "functions.f:0" + AB + '{"a":1}' + CE
 
 
-def written(text, format_name, channel="content", tools=TOOLS, **options):
-    """The reply to a text, which must be the same at any cut."""
+def reply_to_text(text, format_name, channel="content", tools=TOOLS, **options):
+    """Return the reply for a model's text; it must be the same at any split."""
     whole = None
     for pieces in cuts(text, 3):
         body = stream(*({channel: piece} for piece in pieces))
@@ -55,11 +55,11 @@ def written(text, format_name, channel="content", tools=TOOLS, **options):
     return collect(whole)
 
 
-def made(reply):
+def calls_of(reply):
     return [(p.name, json.loads(p.arguments)) for p in reply.parts if isinstance(p, ToolCall)]
 
 
-def shown(reply):
+def text_of(reply):
     return "".join(p.text for p in reply.parts if isinstance(p, Text))
 
 
@@ -96,8 +96,8 @@ INTERLEAVED = {
 def test_interleaved_blocks_keep_their_arguments(blocks):
     reply = reply_from(message(*blocks, stop="tool_use"), upstream="anthropic")
     assert reply.failure is None
-    assert made(reply)[0] == ("f", {"a": 1})
-    assert shown(reply) == "x"
+    assert calls_of(reply)[0] == ("f", {"a": 1})
+    assert text_of(reply) == "x"
 
 
 def test_arguments_after_the_end_of_their_block_fail_the_message():
@@ -108,26 +108,26 @@ def test_arguments_after_the_end_of_their_block_fail_the_message():
 def test_odd_anthropic_streams_are_read():
     body = message(block(0, EMPTY, text("x")))
     twice = event("message_start", message={"id": "m2"}) + body
-    assert shown(reply_from(twice, upstream="anthropic")) == "x"
+    assert text_of(reply_from(twice, upstream="anthropic")) == "x"
     headless = body.partition(b"event: ping")[2]
-    assert shown(reply_from(b"event: ping" + headless, upstream="anthropic")) == "x"
+    assert text_of(reply_from(b"event: ping" + headless, upstream="anthropic")) == "x"
     nulls = message(
         block(0, {"type": "text", "text": None}, text("x"), {"type": "text_delta", "text": None})
     )
-    assert shown(reply_from(nulls, upstream="anthropic")) == "x"
+    assert text_of(reply_from(nulls, upstream="anthropic")) == "x"
     failed = decode(event("error", error="boom"), upstream="anthropic")[-1]
     assert failed == MessageFailed(FailureKind.UPSTREAM, "boom")
 
 
 @pytest.mark.parametrize("header", ["functions.Bash:0", "Bash:12"])
 def test_p1_kimi_without_begin_tokens_calls_the_tool_named_in_the_header(header):
-    reply = written(f"{header}{AB}" + '{"command":"ls"}' + CE + SE, "kimi")
-    assert made(reply) == [("Bash", {"command": "ls"})]
+    reply = reply_to_text(f"{header}{AB}" + '{"command":"ls"}' + CE + SE, "kimi")
+    assert calls_of(reply) == [("Bash", {"command": "ls"})]
 
 
 def test_a_nested_object_is_not_mistaken_for_repeated_arguments():
     body = stream(calls(entry(0, "a", "f", '{"o":')), calls(entry(0, arguments='{"o":1}}')))
-    assert made(reply_from(body)) == [("f", {"o": {"o": 1}})]
+    assert calls_of(reply_from(body)) == [("f", {"o": {"o": 1}})]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_a_nested_object_is_not_mistaken_for_repeated_arguments():
     ],
 )  # fmt: skip
 def test_a_parameter_in_an_unknown_form_fails_the_call(text, format_name):
-    reply = written(text, format_name)
-    assert (made(reply), reply.faults) == ([], ["malformed"])
+    reply = reply_to_text(text, format_name)
+    assert (calls_of(reply), reply.faults) == ([], ["malformed"])
 
 
 NO_EXCEPTION = {
@@ -155,7 +155,7 @@ NO_EXCEPTION = {
     "a long error code": data({"error": {"message": "x", "code": "9" * 5000}}),
     "usage out of range": chunk({"content": "x"}, "stop")
     + b'data: {"choices":[],"usage":{"prompt_tokens":1e30},"x":"\\ud83d"}\n\n',
-    "usage that is no number": b'data: {"choices":[],"usage":{"prompt_tokens":NaN},"x":"\\ud83d"}\n\n',
+    "usage that is not a number": b'data: {"choices":[],"usage":{"prompt_tokens":NaN},"x":"\\ud83d"}\n\n',
 }
 
 
@@ -168,9 +168,9 @@ def test_the_pipeline_never_raises(client, body):
 
 def test_half_a_surrogate_pair_in_a_held_envelope_is_delivered():
     for name in ("half a pair in an envelope", "an escaped half in an envelope"):
-        assert [name for name, _ in made(reply_from(NO_EXCEPTION[name], format_name="qwen"))] == [
-            "f"
-        ]
+        assert [
+            name for name, _ in calls_of(reply_from(NO_EXCEPTION[name], format_name="qwen"))
+        ] == ["f"]
 
 
 def test_half_a_surrogate_pair_in_a_whole_answer_is_delivered():
@@ -195,7 +195,7 @@ def test_p9_a_broken_call_in_the_reasoning_fails_a_message_with_blank_text():
     good = '<tool_call>{"name":"ping","arguments":{}}</tool_call>'
     body = stream({"reasoning": good + CUT}, {"content": "Answer."})
     reply = reply_from(body, format_name="qwen")
-    assert made(reply) == [("ping", {})]
+    assert calls_of(reply) == [("ping", {})]
     assert reply.failure is None
 
 
@@ -206,7 +206,7 @@ def test_text_keeps_its_order_around_a_structured_call():
         calls(entry(0, arguments=":1}")),
         {"content": "second"},
     )
-    assert shown(reply_from(body)) == "first second"
+    assert text_of(reply_from(body)) == "first second"
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_text_keeps_its_order_around_a_structured_call():
     [(CALL + " Is 3 <", "kimi"), ('<tool_call>{"name":"f","arguments":{"a":1}} Is 3 <', "qwen")],
 )
 def test_text_after_an_open_section_survives_a_trailing_bracket(text, format_name):
-    reply = written(text, format_name)
-    assert made(reply) == [("f", {"a": 1})]
-    assert shown(reply) == " Is 3 <"
+    reply = reply_to_text(text, format_name)
+    assert calls_of(reply) == [("f", {"a": 1})]
+    assert text_of(reply) == " Is 3 <"
 
 
 def test_junk_after_a_json_body_is_limited_the_same_at_any_split():
     junk = "x" * 300
-    written('<tool_call><function=f>{"a":1}' + junk + "</function></tool_call>", "qwen")
+    reply_to_text('<tool_call><function=f>{"a":1}' + junk + "</function></tool_call>", "qwen")
 
 
 def test_a_marker_that_turns_out_to_be_text_stays_in_its_channel():
@@ -239,11 +239,11 @@ def test_p1_a_structured_call_wins_over_a_truncated_copy():
         for name in ("qwen", "kimi"):
             reply = reply_from(stream(*deltas), format_name=name)
             assert reply.failure is None
-            assert made(reply) == [("f", {"a": 1})]
+            assert calls_of(reply) == [("f", {"a": 1})]
             assert reply.stop_reason is StopReason.TOOL_USE
 
 
-IDENTITIES = {
+TWO_CALLS = {
     "same id, other index": [calls(entry(0, "x", "f", '{"a":1}')), calls(entry(1, "x", "ping", "{}"))],
     "index 0, empty arguments first": [calls(entry(0, name="ping", arguments="")),
                                        calls(entry(0, name="f", arguments='{"a":1}'))],
@@ -256,26 +256,26 @@ IDENTITIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("deltas", IDENTITIES.values(), ids=IDENTITIES)
+@pytest.mark.parametrize("deltas", TWO_CALLS.values(), ids=TWO_CALLS)
 def test_p7_two_calls_stay_two_calls(deltas):
     reply = reply_from(stream(*deltas, finish="tool_calls"))
     assert reply.failure is None
-    assert len(made(reply)) == 2
+    assert len(calls_of(reply)) == 2
     assert len({part.id for part in reply.parts}) == 2
 
 
 def test_a_repeated_name_does_not_start_another_call():
     body = stream(calls(entry(name="f", arguments='{"a":1}')), calls(entry(name="f", arguments="")))
-    assert made(reply_from(body)) == [("f", {"a": 1})]
+    assert calls_of(reply_from(body)) == [("f", {"a": 1})]
 
 
-HELD = {
+HELD_CALLS = {
     "bare counters": ("kimi", "content", SB + CB + "0" + AB + '{"a":"'),
     "calls in the reasoning": ("qwen", "reasoning", '<tool_call>{"name":"f","arguments":{"a":"'),
 }
 
 
-@pytest.mark.parametrize(("format_name", "channel", "opening"), HELD.values(), ids=HELD)
+@pytest.mark.parametrize(("format_name", "channel", "opening"), HELD_CALLS.values(), ids=HELD_CALLS)
 def test_held_calls_are_limited(format_name, channel, opening):
     body = stream({channel: opening}, *({channel: "x" * 1000} for _ in range(20)))
     failed = decode(body, format_name=format_name, limits=Limits(held_chars=5000))[-1]
@@ -299,7 +299,7 @@ def test_text_held_for_a_call_is_limited():
 )
 def test_a_call_without_a_name_is_never_delivered(body, format_name):
     reply = reply_from(body, format_name=format_name)
-    assert made(reply) == []
+    assert calls_of(reply) == []
     assert reply.failure
 
 
@@ -307,7 +307,7 @@ def test_quoted_thinking_tags_do_not_start_a_draft():
     quoted = (
         'About `<think>`.\n<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>\nand `</think>`'
     )
-    assert made(written(quoted, "qwen")) == [("f", {"a": 1})]
+    assert calls_of(reply_to_text(quoted, "qwen")) == [("f", {"a": 1})]
 
 
 def test_notices_do_not_depend_on_chunking():
@@ -331,27 +331,27 @@ V3 = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁
     ],
 )
 def test_edge_cases_of_deepseek_v3(text, call):
-    reply = written(text, "deepseek")
-    assert made(reply) == [call]
-    assert shown(reply) == ""
+    reply = reply_to_text(text, "deepseek")
+    assert calls_of(reply) == [call]
+    assert text_of(reply) == ""
 
 
 def test_qwen_agent_markers_in_prose_stay_text():
     prose = "I love ✿FUNCTION✿ and ✿RESULT✿ flowers"
-    assert shown(written(prose, "qwen")) == prose
+    assert text_of(reply_to_text(prose, "qwen")) == prose
 
 
 def test_text_in_a_section_without_calls_stays_text():
-    assert "and then" in shown(written(f"Use {SB} and then {SE} to wrap.", "kimi"))
+    assert "and then" in text_of(reply_to_text(f"Use {SB} and then {SE} to wrap.", "kimi"))
 
 
 def test_spaces_around_the_punctuation_of_a_header_are_ignored():
-    assert made(written(SB + CB + " functions . f : 45 " + AB + '{"a":1}' + CE + SE, "kimi")) == [
-        ("f", {"a": 1})
-    ]
+    assert calls_of(
+        reply_to_text(SB + CB + " functions . f : 45 " + AB + '{"a":1}' + CE + SE, "kimi")
+    ) == [("f", {"a": 1})]
 
 
-NOT_ANSWERS = {
+FAILED_ANSWERS = {
     "nothing and [DONE]": chunk({"role": "assistant", "content": ""}) + b"data: [DONE]\n\n",
     "detail": data({"detail": "boom"}) + b"data: [DONE]\n\n",
     "message and code": data({"message": "boom", "code": 500}) + b"data: [DONE]\n\n",
@@ -361,7 +361,7 @@ NOT_ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("body", NOT_ANSWERS.values(), ids=NOT_ANSWERS)
+@pytest.mark.parametrize("body", FAILED_ANSWERS.values(), ids=FAILED_ANSWERS)
 def test_p9_a_stream_without_an_answer_fails(body):
     assert isinstance(decode(body)[-1], MessageFailed)
 
@@ -386,7 +386,7 @@ TOLERATED = {
     "a provider as an object": chunk({"content": "x"}, "stop", provider={"name": "p"}),
     "empty data": b"data:\n\n" + chunk({"content": "x"}, "stop"),
     "null data": b"data: null\n\n" + chunk({"content": "x"}, "stop"),
-    "a space behind [DONE]": chunk({"content": "x"}, "stop") + b"data: [DONE] \n\n",
+    "a space after [DONE]": chunk({"content": "x"}, "stop") + b"data: [DONE] \n\n",
     "null among the calls": chunk({"content": "x", "tool_calls": [None]}, "stop"),
     "nothing among the calls": chunk({"content": "x", "tool_calls": [{}]}, "stop"),
 }
@@ -395,7 +395,7 @@ TOLERATED = {
 @pytest.mark.parametrize("body", TOLERATED.values(), ids=TOLERATED)
 def test_malformed_minor_fields_do_not_fail_an_answer(body):
     reply = reply_from(body)
-    assert (shown(reply), reply.failure) == ("x", None)
+    assert (text_of(reply), reply.failure) == ("x", None)
 
 
 def test_mistral_thinking_becomes_reasoning():

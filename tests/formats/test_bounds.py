@@ -1,7 +1,7 @@
-"""Law 6: held text never exceeds its limit, and work grows with the input, for hostile input too.
+"""Law 6: held text stays within its limit, and work grows linearly, even for hostile input.
 
-Work is counted, not timed: function calls under a profiler, and characters that are looked at twice
-because they were still held when the next piece came.
+Work is counted, not timed: function calls under a profiler, and held characters, which are scanned
+again with the next piece.
 """
 
 import json
@@ -69,7 +69,7 @@ OPENINGS = {
 
 
 def work(format_name: str, text: str, piece: int) -> tuple[int, int]:
-    """How many calls it takes to read a text in pieces, and the most that was held."""
+    """Return the function calls to read a text in pieces, and the most characters held."""
     native = FORMATS[format_name]
     assert native
     transform = CallRescue(native, Toolbox(), Limits(held_chars=1 << 30))
@@ -91,18 +91,18 @@ def work(format_name: str, text: str, piece: int) -> tuple[int, int]:
     return calls, held
 
 
-READ_BY = {"hermes": "qwen", "coder": "qwen", "dsml": "deepseek", "draft": "kimi"}
+FORMAT_OF = {"hermes": "qwen", "coder": "qwen", "dsml": "deepseek", "draft": "kimi"}
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_work_grows_linearly_with_the_input(opening):
     first = opening.partition(" ")[0]
-    names = NATIVE if first == "text" else [READ_BY.get(first, first)]
+    names = NATIVE if first == "text" else [FORMAT_OF.get(first, first)]
     for name, unit in product(names, HOSTILE.values()):
         once, held = work(name, OPENINGS[opening] + unit * (2000 // len(unit)), 50)
         twice, _ = work(name, OPENINGS[opening] + unit * (4000 // len(unit)), 50)
         assert twice < 2.5 * once + 100, unit
-        # What is held is looked at again with every piece, so it must not grow with the input.
+        # Held text is scanned again with every piece, so it must not grow with the input.
         assert held < 1200, unit
 
 
@@ -118,7 +118,7 @@ def test_a_megabyte_of_hostile_text_is_read_to_its_end(format_name, unit):
     assert reply.failure or reply.parts == [Text(body)]
 
 
-def many_neighbours(count):
+def consecutive_messages(count):
     return [{"role": "user", "content": "a"}] * count
 
 
@@ -132,26 +132,26 @@ def many_calls(count):
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-@pytest.mark.parametrize("messages", [many_neighbours, many_calls])
+@pytest.mark.parametrize("messages", [consecutive_messages, many_calls])
 def test_work_grows_linearly_with_the_number_of_messages(messages, upstream):
     def cost(count):
-        """Of reading and writing a request, in seconds of CPU; the least of some."""
+        """Return the CPU seconds to parse and render a request, the minimum of three."""
         body = json.dumps({"model": "m", "messages": messages(count)}).encode()
-        seen = []
+        seconds = []
         for _ in range(3):
-            began = time.process_time()
+            start = time.process_time()
             conversation = DIALECTS["openai"].parse(body, Complexity(nodes=10**6))
             DIALECTS[upstream].render(conversation, Target())
             estimate_tokens(conversation)
-            seen.append(time.process_time() - began)
-        return min(seen)
+            seconds.append(time.process_time() - start)
+        return min(seconds)
 
-    # What others do meanwhile disturbs one measurement, and not five.
+    # Other load may disturb one measurement, but not five.
     assert any(cost(20_000) < 9 * cost(5_000) + 0.05 for _ in range(5))
 
 
 DRAFT = "<think>" + KIMI_CALL
-HOLDS = {
+HELD_TEXTS = {
     "a draft": ("kimi", [DRAFT, *["x" * 100] * 100]),
     "arguments encoded twice": ("kimi", [KIMI_CALL + '"', *["x" * 100] * 100]),
     "an envelope out of order": ("qwen", ['<tool_call>{"arguments": {"a": "', *["x" * 100] * 100]),
@@ -162,9 +162,9 @@ HOLDS = {
 }
 
 
-@pytest.mark.parametrize("case", HOLDS)
+@pytest.mark.parametrize("case", HELD_TEXTS)
 def test_held_text_over_its_limit_fails_the_message(case):
-    format_name, pieces = HOLDS[case]
+    format_name, pieces = HELD_TEXTS[case]
     body = stream(*({"content": piece} for piece in pieces))
     failed = decode(body, format_name=format_name, limits=Limits(held_chars=5000))[-1]
     assert isinstance(failed, MessageFailed)
@@ -207,9 +207,9 @@ def test_memory_does_not_grow_with_the_answer(format_name):
         tracemalloc.start()
         for _ in range(chunks):
             pipeline.feed(text)
-        _, most = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        return most
+        return peak_bytes
 
     peak(10)
     long = peak(1000)

@@ -1,4 +1,4 @@
-"""What the real clients need of our bytes (Claude Code, and the SDKs of both vendors)."""
+"""Requirements of real clients on the encoded bytes: Claude Code, and the SDKs of both vendors."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Requests that are too deep or too large to be worth reading, found out wherever that is."""
+"""Requests whose JSON is too deep or has too many values are refused."""
 
 import json
 import random
@@ -11,19 +11,19 @@ from bench.bodies import body as claude_code_body
 from formats import DIALECTS, ClientError, Complexity, TooComplex
 from tests.support.wire import nested
 
-MOST = Complexity(depth=20, nodes=1000)
+LIMITS = Complexity(depth=20, nodes=1000)
 
 
-def is_refused(body: bytes, most: Complexity = MOST) -> bool:
-    """Whether it is too complex, whatever else is wrong with it."""
-    found = set()
+def is_refused(body: bytes, limits: Complexity = LIMITS) -> bool:
+    """Tell whether a body is refused as too complex, in every dialect."""
+    results = set()
     for dialect in DIALECTS.values():
         try:
-            dialect.parse(body, most)
-            found.add(False)
+            dialect.parse(body, limits)
+            results.add(False)
         except ClientError as error:
-            found.add(isinstance(error, TooComplex))
-    (is_too_complex,) = found  # in every dialect
+            results.add(isinstance(error, TooComplex))
+    (is_too_complex,) = results  # the same in every dialect
     return is_too_complex
 
 
@@ -68,16 +68,16 @@ def test_depth_and_size_agree_with_a_json_parser():
             return [value(levels - 1) for _ in range(chance.randrange(4))]
         return {chance.choice('a"[\\') + str(n): value(levels - 1) for n in range(3)}
 
-    def depth(found: Any) -> int:
-        inner = found if isinstance(found, list) else list(found.values())
+    def depth(results: Any) -> int:
+        inner = results if isinstance(results, list) else list(results.values())
         return 1 + max((depth(item) for item in inner if isinstance(item, list | dict)), default=0)
 
     seen = set()
     for _ in range(300):
-        found = {"messages": [value(6)], "tools": value(6), "x": value(6)}
-        most = Complexity(depth=6)
-        assert is_refused(json.dumps(found).encode(), most) is (depth(found) > 6)
-        seen.add(depth(found) > 6)
+        results = {"messages": [value(6)], "tools": value(6), "x": value(6)}
+        limits = Complexity(depth=6)
+        assert is_refused(json.dumps(results).encode(), limits) is (depth(results) > 6)
+        seen.add(depth(results) > 6)
     assert seen == {True, False}
 
 
@@ -93,27 +93,27 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 def test_checking_hostile_json_is_not_slower(bomb):
-    began = time.process_time()
+    start = time.process_time()
     is_refused(bomb, Complexity())
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - start < 0.5
 
 
 def test_a_claude_code_request_is_never_counted_exactly(monkeypatch):
-    """That would cost as much as parsing it."""
+    """Counting exactly would cost as much as parsing."""
     monkeypatch.setattr("formats.complexity._structure", None)
     assert not is_refused(claude_code_body("a", stream=True), Complexity())
 
 
 TEXT = {"type": "text", "text": "hi"}
 USE = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
-# A place that typed decoders leave unread, and how many levels are around it.
+# Blocks with a value that typed decoders leave unread, and the levels around that value.
 UNREAD = {
     "arguments": (5, USE | {"input": "HERE"}),
     "cache control": (5, TEXT | {"cache_control": "HERE"}),
     "a document": (6, {"type": "document", "source": {"type": "content", "content": "HERE"}}),
     "an unknown field": (5, TEXT | {"hologram": "HERE"}),
     "an unknown block": (5, {"type": "hologram", "x": "HERE"}),
-    "a found text": (
+    "a search result": (
         7,
         {"type": "search_result", "content": [TEXT | {"cache_control": "HERE"}]},
     ),
@@ -122,8 +122,8 @@ UNREAD = {
 }
 
 
-def asked(block: dict[str, Any], value: bytes) -> bytes:
-    """A request of Anthropic's with the value in a block of its history."""
+def request_with(block: dict[str, Any], value: bytes) -> bytes:
+    """Return an Anthropic request with the value in a block of its history."""
     role = "assistant" if block["type"] == "tool_use" else "user"
     before = [] if role == "assistant" else [{"role": "assistant", "content": [USE]}]
     messages = [{"role": "user", "content": "hi"}, *before, {"role": role, "content": [block]}]
@@ -133,21 +133,21 @@ def asked(block: dict[str, Any], value: bytes) -> bytes:
 
 @pytest.mark.parametrize(("levels", "block"), UNREAD.values(), ids=UNREAD)
 @pytest.mark.parametrize("opening", [b'{"a":', b"[", b'{"]":"[{", "b" :\n'])
-@pytest.mark.parametrize("most", [9, 20, 128])
-def test_the_depth_is_exact_in_values_that_are_not_decoded(levels, block, opening, most):
-    parse, most = DIALECTS["anthropic"].parse, Complexity(depth=most)
-    if levels < most.depth:
-        within = asked(block, b'{"x":' + nested(most.depth - levels - 1, opening) + b"}")
+@pytest.mark.parametrize("limits", [9, 20, 128])
+def test_the_depth_is_exact_in_values_that_are_not_decoded(levels, block, opening, limits):
+    parse, limits = DIALECTS["anthropic"].parse, Complexity(depth=limits)
+    if levels < limits.depth:
+        within = request_with(block, b'{"x":' + nested(limits.depth - levels - 1, opening) + b"}")
         try:
-            parse(within, most)
+            parse(within, limits)
         except ClientError as error:
             assert not isinstance(error, TooComplex)  # noqa: PT017
-    with pytest.raises(TooComplex, match=f"more than {most.depth} levels"):
-        parse(asked(block, b'{"x":' + nested(most.depth - levels, opening) + b"}"), most)
+    with pytest.raises(TooComplex, match=f"more than {limits.depth} levels"):
+        parse(request_with(block, b'{"x":' + nested(limits.depth - levels, opening) + b"}"), limits)
 
 
 def test_a_very_low_limit_is_enforced():
-    deepest = asked(UNREAD["a result"][1] | {"content": [TEXT]}, b"")
+    deepest = request_with(UNREAD["a result"][1] | {"content": [TEXT]}, b"")
     for depth in range(1, 7):
         with pytest.raises(TooComplex):
             DIALECTS["anthropic"].parse(deepest, Complexity(depth=depth))
@@ -158,12 +158,12 @@ def test_a_very_low_limit_is_enforced():
 @pytest.mark.parametrize("bad", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"\xe2\x82"])
 def test_values_that_are_not_decoded_must_be_utf8(_, block, bad):
     with pytest.raises(ClientError, match="UTF-8"):
-        DIALECTS["anthropic"].parse(asked(block, b'{"x":"a%bz"}' % bad))
+        DIALECTS["anthropic"].parse(request_with(block, b'{"x":"a%bz"}' % bad))
 
 
 @pytest.mark.parametrize("place", [b'"x":"\xff","x":1', b'"":"\xff","":1', b'"x":1 ,"x":"\xff"'])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_copy_of_a_repeated_field_must_be_utf8(dialect, place):
-    body = asked(TEXT, b"")[:-1] + b"," + place + b"}"
+    body = request_with(TEXT, b"")[:-1] + b"," + place + b"}"
     with pytest.raises(ClientError, match="UTF-8"):
         DIALECTS[dialect].parse(body)

@@ -1,4 +1,4 @@
-"""What fuzzing found stays found, and the fuzzer's targets hold for what they begin with."""
+"""Inputs that fuzzing found pass, and the fuzzing targets pass for their seeds."""
 
 import pytest
 

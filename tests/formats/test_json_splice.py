@@ -1,4 +1,4 @@
-"""Requests of an upstream's own dialect: every byte that no route sets is the client's."""
+"""Requests to an upstream of the same dialect: only bytes set by the route change."""
 
 import json
 
@@ -39,14 +39,14 @@ def render(dialect, body, target=None, *, stream=True):
 def test_replacing_values_changes_no_other_byte(fields, changes, indent, escaped):
     fields = {"first": 1, **fields}
     text = json.dumps(fields, indent=indent, ensure_ascii=escaped).encode()
-    made = replace_values(text, _fields.decode(text), changes)
-    assert made is not None
-    assert json.loads(made) == fields | changes
+    output = replace_values(text, _fields.decode(text), changes)
+    assert output is not None
+    assert json.loads(output) == fields | changes
     assert replace_values(text, _fields.decode(text), {}) == text
     if changes.keys().isdisjoint(fields):
-        assert made.startswith(text.removesuffix(b"}"))
+        assert output.startswith(text.removesuffix(b"}"))
     back = replace_values(
-        made, _fields.decode(made), {n: v for n, v in fields.items() if n in changes}
+        output, _fields.decode(output), {n: v for n, v in fields.items() if n in changes}
     )
     assert back is not None
     assert json.loads(back) == changes | fields
@@ -82,16 +82,16 @@ def test_a_request_is_forwarded_byte_for_byte(dialect, body):
     [("anthropic", ANTHROPIC, rb'"cl\u0061ude"'), ("openai", OPENAI, b'"m"')],
 )
 def test_only_the_model_differs_if_the_route_renames_it(dialect, body, spelled):
-    made = render(dialect, body, Target(model="other")).body
-    assert made == body.replace(spelled, b'"other"', 1)
+    output = render(dialect, body, Target(model="other")).body
+    assert output == body.replace(spelled, b'"other"', 1)
 
 
 def test_values_set_by_the_route_are_replaced_in_place():
     target = Target(max_tokens=7, fields={"provider": {"only": ["x"]}})
-    made = render("anthropic", ANTHROPIC, target)
+    output = render("anthropic", ANTHROPIC, target)
     expected = ANTHROPIC.replace(b"100", b"7").rstrip().removesuffix(b"}")
-    assert made.body == expected + b',"provider":{"only":["x"]}}\n'
-    assert [notice.code for notice in made.notices] == [NoticeCode.LIMIT_CLAMPED]
+    assert output.body == expected + b',"provider":{"only":["x"]}}\n'
+    assert [notice.code for notice in output.notices] == [NoticeCode.LIMIT_CLAMPED]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -110,17 +110,17 @@ def test_single_calls_are_requested_in_the_form_of_the_dialect(dialect):
     conversation = DIALECTS[dialect].parse(json.dumps(body).encode())
     choice = msgspec.structs.replace(conversation.tool_choice, parallel=False)
     conversation = msgspec.structs.replace(conversation, tool_choice=choice)
-    made = json.loads(DIALECTS[dialect].render(conversation, Target()).body)
+    output = json.loads(DIALECTS[dialect].render(conversation, Target()).body)
     if dialect == "anthropic":
-        assert made["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+        assert output["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
     else:
-        assert made["parallel_tool_calls"] is False
+        assert output["parallel_tool_calls"] is False
 
 
 def test_usage_is_requested_even_if_the_client_did_not():
     body = OPENAI.replace(b'"stream_options" : {"include_usage":true,"odd":1},', b"")
-    made = render("openai", body).body
-    assert made == body.removesuffix(b"}") + b',"stream_options":{"include_usage":true}}'
+    output = render("openai", body).body
+    assert output == body.removesuffix(b"}") + b',"stream_options":{"include_usage":true}}'
 
 
 def test_a_request_without_streaming_stays_without_streaming():
@@ -135,9 +135,9 @@ def test_p5_only_unsigned_thinking_is_removed_and_other_bytes_stay():
     minted = b'{"type":"thinking","thinking":"made up","signature":""}'
     other = b'{"text":"a \\u0062","type":"text" ,"odd":1.50}'
     body = b'{"odd" : 1.0, "messages":[{"role":"user" ,"content":"x"},{"role":"assistant","content":[%b,%b,%b]}],"model":"m","stream" :true}'
-    made = render("anthropic", body % (kept, minted, other))
-    assert made.body == body.replace(b"[%b,%b,%b]", b"[%b,%b]") % (kept, other)
-    assert [notice.code for notice in made.notices] == [NoticeCode.REASONING_DROPPED]
+    output = render("anthropic", body % (kept, minted, other))
+    assert output.body == body.replace(b"[%b,%b,%b]", b"[%b,%b]") % (kept, other)
+    assert [notice.code for notice in output.notices] == [NoticeCode.REASONING_DROPPED]
     assert (
         render("anthropic", body.replace(b"[%b,%b,%b]", b"[%b, %b]") % (kept, other)).notices == ()
     )
@@ -153,8 +153,8 @@ def test_p5_a_target_without_thinking_gets_none():
         "model": "m",
         "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}],
     }
-    made = render("anthropic", json.dumps(body).encode(), Target(takes_thinking=False))
-    assert json.loads(made.body)["messages"][1]["content"] == blocks[2:]
+    output = render("anthropic", json.dumps(body).encode(), Target(takes_thinking=False))
+    assert json.loads(output.body)["messages"][1]["content"] == blocks[2:]
     chat = DIALECTS["openai"].parse(
         DIALECTS["openai"]
         .render(
@@ -164,8 +164,8 @@ def test_p5_a_target_without_thinking_gets_none():
         .body
     )
     for target, count in ((Target(), 3), (Target(takes_thinking=False), 1)):
-        made = DIALECTS["anthropic"].render(chat, target)
-        assert len(json.loads(made.body)["messages"][1]["content"]) == count
+        output = DIALECTS["anthropic"].render(chat, target)
+        assert len(json.loads(output.body)["messages"][1]["content"]) == count
 
 
 def test_reasoning_of_an_openai_client_stays_where_the_upstream_put_it():
@@ -195,5 +195,5 @@ def test_an_invalid_history_is_rendered_again():
         "model": "m",
         "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}],
     }
-    made = json.loads(render("openai", json.dumps(body).encode()).body)
-    assert [message["role"] for message in made["messages"]] == ["user", "assistant", "tool"]
+    output = json.loads(render("openai", json.dumps(body).encode()).body)
+    assert [message["role"] for message in output["messages"]] == ["user", "assistant", "tool"]

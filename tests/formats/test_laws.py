@@ -97,7 +97,7 @@ def test_2_order_every_output_follows_the_event_table(upstream, format_name, bod
     state = State.START
     for event in decode(body, upstream=upstream, format_name=format_name, tools=TOOLS):
         state = next_state(state, event)
-        # The pipeline refuses an illegal event, and says whose fault it was.
+        # The pipeline turns an illegal event into an internal failure.
         assert not (isinstance(event, MessageFailed) and event.kind is FailureKind.INTERNAL)
     assert state is State.DONE
 
@@ -118,7 +118,7 @@ def test_3_round_trip_decoding_encoded_events_returns_the_events(dialect, events
     )
     got = [*pipeline.decode(encoded(events, dialect)), *pipeline.decode_end()]
     if isinstance(events[-1], MessageFailed) and dialect == "openai":
-        # OpenAI closes no call: only a later event tells that one is complete.
+        # OpenAI has no end of a call: only a later event shows that one is complete.
         events = [event for event in events if not isinstance(event, ToolCallEnd)]
         got = [event for event in got if not isinstance(event, ToolCallEnd)]
     assert merge_deltas(got) == merge_deltas(events)
@@ -140,7 +140,7 @@ def test_4_truncation_a_cut_call_is_never_listed_as_complete(
     events = decode(stream({"content": head}, finish=finish), format_name=format_name)
     assert isinstance(events[-1], MessageEnd | MessageFailed)
     calls = [part for part in collect(events).parts if hasattr(part, "arguments")]
-    if calls:  # only closers may be missing
+    if calls:  # only end markers may be missing
         assert json.loads(calls[0].arguments) == given_arguments
     elif not isinstance(events[-1], MessageFailed):
         assert events[-1].stop_reason is not StopReason.TOOL_USE

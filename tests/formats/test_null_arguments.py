@@ -1,4 +1,4 @@
-"""A parameter that may be left out is left out, where a model wrote null for it."""
+"""A null for an optional parameter is dropped from a call's arguments."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Law 8: the official SDKs rebuild, from our bytes, the message that was meant."""
+"""Law 8: the official SDKs rebuild the original message from the encoded bytes."""
 
 import json
 from typing import Any
@@ -66,9 +66,13 @@ def check_openai(completion: Any, events: list[Event]) -> None:
     assert (message.content or "") == "".join(p.text for p in reply.parts if isinstance(p, Text))
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     assert len(message.tool_calls or []) == len(calls)
-    for made, part in zip(message.tool_calls or [], calls, strict=True):
-        assert (made.id, made.type, made.function.name) == (part.id, "function", part.name)
-        assert json.loads(made.function.arguments) == json.loads(part.arguments)
+    for tool_call, part in zip(message.tool_calls or [], calls, strict=True):
+        assert (tool_call.id, tool_call.type, tool_call.function.name) == (
+            part.id,
+            "function",
+            part.name,
+        )
+        assert json.loads(tool_call.function.arguments) == json.loads(part.arguments)
     assert completion.choices[0].finish_reason == (
         "tool_calls" if reply.stop_reason is StopReason.TOOL_USE else "stop"
     )
@@ -86,7 +90,7 @@ def test_openai_rebuilds_a_stream(events):
             list(client.chat.completions.create(model="m", messages=QUESTION, stream=True))
         return
     if end.stop_reason in (StopReason.MAX_TOKENS, StopReason.REFUSAL):
-        return  # the helper raises for these, as it does for OpenAI's own
+        return  # the SDK raises for these, as it does for OpenAI's own
     with client.chat.completions.stream(model="m", messages=QUESTION) as answer:
         check_openai(answer.get_final_completion(), events)
 
@@ -119,5 +123,5 @@ def test_both_rebuild_a_rescued_call():
     assert message.stop_reason == "tool_use"
     client = openai_client(relay(upstream, client="openai", format_name="kimi"))
     with client.chat.completions.stream(model="m", messages=QUESTION) as answer:
-        made = answer.get_final_completion().choices[0].message.tool_calls
-    assert [call.function.name for call in made] == ["get_tide"]
+        tool_call = answer.get_final_completion().choices[0].message.tool_calls
+    assert [call.function.name for call in tool_call] == ["get_tide"]

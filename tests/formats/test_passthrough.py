@@ -1,5 +1,4 @@
-"""The laws of relaying: an upstream's own bytes where nothing differs, and the same message where
-something does."""
+"""Passthrough forwards the upstream's bytes, and encodes the same message where they must differ."""
 
 import json
 import tracemalloc
@@ -64,12 +63,12 @@ def pipeline(dialect, format_name="standard", **options):
 
 
 def relayed(dialect, parts, format_name="standard", **options):
-    made = pipeline(dialect, format_name, **options)
-    return b"".join([made.feed(part) for part in parts]) + made.close()
+    pipe = pipeline(dialect, format_name, **options)
+    return b"".join([pipe.feed(part) for part in parts]) + pipe.close()
 
 
-def anew(dialect, format_name):
-    """A pipeline that has its bytes from the encoder alone."""
+def encoding_pipeline(dialect, format_name):
+    """Return a pipeline without passthrough."""
     native = format_with_markers(format_name)
     return Pipeline(
         DIALECTS[dialect].decoder(Limits()),
@@ -79,19 +78,19 @@ def anew(dialect, format_name):
     )
 
 
-def written_anew(dialect, body, format_name):
-    made = anew(dialect, format_name)
-    return made.feed(body) + made.close()
+def encoded_answer(dialect, body, format_name):
+    pipe = encoding_pipeline(dialect, format_name)
+    return pipe.feed(body) + pipe.close()
 
 
-def seen(body, dialect):
-    found = view(body, dialect)
-    found.names, found.usage = [], None
-    return found
+def client_view(body, dialect):
+    received = view(body, dialect)
+    received.names, received.usage = [], None
+    return received
 
 
 def cuts(body):
-    """The body whole, event by event, and cut at random places."""
+    """Return the body whole, split into events, and split at random."""
     whole, _, *cut = byte_cuts(body, 2)
     return [whole, *cut, [part + b"\n\n" for part in body.split(b"\n\n")]]
 
@@ -127,9 +126,9 @@ def test_passthrough_means_the_same_to_the_client_as_encoding(
     text = "".join(texts)
     cut = pieces(text, [random.randrange(1000) for _ in range(random.randrange(9))])
     body = text_from(dialect, cut, channel)
-    expected = seen(written_anew(dialect, body, format_name), dialect)
+    expected = client_view(encoded_answer(dialect, body, format_name), dialect)
     for parts in cuts(body):
-        assert seen(relayed(dialect, parts, format_name), dialect) == expected
+        assert client_view(relayed(dialect, parts, format_name), dialect) == expected
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -147,9 +146,9 @@ def test_passthrough_means_the_same_with_structured_calls_and_signed_thinking(
         at = data.draw(st.sampled_from(places))
         events = [*events[:at], *([kind(text)] if text else []), *events[at:]]
     body = encoded(events, dialect)
-    expected = seen(written_anew(dialect, body, format_name), dialect)
+    expected = client_view(encoded_answer(dialect, body, format_name), dialect)
     for parts in cuts(body):
-        assert seen(relayed(dialect, parts, format_name), dialect) == expected
+        assert client_view(relayed(dialect, parts, format_name), dialect) == expected
 
 
 def _is_between_calls(events, at):
@@ -165,13 +164,13 @@ def _is_between_calls(events, at):
 @settings(max_examples=6)
 def test_the_official_sdk_rebuilds_the_same_message(dialect, format_name, texts):
     body = text_from(dialect, texts, "content")
-    expected = rebuilt(written_anew(dialect, body, format_name), dialect)
+    expected = rebuilt_by_sdk(encoded_answer(dialect, body, format_name), dialect)
     for parts in cuts(body):
-        assert rebuilt(relayed(dialect, parts, format_name), dialect) == expected
+        assert rebuilt_by_sdk(relayed(dialect, parts, format_name), dialect) == expected
 
 
-def rebuilt(body, dialect):
-    """What the dialect's own SDK makes of it; the name of the error if it is one."""
+def rebuilt_by_sdk(body, dialect):
+    """Return the message as the dialect's SDK rebuilds it, or the name of its error."""
     try:
         if dialect == "anthropic":
             return streamed_by_anthropic(body).model_dump(exclude={"usage"})
@@ -183,7 +182,7 @@ def rebuilt(body, dialect):
 
 
 def reads(dialect, *texts, channel="content"):
-    """A stream of which every event is a read, and the text of each."""
+    """Return a stream of these texts, one event per read."""
     body = text_from(dialect, texts, channel)
     return [part + b"\n\n" for part in body.split(b"\n\n")[:-1]]
 
@@ -202,20 +201,20 @@ KIMI = [
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_answer_is_encoded_from_the_first_difference_on(dialect):
     parts = reads(dialect, *KIMI)
-    made = pipeline(dialect, "kimi")
-    sent = [made.feed(part) for part in parts] + [made.close()]
+    pipe = pipeline(dialect, "kimi")
+    sent = [pipe.feed(part) for part in parts] + [pipe.close()]
     lead = 2 if dialect == "openai" else 4
     assert b"".join(sent[:lead]) == b"".join(parts[:lead])
     assert b"".join(sent[lead:]) != b"".join(parts[lead:])
-    found = seen(b"".join(sent), dialect)
-    assert (found.text, found.calls) == (
+    received = client_view(b"".join(sent), dialect)
+    assert (received.text, received.calls) == (
         "Looking <b>now. ",
         [{"name": "ping", "arguments": {"a": 1}}],
     )
     assert len(b"".join(sent).split(b"Looking")) == 2
     bulk = relayed(dialect, [b"".join(parts)], "kimi")
     assert bulk.startswith(b"".join(parts[:lead]))
-    assert seen(bulk, dialect) == found
+    assert client_view(bulk, dialect) == received
 
 
 def test_encoded_events_continue_the_ids_of_the_bytes_before():
@@ -223,8 +222,8 @@ def test_encoded_events_continue_the_ids_of_the_bytes_before():
     parts = [chunk({"content": text}, **names) for text in KIMI] + [chunk({}, "stop", **names)]
     body = relayed("openai", [*parts, b"data: [DONE]\n\n"], "kimi")
     for payload in body.decode().split("data: ")[1:-1]:
-        found = json.loads(payload)
-        assert {name: found[name] for name in names} == names
+        received = json.loads(payload)
+        assert {name: received[name] for name in names} == names
     with openai_client(body).chat.completions.stream(model="m", messages=QUESTION) as answer:
         completion = answer.get_final_completion()
     assert (completion.id, completion.model) == ("gen-7", "vendor/m")
@@ -270,9 +269,9 @@ ERRORS = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_error_event_of_the_upstream_passes_unchanged(dialect):
-    begun = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
-    for cut in byte_cuts(b"".join(begun) + ERRORS[dialect], 3):
-        assert relayed(dialect, cut) == b"".join(begun) + ERRORS[dialect]
+    first_part = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
+    for cut in byte_cuts(b"".join(first_part) + ERRORS[dialect], 3):
+        assert relayed(dialect, cut) == b"".join(first_part) + ERRORS[dialect]
 
 
 HALF_CALLS = {
@@ -292,40 +291,45 @@ def test_data_after_the_end_is_dropped(dialect):
     before_last, last = b"".join(reads(dialect, "Hello")[:-1]), reads(dialect, "Hello")[-1]
     junk = HALF_CALLS[dialect] + b"garbage \xff\n\n" + ERRORS[dialect]
     bodies = [good + junk]
-    if dialect == "openai":  # whose message ends with its usage, too
+    if dialect == "openai":  # the usage also ends its message
         bodies.append(before_last + data({"choices": [], "usage": USAGE}) + junk + last)
     for body in bodies:
         for parts in [*byte_cuts(body, 5), [good, body[len(good) :]], cuts(body)[-1]]:
             sent = relayed(dialect, parts)
-            found = view(sent, dialect)
-            assert (found.text, found.calls, found.error) == ("Hello", [], None)
-            assert found.stop == view(good, dialect).stop
+            received = view(sent, dialect)
+            assert (received.text, received.calls, received.error) == ("Hello", [], None)
+            assert received.stop == view(good, dialect).stop
             if dialect == "openai":
                 assert sent.rstrip().endswith(b"data: [DONE]")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_comments_and_a_repeated_end_pass_after_the_end(dialect):
-    good, behind = b"".join(reads(dialect, "Hello")), b": bye\r\n\r\n"
+    good, trailer = b"".join(reads(dialect, "Hello")), b": bye\r\n\r\n"
     if dialect == "openai":
-        behind += b"data: [DONE]\n\n: that was all"
-    assert relayed(dialect, [good, behind]) == good + behind
+        trailer += b"data: [DONE]\n\n: that was all"
+    assert relayed(dialect, [good, trailer]) == good + trailer
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_data_after_an_error_is_dropped(dialect):
-    begun = b"".join(reads(dialect, "Hello")[: 1 if dialect == "openai" else 3])
+    first_part = b"".join(reads(dialect, "Hello")[: 1 if dialect == "openai" else 3])
     stop = b'event: message_stop\ndata: {"type":"message_stop"}\n\n' * (dialect == "anthropic")
-    for parts in byte_cuts(begun + ERRORS[dialect] + HALF_CALLS[dialect], 5):
+    for parts in byte_cuts(first_part + ERRORS[dialect] + HALF_CALLS[dialect], 5):
         sent = relayed(dialect, parts)
-        assert sent.removesuffix(b"data: [DONE]\n\n") == begun + ERRORS[dialect] + stop
+        assert sent.removesuffix(b"data: [DONE]\n\n") == first_part + ERRORS[dialect] + stop
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_error_is_reported_wherever_it_appears_in_a_read(dialect):
     call = ToolCallStart("t", "ping"), ToolCallDelta('{"a":'), ToolCallDelta("1}"), ToolCallEnd()
-    said = [MessageStart("m", "m"), TextDelta("Hello"), *call, MessageEnd(StopReason.TOOL_USE)]
-    events = [part + b"\n\n" for part in encoded(said, dialect).split(b"\n\n")[:-1]]
+    message_events = [
+        MessageStart("m", "m"),
+        TextDelta("Hello"),
+        *call,
+        MessageEnd(StopReason.TOOL_USE),
+    ]
+    events = [part + b"\n\n" for part in encoded(message_events, dialect).split(b"\n\n")[:-1]]
     for end in range(1, len(events) - 2):
         for start in range(end):
             read = b"".join(events[start:end]) + ERRORS[dialect] + HALF_CALLS[dialect]
@@ -336,30 +340,30 @@ def test_an_error_is_reported_wherever_it_appears_in_a_read(dialect):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_error_event_that_passes_is_redacted(dialect):
-    begun = b"".join(reads(dialect, "My key: SECRET")[: 1 if dialect == "openai" else 3])
+    first_part = b"".join(reads(dialect, "My key: SECRET")[: 1 if dialect == "openai" else 3])
     failed = ERRORS[dialect].replace(b"}", b',"raw":"SECRET"}', 1)
     concealed = failed.replace(b"SECRET", b"?")
-    for parts in byte_cuts(begun + failed, 3):
+    for parts in byte_cuts(first_part + failed, 3):
         sent = relayed(dialect, parts, redact=lambda data: data.replace(b"SECRET", b"?"))
-        assert sent == begun + concealed  # what the model says is not touched
+        assert sent == first_part + concealed  # the model's text is not redacted
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("ending", [b"", b"event: x\ndata: {nonsense}\n\n", b"data: {"])
 def test_a_truncated_answer_is_never_shown_as_complete(dialect, ending):
-    begun = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
-    sent = relayed(dialect, [*begun, ending])
-    assert sent.startswith(b"".join(begun))
-    found = view(sent, dialect)
-    assert (found.text, found.stop, found.calls) == ("Hello", None, [])
-    assert found.error
+    first_part = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
+    sent = relayed(dialect, [*first_part, ending])
+    assert sent.startswith(b"".join(first_part))
+    received = view(sent, dialect)
+    assert (received.text, received.stop, received.calls) == ("Hello", None, [])
+    assert received.error
 
 
 def test_a_failure_from_outside_ends_the_open_block_in_the_clients_dialect():
-    made = pipeline("anthropic")
-    begun = b"".join(made.feed(part) for part in reads("anthropic", "Hello", "you")[:4])
-    end = made.encode(made.fail(UpstreamError("the connection was lost")))
-    names = view(begun + end, "anthropic").names
+    pipe = pipeline("anthropic")
+    first_part = b"".join(pipe.feed(part) for part in reads("anthropic", "Hello", "you")[:4])
+    end = pipe.encode(pipe.fail(UpstreamError("the connection was lost")))
+    names = view(first_part + end, "anthropic").names
     assert names[-3:] == ["content_block_stop", "error", "message_stop"]
 
 
@@ -371,10 +375,10 @@ def test_a_wrong_finish_reason_is_corrected_before_it_is_sent():
         "function": {"name": "ping", "arguments": "{}"},
     }
     parts = [chunk({"tool_calls": [call]}), chunk({}, "stop"), b"data: [DONE]\n\n"]
-    made = pipeline("openai")
-    assert made.feed(parts[0]) == parts[0]
-    assert made.feed(parts[1]) == b""
-    end = made.feed(parts[2])
+    pipe = pipeline("openai")
+    assert pipe.feed(parts[0]) == parts[0]
+    assert pipe.feed(parts[1]) == b""
+    end = pipe.feed(parts[2])
     assert b'"tool_calls"' in end
     assert b'"stop"' not in end
 
@@ -412,9 +416,9 @@ def test_an_anthropic_stream_that_claude_code_rejects_is_encoded_again(change):
     body = text_from("anthropic", ["Hello"], "content").replace(*change)
     sent = relayed("anthropic", [body])
     assert sent != body
-    found = view(sent, "anthropic")
-    assert found.text.endswith("Hello")
-    assert found.stop == "end_turn"
+    received = view(sent, "anthropic")
+    assert received.text.endswith("Hello")
+    assert received.stop == "end_turn"
 
 
 def test_a_call_cut_by_the_token_limit_passes_unchanged():
@@ -429,10 +433,10 @@ def test_a_call_cut_by_the_token_limit_passes_unchanged():
     assert relayed("anthropic", [part + b"\n\n" for part in body.split(b"\n\n")[:-1]]) == body
     broken = body.replace(b"max_tokens", b"tool_use")
     sent = relayed("anthropic", [part + b"\n\n" for part in broken.split(b"\n\n")[:-1]])
-    found = view(sent, "anthropic")
-    assert (found.calls, found.stop) == ([], None)
-    assert found.error == "format_transformation_error"
-    assert found.names.count("content_block_stop") == 0
+    received = view(sent, "anthropic")
+    assert (received.calls, received.stop) == ([], None)
+    assert received.error == "format_transformation_error"
+    assert received.names.count("content_block_stop") == 0
     assert view(relayed("anthropic", [broken]), "anthropic").names.count("content_block_stop") == 0
 
 
@@ -441,14 +445,14 @@ def test_undecided_text_is_held_only_up_to_a_limit():
     parts = reads("openai", *text, channel="reasoning")[:-2]
     assert sum(map(len, parts)) > 600_000
     kept = pipeline("openai", "qwen")
-    assert _held(kept, parts) < _held(anew("openai", "qwen"), parts) + 50_000
+    assert _held(kept, parts) < _held(encoding_pipeline("openai", "qwen"), parts) + 50_000
     assert not kept.is_passthrough
 
 
-def _held(made, parts):
+def _held(pipe, parts):
     tracemalloc.start()
     for part in parts:
-        made.feed(part)
+        pipe.feed(part)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return held

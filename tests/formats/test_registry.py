@@ -1,10 +1,10 @@
-"""Detection: overrides, then the vendor, then a word in the name."""
+"""Detection of formats: by override, then by vendor, then by a word in the model's name."""
 
 import pytest
 
 from formats import FORMATS, Detection, Override, detect_format
 
-SEED = {
+SPECIFIED_MODELS = {
     "moonshot/kimi-k2": "kimi",
     "kimi-k2-instruct": "kimi",
     "qwen/qwen3-coder": "qwen",
@@ -18,7 +18,7 @@ SEED = {
     "unknown/model": "standard",
     "qwen-deepseek-mix": "qwen",
 }
-FURTHER = {
+OTHER_MODELS = {
     "moonshotai/Kimi-K2.5": "kimi",
     "openrouter/moonshotai/some-model": "kimi",
     "qwen/deepseek-distill": "qwen",
@@ -32,12 +32,12 @@ FURTHER = {
 }
 
 
-@pytest.mark.parametrize(("model", "format_name"), SEED.items())
+@pytest.mark.parametrize(("model", "format_name"), SPECIFIED_MODELS.items())
 def test_model_ids_of_the_specification_are_detected(model, format_name):
     assert detect_format(model).format == format_name
 
 
-@pytest.mark.parametrize(("model", "format_name"), FURTHER.items())
+@pytest.mark.parametrize(("model", "format_name"), OTHER_MODELS.items())
 def test_vendors_take_precedence_over_words_and_k2_is_a_whole_word(model, format_name):
     assert detect_format(model).format == format_name
 
@@ -51,5 +51,5 @@ def test_an_override_takes_precedence_and_is_the_reason():
 
 
 def test_every_detected_format_is_registered():
-    for model in SEED | FURTHER:
+    for model in SPECIFIED_MODELS | OTHER_MODELS:
         assert detect_format(model).format in FORMATS

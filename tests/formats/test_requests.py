@@ -1,4 +1,4 @@
-"""Requests from one dialect to the other, each test named for what it keeps from breaking."""
+"""Translation of requests from one dialect to the other."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ def text(value, **fields):
     return {"type": "text", "text": value, **fields}
 
 
-def use(call_id, name="f", **given):
+def tool_use(call_id, name="f", **given):
     return {"type": "tool_use", "id": call_id, "name": name, "input": given}
 
 
@@ -97,7 +97,7 @@ def test_p4_an_empty_system_message_is_left_out():
 
 def test_p4_a_system_message_between_call_and_result_does_not_separate_them():
     inline = {"role": "system", "content": "Env."}
-    history = [user("hi"), assistant(use("a")), inline, user(result("a"))]
+    history = [user("hi"), assistant(tool_use("a")), inline, user(result("a"))]
     roles = [m["role"] for m in to_openai(body(messages=history))["messages"]]
     assert roles == ["user", "assistant", "tool", "user"]
 
@@ -118,11 +118,14 @@ def test_p16_two_turns_share_their_prefix_byte_for_byte():
         messages=[
             user("hi"),
             {"role": "system", "content": "Env."},
-            assistant(text("Ok."), use("x1", a=1.5)),
+            assistant(text("Ok."), tool_use("x1", a=1.5)),
             user(result("x1")),
         ],
     )
-    third = {**second, "messages": [*second["messages"], assistant(use("x2")), user(result("x2"))]}
+    third = {
+        **second,
+        "messages": [*second["messages"], assistant(tool_use("x2")), user(result("x2"))],
+    }
     for target in (Target(), KIMI):
         bodies = [rendered(request, target=target).body for request in (first, second, third)]
         for shorter, longer in itertools.pairwise(bodies):
@@ -137,11 +140,11 @@ def test_p16_two_turns_share_their_prefix_byte_for_byte():
 def test_parallel_calls_and_their_results_in_any_order():
     history = [
         user("hi"),
-        assistant(text("Ok."), use("a", x=1), use("b", x=2)),
+        assistant(text("Ok."), tool_use("a", x=1), tool_use("b", x=2)),
         user(result("b", "B"), result("a", "A")),
     ]
-    made = to_openai(body(messages=history))["messages"][1:]
-    assert made[0] == {
+    output = to_openai(body(messages=history))["messages"][1:]
+    assert output[0] == {
         "role": "assistant",
         "content": "Ok.",
         "tool_calls": [
@@ -149,7 +152,7 @@ def test_parallel_calls_and_their_results_in_any_order():
             {"id": "b", "type": "function", "function": {"name": "f", "arguments": '{"x": 2}'}},
         ],
     }
-    assert made[1:] == [
+    assert output[1:] == [
         {"role": "tool", "tool_call_id": "a", "content": "A"},
         {"role": "tool", "tool_call_id": "b", "content": "B"},
     ]
@@ -158,20 +161,25 @@ def test_parallel_calls_and_their_results_in_any_order():
 def test_p11_text_beside_a_result_or_between_call_and_result_follows_the_result():
     history = [
         user("hi"),
-        assistant(use("a")),
+        assistant(tool_use("a")),
         user("[Request interrupted]"),
         user(text("before"), result("a"), text("after")),
     ]
-    made = to_openai(body(messages=history))["messages"]
-    assert [message["role"] for message in made] == ["user", "assistant", "tool", "user", "user"]
-    assert [m["content"] for m in made[3:]] == ["[Request interrupted]", "before\n\nafter"]
+    output = to_openai(body(messages=history))["messages"]
+    assert [message["role"] for message in output] == ["user", "assistant", "tool", "user", "user"]
+    assert [m["content"] for m in output[3:]] == ["[Request interrupted]", "before\n\nafter"]
     assert NoticeCode.MESSAGE_MOVED in codes(body(messages=history))
 
 
 def test_p11_a_call_without_a_result_gets_an_interrupted_result():
-    history = [user("hi"), assistant(use("a"), use("b")), user(result("b")), assistant(text("x"))]
-    made = to_openai(body(messages=history))["messages"]
-    assert made[2] == {"role": "tool", "tool_call_id": "a", "content": f"Error: {INTERRUPTED}"}
+    history = [
+        user("hi"),
+        assistant(tool_use("a"), tool_use("b")),
+        user(result("b")),
+        assistant(text("x")),
+    ]
+    output = to_openai(body(messages=history))["messages"]
+    assert output[2] == {"role": "tool", "tool_call_id": "a", "content": f"Error: {INTERRUPTED}"}
     assert NoticeCode.CALL_RESULT_SYNTHESIZED in codes(body(messages=history))
 
 
@@ -188,48 +196,48 @@ def test_p11_to_anthropic_results_come_first():
         {"role": "user", "content": "wait"},
         {"role": "tool", "tool_call_id": "a", "content": "done"},
     ]
-    made = to_anthropic({"model": "m", "messages": history})["messages"]
-    assert [message["role"] for message in made] == ["user", "assistant", "user"]
-    assert [block["type"] for block in made[2]["content"]] == ["tool_result", "text"]
+    output = to_anthropic({"model": "m", "messages": history})["messages"]
+    assert [message["role"] for message in output] == ["user", "assistant", "user"]
+    assert [block["type"] for block in output[2]["content"]] == ["tool_result", "text"]
 
 
 def test_an_id_used_twice_in_the_history_is_matched_turn_by_turn():
     history = [
         user("hi"),
-        assistant(use("a")),
+        assistant(tool_use("a")),
         user(result("a", "1")),
-        assistant(use("a")),
+        assistant(tool_use("a")),
         user(result("a", "2")),
     ]
-    made = to_openai(body(messages=history))["messages"]
-    assert [m["content"] for m in made if m["role"] == "tool"] == ["1", "2"]
+    output = to_openai(body(messages=history))["messages"]
+    assert [m["content"] for m in output if m["role"] == "tool"] == ["1", "2"]
 
 
 @pytest.mark.parametrize("content", [None, "", [], [text("")]])
 def test_p20_a_tool_message_always_has_a_string(content):
-    history = [user("hi"), assistant(use("a")), user(result("a", content))]
+    history = [user("hi"), assistant(tool_use("a")), user(result("a", content))]
     assert to_openai(body(messages=history))["messages"][2]["content"] == ""
 
 
 def test_an_unknown_block_in_a_result_still_gives_one_tool_message():
-    history = [user("hi"), assistant(use("a")), user(result("a", [{"type": "hologram"}]))]
-    made = to_openai(body(messages=history))["messages"]
-    assert [message["role"] for message in made] == ["user", "assistant", "tool"]
-    assert "hologram" in made[2]["content"]
+    history = [user("hi"), assistant(tool_use("a")), user(result("a", [{"type": "hologram"}]))]
+    output = to_openai(body(messages=history))["messages"]
+    assert [message["role"] for message in output] == ["user", "assistant", "tool"]
+    assert "hologram" in output[2]["content"]
 
 
 def test_p13_kimi_ids_are_counted_over_the_whole_conversation():
     history = [
         user("hi"),
-        assistant(use("toolu_1", "f"), use("toolu_2", "g")),
+        assistant(tool_use("toolu_1", "f"), tool_use("toolu_2", "g")),
         user(result("toolu_2"), result("toolu_1")),
-        assistant(use("other", "f")),
+        assistant(tool_use("other", "f")),
         user(result("other")),
     ]
-    made = to_openai(body(messages=history), KIMI)["messages"]
-    ids = [call["id"] for message in made for call in message.get("tool_calls", ())]
+    output = to_openai(body(messages=history), KIMI)["messages"]
+    ids = [call["id"] for message in output for call in message.get("tool_calls", ())]
     assert ids == ["functions.f:0", "functions.g:1", "functions.f:2"]
-    assert [m["tool_call_id"] for m in made if m["role"] == "tool"] == ids
+    assert [m["tool_call_id"] for m in output if m["role"] == "tool"] == ids
 
 
 def test_to_anthropic_ids_are_made_safe():
@@ -239,21 +247,21 @@ def test_to_anthropic_ids_are_made_safe():
         {"role": "assistant", "tool_calls": calls},
         {"role": "tool", "tool_call_id": "functions.f:0", "content": "done"},
     ]
-    made = to_anthropic({"model": "m", "messages": history})["messages"]
-    call_id = made[1]["content"][0]["id"]
+    output = to_anthropic({"model": "m", "messages": history})["messages"]
+    call_id = output[1]["content"][0]["id"]
     assert set(call_id) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")
-    assert made[2]["content"][0]["tool_use_id"] == call_id
+    assert output[2]["content"][0]["tool_use_id"] == call_id
 
 
 def test_p9_arguments_in_the_history_that_are_not_json_are_wrapped():
     calls = [{"id": "a", "function": {"name": "f", "arguments": '{"x": '}}]
     history = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": calls}]
-    made = to_anthropic({"model": "m", "messages": history})["messages"]
-    assert made[1]["content"][0]["input"] == {"unparsed_arguments": '{"x":'}
+    output = to_anthropic({"model": "m", "messages": history})["messages"]
+    assert output[1]["content"][0]["input"] == {"unparsed_arguments": '{"x":'}
 
 
 def test_an_error_result_is_marked_as_an_error():
-    history = [user("hi"), assistant(use("a")), user(result("a", "no file", is_error=True))]
+    history = [user("hi"), assistant(tool_use("a")), user(result("a", "no file", is_error=True))]
     assert to_openai(body(messages=history))["messages"][2]["content"] == "Error: no file"
 
 
@@ -263,24 +271,24 @@ def test_an_error_result_is_marked_as_an_error():
 def test_p15_images_in_a_result_follow_all_tool_messages_of_the_turn():
     history = [
         user("hi"),
-        assistant(use("a"), use("b")),
+        assistant(tool_use("a"), tool_use("b")),
         user(result("a", [text("one"), PNG]), result("b", "two"), text("see")),
     ]
-    made = to_openai(body(messages=history))["messages"]
-    assert [m["role"] for m in made] == ["user", "assistant", "tool", "tool", "user", "user"]
-    assert made[2]["content"].startswith("one")
-    assert "AAAA" not in made[2]["content"]
-    assert made[4]["content"] == [
+    output = to_openai(body(messages=history))["messages"]
+    assert [m["role"] for m in output] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert output[2]["content"].startswith("one")
+    assert "AAAA" not in output[2]["content"]
+    assert output[4]["content"] == [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     ]
-    assert made[5]["content"] == "see"
+    assert output[5]["content"] == "see"
 
 
 def test_p15_documents_become_files_text_or_a_marker():
     plain = {"type": "document", "source": {"type": "text", "data": "words"}, "title": "t"}
-    made = to_openai(body(messages=[user(PDF, plain)]))["messages"][0]["content"]
+    output = to_openai(body(messages=[user(PDF, plain)]))["messages"][0]["content"]
     file = {"filename": "document.pdf", "file_data": "data:application/pdf;base64,BBBB"}
-    assert made == [{"type": "file", "file": file}, {"type": "text", "text": "words"}]
+    assert output == [{"type": "file", "file": file}, {"type": "text", "text": "words"}]
     blind = Target(files=False, images=False)
     marked = to_openai(body(messages=[user(PDF, PNG)]), blind)["messages"][0]["content"]
     assert "document omitted" in marked
@@ -295,9 +303,9 @@ def test_images_reach_anthropic():
         {"type": "image_url", "image_url": {"url": "https://example.com/x.png"}},
     ]
     request = {"model": "m", "messages": [{"role": "user", "content": parts}]}
-    made = to_anthropic(request)["messages"][0]["content"]
-    assert made[0] == PNG
-    assert made[1]["source"] == {"type": "url", "url": "https://example.com/x.png"}
+    output = to_anthropic(request)["messages"][0]["content"]
+    assert output[0] == PNG
+    assert output[1]["source"] == {"type": "url", "url": "https://example.com/x.png"}
 
 
 # Reasoning
@@ -310,25 +318,25 @@ def thinking(signature, value="Hm."):
 
 
 def test_p3_reasoning_is_replayed_only_if_the_target_wants_it():
-    history = [user("hi"), assistant(thinking(""), use("a")), user(result("a"))]
-    made = to_openai(body(messages=history), KIMI)["messages"][1]
-    assert made["reasoning_content"] == "Hm."
+    history = [user("hi"), assistant(thinking(""), tool_use("a")), user(result("a"))]
+    output = to_openai(body(messages=history), KIMI)["messages"][1]
+    assert output["reasoning_content"] == "Hm."
     assert "reasoning_content" not in to_openai(body(messages=history))["messages"][1]
 
 
 def test_p3_a_call_without_reasoning_gets_a_placeholder():
-    history = [user("hi"), assistant(use("a")), user(result("a")), assistant(text("x"))]
-    made = to_openai(body(messages=history), KIMI)["messages"]
-    assert made[1]["reasoning_content"].strip()
-    assert "reasoning_content" not in made[3]
+    history = [user("hi"), assistant(tool_use("a")), user(result("a")), assistant(text("x"))]
+    output = to_openai(body(messages=history), KIMI)["messages"]
+    assert output[1]["reasoning_content"].strip()
+    assert "reasoning_content" not in output[3]
     assert NoticeCode.REASONING_PLACEHOLDER in codes(body(messages=history), target=KIMI)
 
 
 @pytest.mark.parametrize("signature", ["", None, "x" * 24])
 def test_p5_unsigned_reasoning_never_reaches_anthropic(signature):
     history = [user("hi"), assistant(thinking(signature), text("x")), user("go")]
-    made = json.loads(rendered(body(messages=history), upstream="anthropic").body)
-    assert made["messages"][1]["content"] == [text("x")]
+    output = json.loads(rendered(body(messages=history), upstream="anthropic").body)
+    assert output["messages"][1]["content"] == [text("x")]
 
 
 def test_p5_genuine_reasoning_reaches_anthropic_byte_for_byte():
@@ -340,8 +348,8 @@ def test_p5_genuine_reasoning_reaches_anthropic_byte_for_byte():
 
 def test_p5_a_message_of_only_unsigned_reasoning_is_dropped():
     history = [user("hi"), assistant(thinking("")), user("go")]
-    made = json.loads(rendered(body(messages=history), upstream="anthropic").body)
-    assert [message["role"] for message in made["messages"]] == ["user", "user"]
+    output = json.loads(rendered(body(messages=history), upstream="anthropic").body)
+    assert [message["role"] for message in output["messages"]] == ["user", "user"]
     assert len(to_openai(body(messages=history))["messages"]) == 2
 
 
@@ -364,7 +372,7 @@ def test_thinking_is_requested_in_the_form_of_the_upstream(given, asked):
 
 
 @pytest.mark.parametrize(
-    ("choice", "made"),
+    ("choice", "output"),
     [
         ({"type": "auto"}, {}),
         ({"type": "any"}, {"tool_choice": "required"}),
@@ -374,9 +382,9 @@ def test_thinking_is_requested_in_the_form_of_the_upstream(given, asked):
         ({"type": "auto", "disable_parallel_tool_use": True}, {"parallel_tool_calls": False}),
     ],
 )  # fmt: skip
-def test_tool_choice_is_translated_between_dialects(choice, made):
+def test_tool_choice_is_translated_between_dialects(choice, output):
     got = to_openai(body(tools=[tool()], tool_choice=choice))
-    assert {key: got[key] for key in ("tool_choice", "parallel_tool_calls") if key in got} == made
+    assert {key: got[key] for key in ("tool_choice", "parallel_tool_calls") if key in got} == output
     back = DIALECTS["openai"].parse(json.dumps(got).encode())
     assert (
         back.tool_choice
@@ -391,8 +399,8 @@ def test_a_tool_becomes_a_function_with_an_unchanged_schema():
         b'{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"name":"f",'
         b'"input_schema":{"type":"object",  "minimum": 1.50}}]}'
     )
-    made = DIALECTS["openai"].render(DIALECTS["anthropic"].parse(raw), Target()).body
-    assert b'"parameters":{"type":"object",  "minimum": 1.50}' in made
+    output = DIALECTS["openai"].render(DIALECTS["anthropic"].parse(raw), Target()).body
+    assert b'"parameters":{"type":"object",  "minimum": 1.50}' in output
 
 
 def test_an_empty_list_of_tools_is_not_forwarded():
@@ -406,9 +414,9 @@ def test_an_empty_list_of_tools_is_not_forwarded():
 @pytest.mark.parametrize("system", ["", " ", [text("")], None])
 def test_an_empty_system_prompt_is_not_forwarded(system):
     for upstream in DIALECTS:
-        made = json.loads(rendered(body(system=system), upstream=upstream).body)
-        assert "system" not in made
-        assert [message["role"] for message in made["messages"]] == ["user"]
+        output = json.loads(rendered(body(system=system), upstream=upstream).body)
+        assert "system" not in output
+        assert [message["role"] for message in output["messages"]] == ["user"]
 
 
 def test_server_tools_are_dropped_with_a_notice():
@@ -430,12 +438,12 @@ def test_tool_references_become_text_and_the_search_tool_is_dropped():
     tools = [tool("Found", defer_loading=True), tool("DeferredToolPlaceholder")]
     history = [
         user("hi"),
-        assistant(use("a", "ToolSearch")),
+        assistant(tool_use("a", "ToolSearch")),
         user(result("a", [{"type": "tool_reference", "tool_name": "Found"}])),
     ]
-    made = to_openai(body(tools=tools, messages=history))
-    assert [t["function"]["name"] for t in made["tools"]] == ["Found"]
-    content = made["messages"][2]["content"]
+    output = to_openai(body(tools=tools, messages=history))
+    assert [t["function"]["name"] for t in output["tools"]] == ["Found"]
+    content = output["messages"][2]["content"]
     assert "Found" in content
     assert json.dumps(SCHEMA) in content
 
@@ -445,21 +453,21 @@ def test_p20_long_names_are_shortened_reversibly_everywhere():
     request = body(
         tools=[tool(long), tool(other), tool("f")],
         tool_choice={"type": "tool", "name": long},
-        messages=[user("hi"), assistant(use("a", long)), user(result("a"))],
+        messages=[user("hi"), assistant(tool_use("a", long)), user(result("a"))],
     )
-    made = rendered(request)
-    names = [t["function"]["name"] for t in json.loads(made.body)["tools"]]
+    output = rendered(request)
+    names = [t["function"]["name"] for t in json.loads(output.body)["tools"]]
     assert len(set(names)) == 3
     assert max(map(len, names)) == 64
-    assert [made.aliases.get(name, name) for name in names] == [long, other, "f"]
-    assert json.loads(made.body)["tool_choice"]["function"]["name"] == names[0]
-    call = json.loads(made.body)["messages"][1]["tool_calls"][0]
+    assert [output.aliases.get(name, name) for name in names] == [long, other, "f"]
+    assert json.loads(output.body)["tool_choice"]["function"]["name"] == names[0]
+    call = json.loads(output.body)["messages"][1]["tool_calls"][0]
     assert call["function"]["name"] == names[0]
 
 
 def test_p20_values_above_the_targets_limits_are_clamped_or_refused():
-    made = to_openai(body(max_tokens=64_000), Target(max_tokens=8192))
-    assert made["max_tokens"] == 8192
+    output = to_openai(body(max_tokens=64_000), Target(max_tokens=8192))
+    assert output["max_tokens"] == 8192
     assert NoticeCode.LIMIT_CLAMPED in codes(body(max_tokens=64_000), target=Target(max_tokens=1))
     with pytest.raises(ClientError, match="tools: 2 tools > 1 maximum"):
         rendered(body(tools=[tool("a"), tool("b")]), target=Target(max_tools=1))
@@ -469,7 +477,7 @@ def test_p20_values_above_the_targets_limits_are_clamped_or_refused():
 
 
 def test_sampling_and_stream_reach_the_upstream():
-    made = to_openai(
+    output = to_openai(
         body(
             temperature=0.5,
             top_p=0.9,
@@ -479,36 +487,36 @@ def test_sampling_and_stream_reach_the_upstream():
             stream=True,
         )
     )
-    assert made["temperature"] == 0.5
-    assert made["top_p"] == 0.9
-    assert made["top_k"] == 40
-    assert made["stop"] == ["END"]
-    assert made["user"] == "u"
-    assert made["max_tokens"] == 9
-    assert made["stream"] is True
-    assert made["stream_options"] == {"include_usage": True}
+    assert output["temperature"] == 0.5
+    assert output["top_p"] == 0.9
+    assert output["top_k"] == 40
+    assert output["stop"] == ["END"]
+    assert output["user"] == "u"
+    assert output["max_tokens"] == 9
+    assert output["stream"] is True
+    assert output["stream_options"] == {"include_usage": True}
 
 
 def test_a_long_user_id_is_hashed_for_openai():
     long_id = '{"device_id":"%s","account_uuid":"","session_id":"s"}' % ("0" * 64)
-    made = [
+    output = [
         to_openai(body(metadata={"user_id": user_id})) for user_id in (long_id, long_id, "u" * 65)
     ]
-    assert made[0]["user"] == made[1]["user"] != made[2]["user"]
-    assert len(made[0]["user"]) == 64
-    assert "0" * 9 not in made[0]["user"]
+    assert output[0]["user"] == output[1]["user"] != output[2]["user"]
+    assert len(output[0]["user"]) == 64
+    assert "0" * 9 not in output[0]["user"]
     assert to_openai(body(metadata={"user_id": "u" * 64}))["user"] == "u" * 64
 
 
 def test_an_openai_request_reaches_anthropic_complete():
-    made = to_anthropic({
+    output = to_anthropic({
         "model": "m",
         "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}],
         "max_completion_tokens": 99, "temperature": 1.7, "stop": "END", "user": "u",
         "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
         "tool_choice": "required", "parallel_tool_calls": False,
     })  # fmt: skip
-    assert made == {
+    assert output == {
         "model": "m",
         "max_tokens": 99,
         "system": [text("Be kind.")],
@@ -545,9 +553,9 @@ def test_p4_unknown_fields_are_forwarded_within_a_dialect_and_reported_otherwise
 
 
 def test_p12_blank_text_is_dropped():
-    history = [user(text(""), text("hi")), assistant(text(""), use("a")), user(result("a"))]
-    made = to_openai(body(messages=history))["messages"]
-    assert [message["content"] for message in made] == ["hi", "", "done"]
+    history = [user(text(""), text("hi")), assistant(text(""), tool_use("a")), user(result("a"))]
+    output = to_openai(body(messages=history))["messages"]
+    assert [message["content"] for message in output] == ["hi", "", "done"]
     kept = json.loads(rendered(body(messages=history), upstream="anthropic").body)["messages"]
     assert [block["type"] for message in kept for block in message["content"]] == [
         "text", "tool_use", "tool_result",
@@ -556,15 +564,15 @@ def test_p12_blank_text_is_dropped():
 
 def test_the_upstreams_name_for_the_model_replaces_the_clients():
     for upstream in DIALECTS:
-        made = rendered(body(), upstream=upstream, target=Target(model="other"))
-        assert json.loads(made.body)["model"] == "other"
+        output = rendered(body(), upstream=upstream, target=Target(model="other"))
+        assert json.loads(output.body)["model"] == "other"
 
 
 def test_an_output_schema_is_translated():
     request = body(output_config={"format": {"type": "json_schema", "schema": SCHEMA}})
-    made = to_openai(request)
-    assert made["response_format"]["json_schema"]["schema"] == SCHEMA
-    assert to_anthropic(made)["output_config"]["format"]["schema"] == SCHEMA
+    output = to_openai(request)
+    assert output["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert to_anthropic(output)["output_config"]["format"]["schema"] == SCHEMA
 
 
 MALFORMED = {
@@ -576,9 +584,9 @@ MALFORMED = {
     "messages.0.content.0.text": body(messages=[user({"type": "text"})]),
     "messages.1.role": body(messages=[user("x"), {"role": "robot", "content": "x"}]),
     "messages.0.content.0.id": body(messages=[assistant({"type": "tool_use", "name": "f"})]),
-    "messages.0.content.0.input": body(messages=[assistant(use("a") | {"input": [1]})]),
+    "messages.0.content.0.input": body(messages=[assistant(tool_use("a") | {"input": [1]})]),
     "messages.0.content.0.tool_use_id": body(messages=[user({"type": "tool_result"})]),
-    "messages.0.content.0": body(messages=[user(use("a"))]),
+    "messages.0.content.0": body(messages=[user(tool_use("a"))]),
     "messages.0.content.0.source": body(messages=[user({"type": "image"})]),
     "tools.0.name": body(tools=[{"input_schema": SCHEMA}]),
     "tools.1.name": body(tools=[tool(), tool("")]),
@@ -647,7 +655,7 @@ def test_a_thread_is_refused_with_the_code_that_makes_the_sdk_send_the_history()
 def test_a_conversation_survives_the_round_trip_through_openai():
     history = [
         user("hi"),
-        assistant(text("Ok."), use("a", x=1), use("b")),
+        assistant(text("Ok."), tool_use("a", x=1), tool_use("b")),
         user(result("a", "A"), result("b", "B"), text("go on")),
     ]
     request = body(system="Be kind.", tools=[tool()], messages=history, temperature=0.5)
@@ -662,7 +670,7 @@ def test_a_conversation_survives_the_round_trip_through_openai():
     assert json.loads(rendered(there, client="openai").body) == there
 
 
-# What an adversary found
+# Defects found by adversarial testing
 
 
 @pytest.mark.parametrize("client", DIALECTS)
@@ -690,7 +698,7 @@ def test_invalid_utf8_is_refused_anywhere_in_a_request(client, place):
     ids=lambda block: block["type"],
 )
 def test_p4_blocks_that_only_anthropic_supports_never_fail_a_request(block):
-    history = [user(text("hi"), block), assistant(use("a")), user(result("a", [block]))]
+    history = [user(text("hi"), block), assistant(tool_use("a")), user(result("a", [block]))]
     request = body(messages=history, system=[text("Be kind."), {"type": "hologram"}])
     roles = [message["role"] for message in to_openai(request)["messages"]]
     assert roles[:4] == ["system", "user", "assistant", "tool"]
@@ -699,7 +707,7 @@ def test_p4_blocks_that_only_anthropic_supports_never_fail_a_request(block):
 
 
 def test_null_fields_of_other_blocks_are_accepted():
-    history = [user("hi"), assistant(use("a") | {"text": None, "signature": None})]
+    history = [user("hi"), assistant(tool_use("a") | {"text": None, "signature": None})]
     for upstream in DIALECTS:
         rendered(body(messages=history), upstream=upstream)
 
@@ -753,8 +761,8 @@ def test_an_openai_request_without_changes_passes_unchanged():
         "functions": [{"name": "f"}], "function_call": {"name": "f"},
         "reasoning": {"max_tokens": 9},
     }  # fmt: skip
-    made = json.loads(rendered(request, client="openai").body)
-    assert made == {**request, "stream": True, "stream_options": {"include_usage": True}}
+    output = json.loads(rendered(request, client="openai").body)
+    assert output == {**request, "stream": True, "stream_options": {"include_usage": True}}
 
 
 @pytest.mark.parametrize(
@@ -775,15 +783,15 @@ def test_p15_every_form_of_a_file_reaches_anthropic(data, part):
 
 
 def test_p20_the_target_limits_an_anthropic_upstream_too():
-    made = rendered(body(max_tokens=64_000), upstream="anthropic", target=Target(max_tokens=8192))
-    assert json.loads(made.body)["max_tokens"] == 8192
+    output = rendered(body(max_tokens=64_000), upstream="anthropic", target=Target(max_tokens=8192))
+    assert json.loads(output.body)["max_tokens"] == 8192
     openai = {"model": "m", "max_tokens": 64_000, "messages": [{"role": "user", "content": "x"}]}
     assert to_anthropic(openai, Target(max_tokens=8192))["max_tokens"] == 8192
 
 
 def test_p13_kimi_ids_carry_the_name_that_the_upstream_knows():
     long = "x" * 80
-    history = [user("hi"), assistant(use("a", long)), user(result("a"))]
+    history = [user("hi"), assistant(tool_use("a", long)), user(result("a"))]
     call = to_openai(body(messages=history, tools=[tool(long)]), KIMI)["messages"][1]["tool_calls"][
         0
     ]
@@ -793,16 +801,16 @@ def test_p13_kimi_ids_carry_the_name_that_the_upstream_knows():
 def test_p12_blank_text_is_dropped_from_results_and_system_prompts():
     history = [
         user("hi"),
-        assistant(text(" "), use("a")),
+        assistant(text(" "), tool_use("a")),
         user(result("a", [text("")])),
         {"role": "assistant", "content": "  "},
         user("go"),
     ]
     request = body(messages=history, system=[text(""), text("Be kind.")])
-    made = json.loads(rendered(request, upstream="anthropic").body)
-    assert made["system"] == [text("Be kind.")]
-    assert [m["role"] for m in made["messages"]] == ["user", "assistant", "user", "user"]
-    assert made["messages"][2]["content"][0]["content"] == []
+    output = json.loads(rendered(request, upstream="anthropic").body)
+    assert output["system"] == [text("Be kind.")]
+    assert [m["role"] for m in output["messages"]] == ["user", "assistant", "user", "user"]
+    assert output["messages"][2]["content"][0]["content"] == []
     assert to_openai(request)["messages"][2]["content"] == ""
 
 
@@ -826,17 +834,17 @@ def test_to_anthropic_every_id_is_used_once_and_every_schema_has_a_type():
         "functions": [{"name": "f", "parameters": {}}],
         "messages": [{"role": "user", "content": "x"}, call, done, call, done],
     }
-    made = to_anthropic(request)
-    ids = [b["id"] for m in made["messages"] for b in m["content"] if b["type"] == "tool_use"]
+    output = to_anthropic(request)
+    ids = [b["id"] for m in output["messages"] for b in m["content"] if b["type"] == "tool_use"]
     results = [
         b["tool_use_id"]
-        for m in made["messages"]
+        for m in output["messages"]
         for b in m["content"]
         if b["type"] == "tool_result"
     ]
     assert ids == results == ["f", "f_2"]
-    assert made["messages"][1]["content"][0]["input"] == {}
-    assert made["tools"][0]["input_schema"]["type"] == "object"
+    assert output["messages"][1]["content"][0]["input"] == {}
+    assert output["tools"][0]["input_schema"]["type"] == "object"
 
 
 def test_to_anthropic_a_budget_stays_below_max_tokens():
@@ -874,13 +882,13 @@ def test_everything_dropped_has_a_notice():
 
 def test_another_upstream_of_the_anthropic_dialect_gets_reasoning_but_no_billing_line():
     line = "x-anthropic-billing-header: cc"
-    history = [user("hi"), assistant(thinking(""), use("a")), user(result("a"))]
+    history = [user("hi"), assistant(thinking(""), tool_use("a")), user(result("a"))]
     request = body(messages=history, system=[text(line), text("Be kind.")])
-    made = json.loads(
+    output = json.loads(
         rendered(request, upstream="anthropic", target=Target(is_anthropic=False)).body
     )
-    assert made["messages"][1]["content"][0] == thinking("")
-    assert made["system"] == [text("Be kind.")]
+    assert output["messages"][1]["content"][0] == thinking("")
+    assert output["system"] == [text("Be kind.")]
 
 
 def test_p16_turns_to_anthropic_share_their_prefix_byte_for_byte():

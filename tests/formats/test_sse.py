@@ -1,4 +1,4 @@
-"""Server-sent events, cut anywhere."""
+"""Server-sent events, split anywhere."""
 
 from itertools import pairwise
 

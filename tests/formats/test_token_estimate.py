@@ -1,6 +1,6 @@
-"""The estimate of input tokens: what counts, and how near it comes to real tokenizers.
+"""The estimate of input tokens, compared with real tokenizers.
 
-The samples were counted once with the tokenizers that docs/tokens.md names; the bands are its own.
+The samples were counted with the tokenizers listed in docs/tokens.md, which also has the errors.
 """
 
 import base64
@@ -29,7 +29,7 @@ BASE = Conversation("m", (Message(Role.USER, ()),))
 
 
 def tokens(*parts: Part) -> int:
-    """What parts add to a conversation."""
+    """Return the tokens that parts add to a conversation."""
     return estimate_tokens(Conversation("m", (Message(Role.USER, parts),))) - estimate_tokens(BASE)
 
 
@@ -37,7 +37,7 @@ def text_tokens(text: str) -> int:
     return tokens(Text(text))
 
 
-# Each sample with its tokens as counted by Claude 2, o200k, Qwen3 and DeepSeek V4.
+# Each sample with the tokens counted by Claude 2, o200k, Qwen3 and DeepSeek V4.
 SAMPLES = {
     "prose": (
         "The harbour master keeps a book of the tides. Every morning she writes down when the "
@@ -92,7 +92,7 @@ def test_known_samples_are_within_the_documented_error(kind):
     text, counts = SAMPLES[kind]
     middle = sum(counts) / len(counts)
     assert 0.9 * middle <= text_tokens(text) <= 1.25 * middle
-    # Tokenizers disagree about other scripts by half.
+    # For other scripts, tokenizers differ by half.
     least, most = (0.8, 1.2) if text.isascii() else (0.65, 1.4)
     for count in counts:
         assert least * count <= text_tokens(text) <= most * count
@@ -130,7 +130,7 @@ def test_an_empty_conversation_is_never_zero():
 )
 def test_every_kind_of_part_adds_tokens(part):
     assert tokens(part) > 0
-    assert abs(tokens(part, part) - 2 * tokens(part)) <= 1  # texts are weighed as one
+    assert abs(tokens(part, part) - 2 * tokens(part)) <= 1  # texts are weighed together
 
 
 def test_system_messages_tools_and_schemas_add_tokens():
@@ -175,7 +175,7 @@ def test_other_scripts_count_more_per_character_than_english(sample):
 
 
 def test_long_texts_of_three_byte_characters_are_sampled_by_character():
-    # Sampled by bytes, a step of 3 would see nothing but first bytes, or none.
+    # If bytes were sampled, a step of 3 would hit only first bytes, or none.
     once = text_tokens("潮" * 500)
     for length in (1025, 1500, 4000, 5000, 40_000):
         assert text_tokens("潮" * length) == pytest.approx(once * length / 500, rel=0.01)
@@ -221,7 +221,7 @@ def gif(width: int, height: int) -> bytes:
 
 
 def jpeg(width: int, height: int, *, before: int = 14) -> bytes:
-    """With a segment of so many bytes before the frame's."""
+    """Return a JPEG with a segment of `before` bytes before the frame header."""
     first = b"\xff\xe1" + (before + 2).to_bytes(2, "big") + b"\xff" * before
     table = b"\xff\xc4\0\x05abc"
     frame = b"\xff\xc2\0\x11\x08" + b"".join(n.to_bytes(2, "big") for n in (height, width))

@@ -1,7 +1,7 @@
-"""Recorded answers with calls, cut at every byte: never a runnable call that was not complete.
+"""Recorded answers with calls, cut at every byte, never give a runnable incomplete call.
 
-An answer that was cut is an error, whose reason is told; one that the token limit cut ends so. The
-connection may also end well, with a finish reason, while the call in the text is open.
+A truncated answer is an error with a reason; an answer cut by the token limit ends with
+`max_tokens`. A stream may also end properly, with a finish reason, inside a call in the text.
 """
 
 import json
@@ -23,21 +23,23 @@ from formats.conversation import ToolCall
 from tests.support.client_views import view
 from tests.support.native_calls import KIMI_LOG, written
 from tests.support.upstream_answers import Call, document
-from tests.support.upstream_answers import stream as spoken
+from tests.support.upstream_answers import stream as upstream_stream
 from tests.support.wire import IDENTITY, OPTIONS, decode, stream
 
 ARGUMENTS = {"harbor": "Tromsø — 🌊", "days": [1, {"deep": None}], "note": 'a "quoted" \\ word'}
 CALLS = [Call("get_tide", ARGUMENTS, "call_1"), Call("get_tide", {"harbor": "Bodø"}, "call_2")]
-STREAMS = {dialect: b"".join(spoken(dialect, "Let me see. ", CALLS)) for dialect in DIALECTS}
+STREAMS = {
+    dialect: b"".join(upstream_stream(dialect, "Let me see. ", CALLS)) for dialect in DIALECTS
+}
 FORMATS = ("kimi", "qwen", "deepseek")
 
 
-def called(events):
+def calls_of(events):
     return [json.loads(p.arguments) for p in collect(events).parts if isinstance(p, ToolCall)]
 
 
 def cut_everywhere(body, upstream, format_name="standard"):
-    """The events for every prefix of an answer."""
+    """Yield the events of every prefix of an answer."""
     for end in range(len(body)):
         yield end, decode(body[:end], upstream=upstream, format_name=format_name)
 
@@ -45,20 +47,20 @@ def cut_everywhere(body, upstream, format_name="standard"):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_u9_a_stream_cut_at_any_byte_is_an_error_or_complete(dialect):
     body = STREAMS[dialect]
-    whole = called(decode(body, upstream=dialect))
+    whole = calls_of(decode(body, upstream=dialect))
     assert whole == [call.arguments for call in CALLS]
     ends = 0
     for end, events in cut_everywhere(body, dialect):
         last = events[-1]
-        delivered = called(events)
+        delivered = calls_of(events)
         assert delivered == whole[: len(delivered)], end
-        if isinstance(last, MessageEnd):  # only what follows the finish reason is missing
+        if isinstance(last, MessageEnd):  # only data after the finish reason is missing
             ends += 1
             assert delivered == whole
             assert last.stop_reason is StopReason.TOOL_USE
         else:
             assert isinstance(last, MessageFailed)
-            # The end of input is also the end of the last event, which may be half of one.
+            # The end of input ends the last event, which may be incomplete.
             assert last.fault in (
                 AnswerFault.TRUNCATED,
                 AnswerFault.BAD_CHUNK,
@@ -75,25 +77,27 @@ def test_u9_a_truncated_stream_never_has_a_stop_reason(dialect, client):
         pipeline = build_pipeline(
             client=client, upstream=dialect, format_name="standard", identity=IDENTITY
         )
-        told = pipeline.feed(body[:end])
+        sent = pipeline.feed(body[:end])
         if pipeline.done:
             break
         last = pipeline.decode_end()
-        told += pipeline.encode(last)
+        sent += pipeline.encode(last)
         if isinstance(last[-1], MessageEnd):
             continue
-        seen = view(told, client)
-        assert seen.error
-        assert seen.stop is None
-        assert b"[DONE]" not in told
+        received = view(sent, client)
+        assert received.error
+        assert received.stop is None
+        assert b"[DONE]" not in sent
 
 
 def test_u9_a_recorded_kimi_stream_cut_at_any_byte_gives_only_its_own_calls():
-    whole = called(decode(KIMI_LOG, format_name="kimi"))
+    whole = calls_of(decode(KIMI_LOG, format_name="kimi"))
     assert len(whole) == 2
-    for end in range(1, len(KIMI_LOG), 211):  # 211 is prime: every place in a chunk is met
+    for end in range(
+        1, len(KIMI_LOG), 211
+    ):  # 211 is prime, so that every position in a chunk is tried
         events = decode(KIMI_LOG[:end], format_name="kimi")
-        delivered = called(events)
+        delivered = calls_of(events)
         assert delivered == whole[: len(delivered)]
         assert isinstance(events[-1], MessageFailed) or delivered == whole
 
@@ -106,9 +110,9 @@ def test_u14_a_call_in_text_cut_by_the_token_limit_at_any_character_ends_in_max_
         last = events[-1]
         if isinstance(last, MessageEnd):
             assert last.stop_reason is StopReason.MAX_TOKENS, text[:end]
-        delivered = called(events)
+        delivered = calls_of(events)
         assert delivered in ([], [ARGUMENTS])
-        # Only closing markers may be missing of a call that is delivered.
+        # A delivered call may lack only its end markers.
         assert not delivered or json.dumps(ARGUMENTS) in text[:end] or "<parameter" in text
 
 
@@ -116,11 +120,11 @@ def test_u14_a_call_in_text_cut_by_the_token_limit_at_any_character_ends_in_max_
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_u15_a_call_in_text_left_open_at_any_character_is_an_error_and_no_text(format_name, finish):
     text = written(format_name, "get_tide", ARGUMENTS)
-    commits = text.index("get_tide") + len("get_tide") + 45  # where nobody takes it for text
+    commits = text.index("get_tide") + len("get_tide") + 45  # where it cannot be mistaken for text
     for end in range(commits, len(text) - 60):
         events = decode(stream({"content": text[:end]}, finish=finish), format_name=format_name)
-        if called(events) == [ARGUMENTS]:
-            break  # all but its closing markers is there
+        if calls_of(events) == [ARGUMENTS]:
+            break  # only its end markers are missing
         last = events[-1]
         assert isinstance(last, MessageFailed), text[:end]
         assert not any(isinstance(event, ToolCallEnd) for event in events)

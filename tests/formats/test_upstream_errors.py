@@ -1,4 +1,4 @@
-"""What a client is told of an upstream's refusal."""
+"""Error messages for the client, made from an upstream's error answers."""
 
 import json
 
@@ -76,7 +76,7 @@ def test_the_message_about_max_tokens_is_kept_because_clients_act_on_it():
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "told"),
+    ("status", "kind", "client_status"),
     [
         (400, FailureKind.INVALID_REQUEST, 400),
         (401, FailureKind.UPSTREAM, 502),
@@ -95,9 +95,9 @@ def test_the_message_about_max_tokens_is_kept_because_clients_act_on_it():
         (529, FailureKind.OVERLOADED, 529),
     ],
 )
-def test_each_status_has_its_own_kind(status, kind, told):
+def test_each_status_has_its_own_kind(status, kind, client_status):
     error = read_error_answer(status, b'{"error":{"message":"it says so"}}')
-    assert (error.kind, error.status) == (kind, told)
+    assert (error.kind, error.status) == (kind, client_status)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html><body>502</body></html>", b"\xff", b"[" * 5000])

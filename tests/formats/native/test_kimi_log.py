@@ -1,4 +1,4 @@
-"""A real stream that broke a parser: every token of two calls alone in a chunk of the reasoning."""
+"""A recorded stream that broke a parser: each token of two calls is a chunk of the reasoning."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Kimi's tokens for an OpenAI client: twelve cases that a rescue must get right."""
+"""Kimi's special tokens, translated for an OpenAI client: twelve cases of the specification."""
 
 import json
 import re
@@ -34,11 +34,11 @@ def rescue(*deltas: dict[str, Any], **options: Any) -> bytes:
     return relay(stream(*deltas), client="openai", format_name="kimi", toolbox=BASH, **options)
 
 
-def rescued(*deltas: dict[str, Any]) -> Answer:
+def rescued_answer(*deltas: dict[str, Any]) -> Answer:
     return read(rescue(*deltas), theirs={"reasoning"})
 
 
-def said(answer: Answer, channel: str) -> str:
+def text_in(answer: Answer, channel: str) -> str:
     return answer.text if channel == "content" else answer.reasoning
 
 
@@ -49,8 +49,8 @@ LS = call("functions.bash:15", '{"command":"ls"}')
 def test_text_without_tokens_passes_unchanged(channel):
     deltas = [{channel: "Good "}, {channel: "morning <|"}]
     assert rescue(*deltas) == stream(*deltas)
-    answer = rescued(*deltas)
-    assert said(answer, channel) == "Good morning <|"
+    answer = rescued_answer(*deltas)
+    assert text_in(answer, channel) == "Good morning <|"
     assert (answer.calls, answer.finish) == ([], "stop")
 
 
@@ -61,56 +61,62 @@ def test_done_comes_once_and_last():
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_a_call_in_one_chunk(channel):
-    answer = rescued({channel: section(LS)})
-    [made] = answer.calls
-    assert (made["type"], made["name"], made["text"]) == ("function", "bash", '{"command":"ls"}')
-    assert (said(answer, channel), answer.finish) == ("", "tool_calls")
+    answer = rescued_answer({channel: section(LS)})
+    [tool_call] = answer.calls
+    assert (tool_call["type"], tool_call["name"], tool_call["text"]) == (
+        "function",
+        "bash",
+        '{"command":"ls"}',
+    )
+    assert (text_in(answer, channel), answer.finish) == ("", "tool_calls")
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_a_call_may_be_split_across_chunks_anywhere(channel):
     for pieces in cuts(section(LS)):
-        answer = rescued(*({channel: piece} for piece in pieces))
-        assert [made["text"] for made in answer.calls] == ['{"command":"ls"}']
-        assert said(answer, channel) == ""
+        answer = rescued_answer(*({channel: piece} for piece in pieces))
+        assert [tool_call["text"] for tool_call in answer.calls] == ['{"command":"ls"}']
+        assert text_in(answer, channel) == ""
 
 
 def test_several_calls_are_counted_from_zero():
     second = call("functions.read:16", '{"path":"a.py"}')
-    answer = rescued({"reasoning": section(LS, second)})
-    assert [made["name"] for made in answer.calls] == ["bash", "read"]
-    assert len({made["id"] for made in answer.calls}) == 2
+    answer = rescued_answer({"reasoning": section(LS, second)})
+    assert [tool_call["name"] for tool_call in answer.calls] == ["bash", "read"]
+    assert len({tool_call["id"] for tool_call in answer.calls}) == 2
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_text_before_a_section_keeps_its_channel(channel):
-    answer = rescued({channel: f"Let me look. {section(LS)}"})
-    assert said(answer, channel).strip() == "Let me look."
+    answer = rescued_answer({channel: f"Let me look. {section(LS)}"})
+    assert text_in(answer, channel).strip() == "Let me look."
     assert len(answer.calls) == 1
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_text_after_a_section_keeps_its_channel(channel):
-    answer = rescued({channel: f"{section(LS)} That is all."})
-    assert said(answer, channel).strip() == "That is all."
+    answer = rescued_answer({channel: f"{section(LS)} That is all."})
+    assert text_in(answer, channel).strip() == "That is all."
     assert len(answer.calls) == 1
 
 
 @pytest.mark.parametrize("arguments", ["", "{}", " {} "])
 def test_empty_arguments_are_an_empty_object(arguments):
-    [made] = rescued({"reasoning": section(call("functions.bash:0", arguments))}).calls
-    assert json.loads(made["text"]) == {}
+    [tool_call] = rescued_answer({"reasoning": section(call("functions.bash:0", arguments))}).calls
+    assert json.loads(tool_call["text"]) == {}
 
 
 def test_a_header_with_an_id_takes_the_name_from_the_arguments():
-    [made] = rescued({"reasoning": section(call("call_abc123", '{"command":"ls"}'))}).calls
-    assert made["name"] == "bash"
-    assert re.fullmatch(r"call_[A-Za-z0-9_-]+", made["id"])
+    [tool_call] = rescued_answer(
+        {"reasoning": section(call("call_abc123", '{"command":"ls"}'))}
+    ).calls
+    assert tool_call["name"] == "bash"
+    assert re.fullmatch(r"call_[A-Za-z0-9_-]+", tool_call["id"])
 
 
 def test_ids_have_the_form_of_openai_ids():
-    [made] = rescued({"content": section(LS)}).calls
-    assert re.fullmatch(r"call_[A-Za-z0-9_-]+", made["id"])
+    [tool_call] = rescued_answer({"content": section(LS)}).calls
+    assert re.fullmatch(r"call_[A-Za-z0-9_-]+", tool_call["id"])
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -137,7 +143,7 @@ def test_a_chunk_that_is_not_json_fails_the_answer():
 @pytest.mark.parametrize("cut", range(1, len("<|tool_calls_section_begin|>")))
 def test_a_token_split_at_the_edge_of_a_chunk(cut):
     text = f"So: {section(LS)}"
-    answer = rescued({"content": text[: 4 + cut]}, {"content": text[4 + cut :]})
+    answer = rescued_answer({"content": text[: 4 + cut]}, {"content": text[4 + cut :]})
     assert (answer.text.strip(), len(answer.calls)) == ("So:", 1)
 
 
@@ -154,7 +160,7 @@ def test_the_official_package_rebuilds_text_and_calls():
     with client.chat.completions.stream(model="m", messages=QUESTION) as answer:
         choice = answer.get_final_completion().choices[0]
     assert choice.message.content.strip() == "Let me look."
-    assert [made.function.arguments for made in choice.message.tool_calls] == [
+    assert [tool_call.function.arguments for tool_call in choice.message.tool_calls] == [
         '{"command":"ls"}', '{"command":"ls"}',
     ]  # fmt: skip
     assert choice.finish_reason == "tool_calls"

@@ -1,4 +1,4 @@
-"""Markup in an answer of a standard model is noticed, at any split, and nothing else is."""
+"""Native markup that reaches the client as text gives a notice, at any split."""
 
 import pytest
 

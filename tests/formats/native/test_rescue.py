@@ -1,4 +1,4 @@
-"""Rescue beside everything else that a response may hold: channels, structured calls, tools."""
+"""Rescue of native calls together with channels, structured calls and declared tools."""
 
 import json
 

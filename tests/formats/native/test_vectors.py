@@ -1,4 +1,4 @@
-"""Every vector, at any cut, through every dialect, streamed and collected: the same message."""
+"""Every vector gives the same message at any split, in every dialect, streamed and collected."""
 
 from itertools import product
 
