@@ -15,8 +15,9 @@ from tests.soak.measure import Size, family, size, slope
 from tests.soak.upstream import FaultyUpstream
 from tests.support.chat import ask
 from tests.support.database import read_rows
-from tests.support.gateway import PRODUCT_INTERVALS, Gateway, free_port
+from tests.support.gateway import PRODUCT_INTERVALS, Gateway
 from tests.support.metrics import scrape, value
+from tests.support.ports import free_port
 
 _GROWTH, _ALLOWANCE = 0.10, 12.0
 """Resident memory may grow by so much, and so many MiB, from the warm process to the end: the

@@ -23,6 +23,7 @@ from msgspec.structs import asdict
 from proxy.audit.transcripts.codec import TranscriptContent, unpack
 from tests.support.database import database_url, read_rows
 from tests.support.launcher import Launched, can_launch
+from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,12 +36,6 @@ SHORT_TIMEOUTS = {"DJANGO_SETTINGS_MODULE": "tests.support.short_timeouts"}
 # Gateways speak plain HTTP. Without this, httpx reads the certificates of this machine for every
 # client, which takes 25 ms.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def launch(

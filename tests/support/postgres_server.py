@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from bench.servers import free_port
+from tests.support.ports import free_port
 
 _HOST = "127.0.0.1"
 _USER = "postgres"

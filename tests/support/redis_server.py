@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.gateway import free_port
+from tests.support.ports import free_port
 
 
 class Redis:
