@@ -5,9 +5,12 @@ import json
 import socket
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.support.gateway import KEY
+
+_ESTABLISHED = "01"  # in /proc/net/tcp
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,16 @@ def is_closed(connection: socket.socket, patience: float) -> bool:
         return False
     except ConnectionError:
         return True
+    return True
+
+
+def is_given_up(connection: socket.socket) -> bool:
+    """Return whether the server has closed its end, although its data has not been read."""
+    client, server = connection.getsockname()[1], connection.getpeername()[1]
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, state, *_ = line.split()
+        if (int(local.split(":")[1], 16), int(remote.split(":")[1], 16)) == (server, client):
+            return state != _ESTABLISHED
     return True
 
 

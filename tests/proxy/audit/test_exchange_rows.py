@@ -297,7 +297,6 @@ def test_a_client_that_leaves_is_told_from_a_failure(keeper, upstream, model, st
     script = upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
     connection = connect(keeper, ask(model, stream=streaming))
     wait_for(lambda: script.requests)
-    time.sleep(0.2)
     connection.close()
     row = keeper.exchange(model=model)
     assert (row["outcome"], row["error_code"], row["group_id"]) == ("client_disconnect", "", None)

@@ -192,7 +192,8 @@ def test_the_gateway_looks_by_itself_and_off_the_event_loop(monkeypatch):
 
     async def main():
         task = asyncio.create_task(Retention().run(first_after=0))
-        await asyncio.sleep(0.1)
+        while not seen:
+            await asyncio.sleep(0.01)
         task.cancel()
 
     asyncio.run(main())

@@ -12,7 +12,15 @@ import pytest
 from tests.support.chat import TOOLS, ask, chunk, reply, says
 from tests.support.gateway import KEY, Gateway
 from tests.support.metrics import scrape, value
-from tests.support.raw_client import answer, ask_raw, closed_after, connect, is_closed, post
+from tests.support.raw_client import (
+    answer,
+    ask_raw,
+    closed_after,
+    connect,
+    is_closed,
+    is_given_up,
+    post,
+)
 from tests.support.scripted_upstream import Pause
 from tests.support.waiting import wait_for
 
@@ -342,7 +350,7 @@ def test_a_client_that_stops_reading_a_document_is_dropped(impatient, upstream, 
     with connect(impatient.port, post(ask(model)), receive_buffer=4096) as connection:
         row = impatient.exchange(model=model)
         assert row["outcome"] in ("ok", "client_disconnect")  # the document is written at once
-        time.sleep(2.5)
+        wait_for(lambda: is_given_up(connection))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**20)
         assert is_closed(connection, 10), "the connection is never closed"
 

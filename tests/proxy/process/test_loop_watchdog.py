@@ -10,6 +10,7 @@ from proxy.process import loop_watchdog
 from proxy.process.loop_watchdog import Watchdog
 from proxy.telemetry.log_format import JSONFormatter, TextFormatter
 from tests.support.metrics import scrape, value
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -71,4 +72,4 @@ def test_a_busy_loop_is_not_reported_as_blocked(records):
 
 
 def test_the_lag_of_the_event_loop_is_a_metric(gateway):
-    assert value(scrape(gateway.url), "athena_loop_lag_seconds_count") > 0
+    wait_for(lambda: value(scrape(gateway.url), "athena_loop_lag_seconds_count") > 0)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.chat import ask, chunk, error_of, read, reply, stream
 from tests.support.gateway import KEY, Gateway
+from tests.support.metrics import scrape, value
 from tests.support.scripted_upstream import Pause, whole
 from tests.support.waiting import wait_for
 
@@ -194,7 +195,7 @@ def test_stopping_lets_open_streams_finish(own_gateway, upstream, model, number)
             received += part
     assert b'"two"' in received
     assert b"message_stop" in received
-    assert own_gateway.process.wait(15) == 0
+    assert own_gateway.process.wait(60) == 0
     assert "Athena has stopped." in own_gateway.log
 
 
@@ -207,7 +208,7 @@ def test_a_stream_that_outlasts_the_drain_time_ends_in_an_error(own_gateway, ups
             received += part
     assert b"overloaded_error" in received
     assert b"restarting" in received
-    assert own_gateway.process.wait(15) == 0
+    assert own_gateway.process.wait(60) == 0
     assert "Traceback" not in own_gateway.log
 
 
@@ -248,10 +249,10 @@ def test_a_request_that_is_still_being_sent_does_not_delay_a_stop(own_gateway):
     with socket.create_connection(("127.0.0.1", own_gateway.port), timeout=10) as connection:
         head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
         connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
-        time.sleep(0.3)
+        wait_for(lambda: value(scrape(own_gateway.url), "athena_held_places") == 1)
         own_gateway.process.send_signal(signal.SIGTERM)
         assert b" 503 " in connection.recv(65536)
-    assert own_gateway.process.wait(5) == 0
+    assert own_gateway.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -261,19 +262,19 @@ def test_a_second_signal_ends_the_drain_time(own_gateway, upstream, model, numbe
         "s = GatewaySettings.objects.get(); s.drain_time = 60; s.save()\n"
         "ConfigurationVersion.advance()"
     )
-    upstream.script(model, reply(chunk({"content": "one"}), Pause(60)))
+    script = upstream.script(model, reply(chunk({"content": "one"}), Pause(60)))
     with connect(own_gateway, ask(model, stream=streaming)) as connection:
-        time.sleep(0.5)
+        wait_for(lambda: script.requests)
         own_gateway.process.send_signal(number)
         own_gateway.process.send_signal(
             number
         )  # the same signal as from a terminal and from the supervisor
-        time.sleep(1.2)
+        time.sleep(1.2)  # signals within a second count as one
         assert own_gateway.process.poll() is None
         own_gateway.process.send_signal(number)
         received = b""
         while part := connection.recv(65536):
             received += part
     assert b"restarting" in received
-    assert own_gateway.process.wait(5) == 0
+    assert own_gateway.process.wait(60) == 0
     assert "Traceback" not in own_gateway.log
