@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bench import peers, report
-from bench.gateway import WrongAnswer, measure_costs, measure_memory, stage
+from bench.gateway import WrongAnswer, load_and_upstream, measure_costs, measure_memory
 from bench.growth import measure_growth, measure_workers
 from bench.programs import CompilerMissing
 from bench.results import Results, begin
@@ -25,12 +25,12 @@ from bench.share import measure_audit, parts_of_a_request
 
 RESULTS = Path(__file__).parent / "results"
 NUMBERS = RESULTS / "numbers.json"
-# Of the minutes, what is left for memory, growth, workers and audit behind the rounds.
-_SHARE_OF_ROUNDS = 0.5
+# The share of `--minutes` for rounds; memory, growth, workers and audit take the rest.
+_ROUNDS_SHARE = 0.5
 
 
-def tell(what: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+def log(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def measure(results: Results, options: argparse.Namespace) -> None:
@@ -38,8 +38,8 @@ def measure(results: Results, options: argparse.Namespace) -> None:
     if with_peers:
         results.versions |= {peer.name: peer.installed or "" for peer in peers.installed()}
         results.missing = peers.missing()
-    until = began + options.minutes * 60 * _SHARE_OF_ROUNDS
-    with stage() as (load, upstream):
+    until = began + options.minutes * 60 * _ROUNDS_SHARE
+    with load_and_upstream() as (load, upstream):
         phases: dict[str, Callable[[], None]] = {
             "scenarios": lambda: measure_costs(
                 load,
@@ -57,11 +57,11 @@ def measure(results: Results, options: argparse.Namespace) -> None:
             "parts": lambda: results.parts.update(parts_of_a_request()),
         }
         for name, phase in phases.items():
-            tell(name)
+            log(name)
             try:
                 phase()
             except (ServerFailed, WrongAnswer) as error:
-                # What the others find is worth having all the same.
+                # The results of the other phases are still useful.
                 results.troubles.append(f"{name}: {error}")
                 print(error, file=sys.stderr)
     results.seconds = time.monotonic() - began
@@ -84,9 +84,11 @@ def write(results: Results) -> Path:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured, at most")
-    parser.add_argument("--minutes", type=float, default=8, help="how long it may take, about")
-    parser.add_argument("--without-peers", action="store_true", help="leave other gateways out")
+    parser.add_argument("--rounds", type=int, default=5, help="maximum number of rounds")
+    parser.add_argument("--minutes", type=float, default=8, help="approximate duration")
+    parser.add_argument(
+        "--without-peers", action="store_true", help="do not measure other gateways"
+    )
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
@@ -102,7 +104,7 @@ def main() -> int:
         return 1
     path = write(results)
     print(path.read_text())
-    tell(f"written to {path.relative_to(Path.cwd())}" if path.is_relative_to(Path.cwd()) else "")
+    log(f"written to {path.relative_to(Path.cwd())}" if path.is_relative_to(Path.cwd()) else "")
     return 1 if results.failed or results.troubles else 0
 
 

@@ -1,7 +1,6 @@
-"""Whether a gateway answers rightly: its text, its tool calls and its stop reason.
+"""Checks the answers of a gateway: text, tool calls and stop reason.
 
-Answers are read here with nothing of the project's own code, or a fault would hide itself. Times
-do not matter, only what a client would have in the end.
+This module uses no code of the gateway, so that a defect cannot hide itself.
 """
 
 import http.client
@@ -19,7 +18,7 @@ TIMEOUT_SECONDS = 60
 
 @dataclass(slots=True)
 class Answer:
-    """What a client has of an answer; what stays empty has not come."""
+    """An answer as the client gets it."""
 
     text: str = ""
     calls: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -57,13 +56,13 @@ def _read_stream(body: bytes) -> Answer:
     answer = Answer()
     for line in body.decode().split("\n"):
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
-        if data and data != "[DONE]":  # some gateways say so behind the end; clients pass over it
+        if data and data != "[DONE]":  # some gateways send it after the end; clients ignore it
             _read_event(answer, json.loads(data))
     return answer
 
 
 def _size(arguments: str) -> int:
-    """The length of JSON without what is left to a writer's taste."""
+    """The length of JSON without optional white space."""
     return len(json.dumps(json.loads(arguments), separators=(",", ":")))
 
 
@@ -81,7 +80,7 @@ def _ask(server: Server, body: bytes) -> tuple[int, bytes]:
 
 
 def mistakes(server: Server, scenario: Scenario, body: Path) -> list[str]:
-    """What is wrong with a gateway's answer; nothing, if all is well."""
+    """Differences between the answer and the expected one; empty if it is correct."""
     try:
         status, data = _ask(server, body.read_bytes())
     except (OSError, http.client.HTTPException) as error:
@@ -100,7 +99,7 @@ def mistakes(server: Server, scenario: Scenario, body: Path) -> list[str]:
         "complete": (answer.ended, True),
     }
     return [
-        f"{what}: {got}, expected {expected}"
-        for what, (got, expected) in pairs.items()
+        f"{name}: {got}, expected {expected}"
+        for name, (got, expected) in pairs.items()
         if got != expected
     ]

@@ -1,11 +1,9 @@
-"""What the queries of the audit and the dashboard cost at a million rows, and how the database
-answers them.
+"""Measures the queries of the audit and the dashboard with a million rows, and shows their plans.
 
     python -m bench.audit [--rows 1000000] [--database-url postgres://…] [--plans]
 
-Without a URL: on SQLite in a temporary file, then on a PostgreSQL server of its own, if there is
-one.
-A database that is given must be empty; it is filled and left so.
+Without a URL, it uses SQLite in a temporary file, then a temporary PostgreSQL server if PostgreSQL
+is installed. A database given by URL must be empty; it is filled, and not cleared afterwards.
 """
 
 import argparse
@@ -27,7 +25,7 @@ Case = Callable[[], object]
 
 
 class Recorder:
-    """The statements of a block, for the database to explain."""
+    """Records SQL statements, to explain them later."""
 
     def __init__(self) -> None:
         self.statements: list[tuple[str, Any]] = []
@@ -38,7 +36,7 @@ class Recorder:
 
 
 def cases(rows: int, now: datetime) -> Mapping[str, Case]:
-    """By its name, whatever a page or the API asks for."""
+    """Queries of the pages and the API, by name."""
     from django.db.models import F
 
     from bench.exchanges import MODELS
@@ -63,7 +61,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
     key = group.key_id
 
     def answered(**query: str) -> Case:
-        """As the API does: whole rows, in the order of a cursor."""
+        """Whole rows in the order of a cursor, as in the API."""
         return lambda: list(filter_exchanges(query, now).order_by("-id")[:51])
 
     def old(name: str) -> Case:
@@ -88,7 +86,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
         "leaked any": listed(leaked="any"),
         "rescued any": listed(rescued="any"),
         "served by": listed(served_by="Parasail"),
-        "served by nobody else": listed(upstream="moonshot", served_by="none"),
+        "served by no other provider": listed(upstream="moonshot", served_by="none"),
         "last hour": listed(since="1h"),
         "last week": listed(since="7d"),
         "a day, 40 days ago": listed(since=week, until=until),
@@ -122,7 +120,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
 
 
 def measure(rows: int, *, shows_plans: bool) -> None:
-    """Fill the configured database, and print what each case costs."""
+    """Fill the configured database, and print the time of each case."""
     import django
 
     django.setup()
@@ -134,7 +132,7 @@ def measure(rows: int, *, shows_plans: bool) -> None:
 
     call_command("migrate", verbosity=0, interactive=False)
     if Exchange.objects.exists():
-        raise SystemExit("the database is not empty")
+        raise SystemExit("The database is not empty. Give the URL of an empty one.")
     now, began = datetime.now(UTC), time.perf_counter()
     seed(rows, now)
     spent = time.perf_counter() - began
@@ -186,7 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--database-url")
-    parser.add_argument("--plans", action="store_true", help="print how each query is answered")
+    parser.add_argument("--plans", action="store_true", help="print the plan of each query")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="athena-bench-") as folder:
         if options.database_url:
@@ -206,7 +204,7 @@ def main() -> None:
 
 
 def _run_on(url: str, options: argparse.Namespace) -> None:
-    """In a process of its own: Django knows one database."""
+    """Measure in a new process, because Django is configured for one database."""
     command = [sys.executable, "-m", "bench.audit", "--rows", str(options.rows)]
     plans = ["--plans"] if options.plans else []
     subprocess.run([*command, "--database-url", url, *plans], check=True)

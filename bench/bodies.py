@@ -1,8 +1,8 @@
-"""Requests as Claude Code sends them: about 62 KB, of which a new turn changes only the end.
+"""Request bodies like those of Claude Code: about 62 KB, of which each turn changes only the end.
 
-Twenty tools, a system prompt of 13 KB, and a history in which files were read. The text is noise
-from a fixed seed, so that every run sends the same bytes. The last message has the marker that
-chooses the mock upstream's answer.
+They have twenty tools, a system prompt of 13 KB, and a history in which files were read. The text
+is noise from a fixed seed, so every run sends the same bytes. A marker in the last message selects
+the answer of the mock upstream.
 """
 
 import json
@@ -24,7 +24,7 @@ EPHEMERAL = {"type": "ephemeral"}
 
 
 class Noise:
-    """Words in an order that looks like prose to a parser."""
+    """Random words."""
 
     def __init__(self) -> None:
         self._random = random.Random(7)
@@ -107,7 +107,7 @@ def body(letter: str, *, stream: bool) -> bytes:
 
 
 def write_bodies(directory: Path) -> dict[str, Path]:
-    """A file for each scenario, by letter."""
+    """Write a file for each scenario; returns the paths by letter."""
     streamed = {entry.letter: entry.streamed for entry in (*SCENARIOS.values(), *GROWING)}
     streamed[IDLE] = True
     paths = {}

@@ -1,5 +1,5 @@
-"""Pieces of translation whose work is counted: every answer of the corpus in each native format,
-for each pair of dialects, in bulk and a read each; and a request of 62 KB.
+"""Cases whose work is counted: the translation of every answer of the corpus, in each native format
+and for each pair of dialects, in bulk and with one event per read; and a request of 62 KB.
 """
 
 import json
@@ -27,7 +27,7 @@ Work = Callable[[], object]
 class Case:
     name: str
     at_scale: Callable[[int], Work]
-    """The work for so many times the input."""
+    """Makes the work for a multiple of the input."""
 
 
 def _translation(client: str, upstream: str, name: str, answer: str, *, bulk: bool) -> Case:
@@ -56,7 +56,7 @@ def _translation(client: str, upstream: str, name: str, answer: str, *, bulk: bo
 
 
 def _longer(request: dict[str, Any], scale: int) -> bytes:
-    """The request with so many times its messages and tools."""
+    """The request with its messages and tools repeated `scale` times."""
 
     def again(parts: object, number: int) -> list[object]:
         text = json.dumps(parts)

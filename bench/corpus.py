@@ -1,7 +1,7 @@
-"""Answers whose translation is counted: the scenarios' text, native calls and arguments, as bytes.
+"""Answers whose translation is counted: text, native calls and arguments, as bytes.
 
-Made here and not by the mock upstream, because counting must need no compiler. Each answer exists
-in both dialects, an event in each entry, so that it can be fed in bulk and a read each.
+They are not made by the mock upstream, because counting must not need a compiler. Each answer
+exists in both dialects, as a list of events, to be fed in bulk or one by one.
 """
 
 import json
@@ -14,7 +14,7 @@ TEXT_PIECE = 12
 NATIVE_PIECE = 7
 ARGUMENTS = '{"file_path": "/home/user/project/src/file_name.py", "offset": 120, "limit": 400}'
 NATIVE_CALLS = {
-    # Without a format of its own, markup is noticed and left as it is.
+    # Without a native format, markup gives a notice and stays unchanged.
     "standard": "<|tool_calls_section_begin|><|tool_call_begin|>functions.Read:0"
     f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
     "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.Read:0"
@@ -24,7 +24,7 @@ NATIVE_CALLS = {
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>Read\n```json\n"
     f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
 }
-"""By format, a call as its models write it into their text."""
+"""By format, a call as models write it into text."""
 
 
 def pieces(text: str, size: int) -> list[str]:
@@ -41,7 +41,7 @@ def _event(data: Mapping[str, object]) -> bytes:
 
 
 def _message(block: Mapping[str, object], deltas: Iterator[Mapping[str, object]]) -> list[bytes]:
-    """An answer of Anthropic's with one block."""
+    """An Anthropic answer with one block."""
     usage = {"input_tokens": 15_012, "output_tokens": 1}
     message: dict[str, object] = {
         "id": "msg_0123456789abcdef",
@@ -78,7 +78,7 @@ def text_answer(dialect: str, parts: list[str]) -> list[bytes]:
 
 
 def argument_answer(dialect: str, deltas: int) -> list[bytes]:
-    """A structured call whose arguments come in so many deltas."""
+    """A structured call with arguments in `deltas` deltas."""
     if dialect == "openai":
         return answer(*argument_deltas(deltas))
     parts = ['{"content": "', *["ten chars " for _ in range(deltas - 2)], '"}']
@@ -87,7 +87,7 @@ def argument_answer(dialect: str, deltas: int) -> list[bytes]:
 
 
 Answer = Callable[[str, str, int], list[bytes]]
-"""Dialect, format and scale → events."""
+"""A function of dialect, format and scale that returns events."""
 
 ANSWERS: dict[str, Answer] = {
     "text": lambda dialect, _, scale: text_answer(dialect, running_text(100 * scale)),

@@ -1,4 +1,4 @@
-"""Rows as months of traffic would leave them: few models have most requests, and few fail."""
+"""Fills the database with rows like those of months of traffic: few models, few failures."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -27,9 +27,8 @@ from proxy.models import (
 DAYS = 80
 KEYS = 200
 _BATCH = 20_000
-_KEPT = 200
-"""Of so many exchanges, one has a transcript."""
-_ANSWER = Random(1).randbytes(10_000)  # nothing that could be compressed
+_EXCHANGES_PER_TRANSCRIPT = 200
+_ANSWER = Random(1).randbytes(10_000)  # incompressible
 _UPSTREAMS = ("openrouter", "vllm", "anthropic", "moonshot")
 _SERVERS = ("Parasail", "Fireworks", "Together", "DeepInfra", "Novita", "Moonshot AI")
 _OUTCOMES = {
@@ -59,12 +58,12 @@ _VENDORS = {
     "z-ai/glm-": "standard",
 }
 MODELS = [f"{vendor}{number}" for number in range(1, 13) for vendor in _VENDORS]
-"""The first are asked for most."""
+"""Most requested first."""
 _COLUMNS = [str(field.column) for field in Exchange._meta.concrete_fields if not field.primary_key]
 
 
 def seed(count: int, now: datetime) -> None:
-    """Fill empty tables; the ids are in the order of time."""
+    """Fill empty tables; ids are in the order of time."""
     random = Random(1)
     GatewaySettings.objects.create(pk=1)
     ClientKey.objects.bulk_create(
@@ -76,24 +75,26 @@ def seed(count: int, now: datetime) -> None:
     rows = _rows(random, count, now, keys, groups)
     while batch := [row for _, row in zip(range(_BATCH), rows, strict=False)]:
         _insert(batch)
-    kept = list(Exchange.objects.order_by("id").values_list("pk", flat=True)[::_KEPT])
-    said = pack(TranscriptContent(request="{}", raw=_ANSWER))
+    sampled = list(
+        Exchange.objects.order_by("id").values_list("pk", flat=True)[::_EXCHANGES_PER_TRANSCRIPT]
+    )
+    content = pack(TranscriptContent(request="{}", raw=_ANSWER))
     Transcript.objects.bulk_create(
-        (Transcript(exchange_id=pk, packed=said) for pk in kept),
+        (Transcript(exchange_id=pk, packed=content) for pk in sampled),
         batch_size=500,
     )
 
 
 def add_up() -> None:
-    """Make the sums, as an upgrade does."""
+    """Fill the hourly sums, as the migration does."""
     import_module("proxy.migrations.0005_traffic").fill(apps, None)
-    if connection.vendor == "postgresql":  # does so by itself, later; SQLite never does
+    if connection.vendor == "postgresql":  # autovacuum would do it later; SQLite never does
         with connection.cursor() as cursor:
             cursor.execute("VACUUM ANALYZE")
 
 
 def _groups(now: datetime) -> dict[tuple[str, str], int]:
-    """One for every family of models and every code of a failure, by both."""
+    """Create a failure group for every family of models and error code."""
     places = sorted(
         {(model_family(model), code) for model in MODELS for o in FAILURES for code in _CODES[o]}
     )
@@ -157,7 +158,7 @@ def _rows(
             "error_code": code,
             "error_source": "upstream" if code else "",
             "error_phase": "answer" if code else "",
-            "error_message": "the upstream said that it could not" if code else "",
+            "error_message": "the upstream reported an error" if code else "",
             "stop_reason": "tool_use",
             "tool_calls": number % 3,
             "rescued_calls": int(is_rescued),
@@ -182,7 +183,7 @@ def _rows(
 
 
 def _insert(rows: Sequence[tuple[Any, ...]]) -> None:
-    """As fast as the database can."""
+    """Insert rows in the fastest way of the database."""
     columns = ", ".join(f'"{column}"' for column in _COLUMNS)
     table = Exchange._meta.db_table
     with connection.cursor() as cursor:

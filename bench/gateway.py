@@ -1,13 +1,13 @@
-"""What the gateway costs, beside a byte pass-through and other gateways in the same run.
+"""Measures the gateway, a byte pass-through and other gateways in the same run.
 
     python -m bench.gateway [--rounds 5] [--only A,B] [--whole] [--peers]
 
-First every scenario's answer is checked; a wrong one of the gateway's ends the run, and one of a
-peer's is not measured. Then blocks of requests go to all servers in turn, round after round, and
-the CPU time of each one's processes is taken from the kernel. At last they are started afresh and
-hold idle streams.
+First the answers to all scenarios are checked: a wrong answer of the gateway ends the run, a wrong
+answer of a peer excludes it from the scenario. Then blocks of requests go to all servers in turn,
+round after round, and the kernel's CPU time of their processes is read. Finally new processes are
+started to measure the memory of idle streams.
 
-Judge by ratios within one run: milliseconds wander with the machine.
+Compare ratios within one run: milliseconds vary with the machine.
 """
 
 import argparse
@@ -37,51 +37,51 @@ from bench.servers import (
     passthrough,
 )
 
-# Long enough that ticks of 10 ms are a few per cent of the least that is measured.
+# Long enough that a tick of 10 ms is a few per cent at most.
 BLOCK_SECONDS = 1.5
 WARM_UP_REQUESTS = 30
 WARM_UP_SECONDS = 2.0
-# For blocks that take so long that nothing more is learnt from repeating them often.
+# Blocks that take longer than this are measured three times at most.
 LONG_SECONDS = 3.0
 ROUNDS_OF_LONG = 3
 IDLE_STREAMS = 200
-# How many of the requests are in hand at the same moment is chance, and their bodies leave holes.
+# Memory varies with the number of requests in progress and with fragmentation.
 MEMORY_ROUNDS = 3
-# For what the streams have set in motion to come to rest.
+# Time for the server to become idle.
 SETTLE_SECONDS = 1.5
 
 Wrong = Mapping[str, Mapping[str, list[str]]]
-"""By scenario and server: what is wrong with the answer."""
+"""Mistakes in the answers, by scenario and server."""
 Plan = Sequence[tuple[Scenario, Sequence[Server]]]
 Start = Callable[[Server], AbstractContextManager[Server]]
 
 
 class WrongAnswer(Exception):
-    """Answers are not what they should be, so their cost means nothing."""
+    """Answers are wrong, so their cost means nothing."""
 
 
 def verify(server: Server, scenarios: Sequence[Scenario], load: Load) -> dict[str, list[str]]:
-    """By scenario, what is wrong with a server's answer."""
-    found = {
+    """Mistakes in a server's answers, by scenario."""
+    wrong = {
         scenario.letter: mistakes(server, scenario, load.bodies[scenario.letter])
         for scenario in scenarios
     }
-    return {letter: wrong for letter, wrong in found.items() if wrong}
+    return {letter: lines for letter, lines in wrong.items() if lines}
 
 
 def require(server: Server, scenarios: Sequence[Scenario], load: Load) -> None:
-    """Raises WrongAnswer."""
+    """Raises WrongAnswer if an answer of the server is wrong."""
     wrong = verify(server, scenarios, load)
     if wrong:
-        told = [f"{letter}: {mistake}" for letter, told in wrong.items() for mistake in told]
-        raise WrongAnswer(f"{server.name} answers wrongly:\n  " + "\n  ".join(told))
+        lines = [f"{letter}: {line}" for letter, lines in wrong.items() for line in lines]
+        raise WrongAnswer(f"{server.name} gives wrong answers:\n  " + "\n  ".join(lines))
 
 
 def block_size(load: Load, server: Server, scenario: Scenario) -> int:
-    """Warms a server up, and finds how many requests fit into the time of a block."""
+    """Warm a server up; returns the number of requests that fit into a block."""
     first = load.block(server, scenario, scenario.connections).timing
     if first.failed:
-        raise WrongAnswer(f"{server.name} has failed {first.failed} requests of {scenario.letter}")
+        raise WrongAnswer(f"{server.name} failed {first.failed} requests of {scenario.letter}")
     if scenario.requests:
         return scenario.requests
     requests = max(1, min(WARM_UP_REQUESTS, int(WARM_UP_SECONDS / first.seconds)))
@@ -94,9 +94,9 @@ def block_size(load: Load, server: Server, scenario: Scenario) -> int:
 def run_rounds(
     load: Load, plan: Plan, rounds: int, until: float | None = None
 ) -> dict[str, dict[str, list[Block]]]:
-    """Blocks by scenario and server; servers take turns, in an order that turns round, too.
+    """Measure blocks by scenario and server; the servers alternate, in alternating order.
 
-    After the moment `until` no round is begun but the first.
+    After the time `until`, no further round is started, except for the first.
     """
     sizes = {
         (scenario.letter, server.name): block_size(load, server, scenario)
@@ -121,11 +121,11 @@ def run_rounds(
 
 
 def starts(*, with_peers: bool) -> dict[str, Start]:
-    """By name, how each server is started that stands before the upstream."""
-    found: dict[str, Start] = {PASSTHROUGH_NAME: passthrough, GATEWAY_NAME: gateway}
+    """Functions that start the servers, by name."""
+    servers: dict[str, Start] = {PASSTHROUGH_NAME: passthrough, GATEWAY_NAME: gateway}
     for peer in peers.installed() if with_peers else ():
-        found[peer.name] = partial(peer.start, peer.folder)
-    return found
+        servers[peer.name] = partial(peer.start, peer.folder)
+    return servers
 
 
 def measure_costs(
@@ -138,7 +138,7 @@ def measure_costs(
     with_peers: bool = False,
     until: float | None = None,
 ) -> None:
-    """What requests cost at every server."""
+    """Measure the cost of requests at every server."""
     with ExitStack() as stack:
         servers = [
             stack.enter_context(start(upstream)) for start in starts(with_peers=with_peers).values()
@@ -149,14 +149,16 @@ def measure_costs(
             (scenario, [s for s in servers if scenario.letter not in wrong.get(s.name, {})])
             for scenario in scenarios
         ]
-        # What the first event takes is compared with the upstream itself, in B.
-        plan = [(scene, [upstream, *who] if scene.letter == "B" else who) for scene, who in plan]
+        # In B, the upstream is measured as well, for the time to its first event.
+        plan = [(s, [upstream, *measured] if s.letter == "B" else measured) for s, measured in plan]
         blocks = run_rounds(load, plan, rounds, until)
-    results.rounds = max(len(series) for found in blocks.values() for series in found.values())
+    results.rounds = max(
+        len(series) for by_server in blocks.values() for series in by_server.values()
+    )
     for scenario in scenarios:
         letter = scenario.letter
-        told = {name: found[letter] for name, found in wrong.items() if letter in found}
-        results.rows.append(row_of(scenario, blocks[letter], told))
+        wrong_here = {name: lines[letter] for name, lines in wrong.items() if letter in lines}
+        results.rows.append(row_of(scenario, blocks[letter], wrong_here))
     if "B" in blocks:
         results.first_event_added = first_event_added(blocks["B"])
     rows = {row.letter: row for row in results.rows}
@@ -168,9 +170,9 @@ def idle_memory(load: Load, server: Server) -> Memory:
     load.block(server, SCENARIOS["G"], WARM_UP_REQUESTS)
     time.sleep(SETTLE_SECONDS)
     before = resident_kilobytes(server.pid)
-    with load.held(server, IDLE, IDLE_STREAMS) as streams:
+    with load.open_streams(server, IDLE, IDLE_STREAMS) as streams:
         if streams < IDLE_STREAMS:
-            raise WrongAnswer(f"{server.name} has begun {streams} of {IDLE_STREAMS} streams")
+            raise WrongAnswer(f"{server.name} started {streams} of {IDLE_STREAMS} streams")
         time.sleep(SETTLE_SECONDS)
         return Memory(
             streams=streams,
@@ -183,16 +185,16 @@ def idle_memory(load: Load, server: Server) -> Memory:
 def measure_memory(
     load: Load, upstream: Server, results: Results, *, with_peers: bool = False
 ) -> None:
-    """What idle streams hold, in processes that have done little else."""
+    """Measure the memory of idle streams in new processes."""
     for name, start in starts(with_peers=with_peers).items():
-        own = name in (PASSTHROUGH_NAME, GATEWAY_NAME)
+        is_ours = name in (PASSTHROUGH_NAME, GATEWAY_NAME)
         series = results.memory.setdefault(name, [])
-        for _ in range(MEMORY_ROUNDS if own else 1):
+        for _ in range(MEMORY_ROUNDS if is_ours else 1):
             with start(upstream) as server:
                 try:
                     series.append(idle_memory(load, server))
                 except WrongAnswer as error:
-                    if own:
+                    if is_ours:
                         raise
                     print(error, file=sys.stderr)
         if not series:
@@ -200,8 +202,8 @@ def measure_memory(
 
 
 @contextmanager
-def stage(*, whole: bool = False) -> Iterator[tuple[Load, Server]]:
-    """The load generator and the mock upstream."""
+def load_and_upstream(*, whole: bool = False) -> Iterator[tuple[Load, Server]]:
+    """Start the load generator and the mock upstream."""
     programs = compile_programs()
     with (
         tempfile.TemporaryDirectory(prefix="athena-bench-") as directory,
@@ -217,10 +219,12 @@ def arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=f"scenarios:\n{titles}\n  {IDLE}  {IDLE_STREAMS} idle streams: memory, threads",
     )
-    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
-    parser.add_argument("--only", metavar="A,B", help="measure these scenarios alone")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
+    parser.add_argument("--only", metavar="A,B", help="measure only these scenarios")
     parser.add_argument(
-        "--whole", action="store_true", help="in A, the upstream ignores that a stream is wanted"
+        "--whole",
+        action="store_true",
+        help="in A, the upstream ignores `stream` and sends one JSON object",
     )
     parser.add_argument("--peers", action="store_true", help="measure installed peers, too")
     options = parser.parse_args()
@@ -235,7 +239,7 @@ def arguments() -> argparse.Namespace:
 def run(options: argparse.Namespace) -> int:
     scenarios = [entry for letter, entry in SCENARIOS.items() if letter in options.letters]
     results = begin()
-    with stage(whole=options.whole) as (load, upstream):
+    with load_and_upstream(whole=options.whole) as (load, upstream):
         if scenarios:
             measure_costs(
                 load,

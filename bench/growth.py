@@ -1,11 +1,11 @@
-"""Whether work grows with the answer, and memory does not; and throughput with the workers."""
+"""Measures CPU time and memory by size of the answer, and throughput by number of workers."""
 
 import os
 from collections.abc import Sequence
 
 from bench.gateway import WrongAnswer, require
 from bench.load import Load
-from bench.processes import forget_peak, peak_kilobytes, resident_kilobytes
+from bench.processes import peak_kilobytes, reset_peak, resident_kilobytes
 from bench.results import Results, Size, Throughput
 from bench.scenarios import (
     GROWING,
@@ -18,12 +18,12 @@ from bench.scenarios import (
 )
 from bench.servers import Server, gateway
 
-# Of which the least counts: what disturbs only adds.
+# The lowest of these is taken: disturbances only add time.
 REPEATS = 3
-# Long enough for ticks of 10 ms; one request of the largest takes as long.
+# Long enough for ticks of 10 ms; a request of the largest size takes this long.
 SECONDS = 0.8
-MOST_REQUESTS = 400
-# At once, for each worker.
+MAX_REQUESTS = 400
+# Concurrent requests per worker.
 CONNECTIONS = 16
 THROUGHPUT_SECONDS = 2.5
 
@@ -31,16 +31,16 @@ THROUGHPUT_SECONDS = 2.5
 def _size(load: Load, server: Server, scenario: Scenario, amount: int) -> Size:
     first = load.block(server, scenario, 1)
     if first.timing.failed:
-        raise WrongAnswer(f"{server.name} has failed {scenario.title}")
-    requests = max(1, min(MOST_REQUESTS, int(SECONDS / first.timing.seconds)))
+        raise WrongAnswer(f"{server.name} failed a request with {scenario.title}")
+    requests = max(1, min(MAX_REQUESTS, int(SECONDS / first.timing.seconds)))
     before = resident_kilobytes(server.pid)
-    forget_peak(server.pid)
+    reset_peak(server.pid)
     cpu = min(load.block(server, scenario, requests).cpu for _ in range(REPEATS))
     return Size(amount, cpu, max(0, peak_kilobytes(server.pid) - before))
 
 
 def measure_growth(load: Load, upstream: Server, results: Results) -> None:
-    """CPU time and memory of one request, from small answers to huge ones."""
+    """Measure CPU time and memory of a request, from small to huge answers."""
     with gateway(upstream) as server:
         require(server, GROWING, load)
         load.block(server, SCENARIOS["B"], 100)
@@ -53,13 +53,13 @@ def measure_growth(load: Load, upstream: Server, results: Results) -> None:
 
 
 def worker_counts(cores: int) -> Sequence[int]:
-    """One, two, four and so on, and as many as there are cores."""
+    """1, 2, 4, … up to the number of cores."""
     powers = [2**n for n in range(10) if 2**n < cores]
     return [*powers, cores]
 
 
 def measure_workers(load: Load, upstream: Server, results: Results) -> None:
-    """Requests a second with more and more workers, in B, many at once."""
+    """Measure requests per second in B with concurrent requests, by number of workers."""
     scenario = SCENARIOS["B"]
     for workers in worker_counts(os.cpu_count() or 1):
         connections = CONNECTIONS * workers

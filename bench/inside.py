@@ -1,9 +1,8 @@
-"""The whole gateway inside this process, without a socket: the same work at every run.
+"""Runs the whole gateway inside this process, without sockets: every run does the same work.
 
-The real application, its database and its threads, on an event loop whose connections to upstreams
-are scripted. A piece of an answer comes only when the loop has nothing else to do, so that every
-piece is one read, and what a request takes does not depend on the machine's speed. The server's
-part (uvicorn, sockets) is not in it.
+The application, its database and its threads are real; connections of the event loop to upstreams
+are scripted. A piece of an answer arrives only when the loop is idle, so every piece is one read,
+and the work does not depend on the speed of the machine. uvicorn and sockets are not included.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from bench.servers import CLIENT_KEY, ROOT
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 Ask = Callable[[str], Awaitable[bytes]]
-"""A scenario's letter → the body of the answer."""
+"""Sends the request of a scenario, by letter; returns the body of the answer."""
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
@@ -45,7 +44,7 @@ def _in_bulk(events: list[bytes]) -> list[bytes]:
 
 
 def _pieces_of_answers() -> dict[str, list[bytes]]:
-    """By letter, what each read of the upstream's socket brings."""
+    """The data of each read from the upstream, by letter."""
     text = text_answer("openai", running_text(200))
     kimi = pieces("I will read the file now. " + NATIVE_CALLS["kimi"], 7)
     return {
@@ -59,7 +58,7 @@ def _pieces_of_answers() -> dict[str, list[bytes]]:
 
 
 class ScriptedTransport(asyncio.Transport):
-    """An upstream that answers each request by its marker."""
+    """A connection to an upstream that answers each request by its marker."""
 
     def __init__(self, loop: "ScriptedLoop", protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -85,7 +84,7 @@ class ScriptedTransport(asyncio.Transport):
         return 0
 
     def pause_reading(self) -> None:
-        """Nothing comes before the loop is idle."""
+        """Does nothing: data only arrives when the loop is idle."""
 
     resume_reading = pause_reading
 
@@ -120,7 +119,7 @@ class ScriptedLoop(asyncio.SelectorEventLoop):
 
 @contextmanager
 def configured(**environment: str) -> Iterator[None]:
-    """Django with an empty data directory, and the rows of a gateway in its database."""
+    """Configure Django with an empty data directory and the initial rows of a gateway."""
     with tempfile.TemporaryDirectory(prefix="athena-bench-") as data:
         for name in [name for name in os.environ if name.startswith(("ATHENA_", "OPENROUTER_"))]:
             del os.environ[name]
@@ -151,7 +150,7 @@ def configured(**environment: str) -> Iterator[None]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """The log is written, as always, but to the null device."""
+    """Write the log to the null device."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -159,7 +158,7 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         for handler in logging.getLogger("athena").handlers:
-            handler.flush()  # a thread of its own may be writing
+            handler.flush()  # a thread may be writing
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
@@ -204,7 +203,7 @@ class _DirectWriter:
 
 
 class Refused(Exception):
-    """The gateway did not answer with 200."""
+    """The gateway did not answer with status 200."""
 
 
 async def _ask(application: Application, request: bytes, state: Mapping[str, Any]) -> bytes:
@@ -229,7 +228,7 @@ async def _ask(application: Application, request: bytes, state: Mapping[str, Any
 
 @asynccontextmanager
 async def gateway() -> AsyncIterator[Ask]:
-    """The application, from its start to its end; needs `configured`, on a ScriptedLoop."""
+    """Start and stop the application; needs `configured` and a ScriptedLoop."""
     from athena_site.asgi import application
 
     bodies = {
@@ -248,13 +247,13 @@ async def gateway() -> AsyncIterator[Ask]:
     async def send(message: Mapping[str, Any]) -> None:
         (started if message["type"] == "lifespan.startup.complete" else stopped).set()
 
-    state: dict[str, Any] = {}  # what the application tells the server, and each request gets
+    state: dict[str, Any] = {}  # set by the application, and given to each request
     scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": state}
     lifespan = asyncio.create_task(cast(Any, application(scope, receive, send)))
     lifespan.add_done_callback(lambda _: started.set())
     await started.wait()
     if lifespan.done():
-        await lifespan  # raises why it did not start
+        await lifespan  # raises the error of its start
     try:
         yield lambda letter: _ask(application, bodies[letter], state)
     finally:

@@ -1,4 +1,4 @@
-"""Load on one server: a block of requests and what they cost, or streams that are held open."""
+"""Puts load on a server: blocks of requests with their cost, or streams that stay open."""
 
 import subprocess
 import time
@@ -15,7 +15,7 @@ from bench.servers import Server
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """The line that the load generator prints; times in milliseconds."""
+    """Output of the load generator; times in milliseconds."""
 
     requests: int
     failed: int
@@ -31,16 +31,16 @@ class Timing(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some requests of one scenario to one server."""
+    """A series of requests of one scenario to one server."""
 
     cpu: float
-    """Milliseconds of the server's CPU for each request."""
+    """CPU time of the server per request, in milliseconds."""
     timing: Timing
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load generator, and the bodies that it sends."""
+    """The load generator, with the request bodies by letter."""
 
     program: Path
     bodies: dict[str, Path]
@@ -59,9 +59,9 @@ class Load:
         connections: int | None = None,
         settle: float = 0.0,
     ) -> Block:
-        """Raises ServerFailed if the server has not survived.
+        """Send requests; raises ServerFailed if the server has ended.
 
-        `settle`: seconds after the last answer in which what the server does still counts.
+        `settle` is the number of seconds after the last answer in which CPU time still counts.
         """
         dialect = server.dialect
         command = self._command(
@@ -80,8 +80,8 @@ class Load:
         return Block(cpu=used * 1000 / requests, timing=timing)
 
     @contextmanager
-    def held(self, server: Server, letter: str, streams: int) -> Iterator[int]:
-        """Keeps streams open while the block runs; yields how many have begun to answer."""
+    def open_streams(self, server: Server, letter: str, streams: int) -> Iterator[int]:
+        """Keep streams open inside a `with` block; yields the number of streams that started."""
         command = self._command(server, letter, "-s", "-c", str(streams))
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,9 +1,9 @@
-"""A byte pass-through on uvloop: what any Python process that stands between two sockets costs.
+"""A byte pass-through on uvloop: the minimum cost of a Python process between two sockets.
 
     python -m bench.passthrough PORT UPSTREAM_PORT
 
-It parses nothing and opens one upstream connection for each client's. No gateway gets below it, so
-it is the measure that the gateway's cost is given in.
+It parses nothing, and opens one upstream connection per client. No gateway can be cheaper, so costs
+are given as multiples of it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Upstream(asyncio.Protocol):
-    """The upstream's side of one client's connection."""
+    """The connection to the upstream, for one client."""
 
     def __init__(self, client: asyncio.Transport) -> None:
         self._client = client
@@ -29,16 +29,16 @@ class Upstream(asyncio.Protocol):
 
 
 class Client(asyncio.Protocol):
-    """A client's connection; what it sends waits until the upstream is there."""
+    """A client's connection; its data is kept until the upstream is connected."""
 
     def __init__(self, upstream_port: int) -> None:
         self._upstream_port = upstream_port
         self._upstream: asyncio.Transport | None = None
         self._dialing: asyncio.Task[None] | None = None
-        self._waiting: list[bytes] = []
+        self._pending: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are not asyncio's classes, they only look like them.
+        # uvloop's transports are not subclasses of asyncio's.
         client = cast(asyncio.Transport, transport)
         self._dialing = asyncio.get_running_loop().create_task(self._dial(client))
 
@@ -47,15 +47,15 @@ class Client(asyncio.Protocol):
         upstream, _ = await loop.create_connection(
             lambda: Upstream(client), LOOPBACK, self._upstream_port
         )
-        upstream.writelines(self._waiting)
-        self._waiting.clear()
+        upstream.writelines(self._pending)
+        self._pending.clear()
         self._upstream = upstream
 
     def data_received(self, data: bytes) -> None:
         if self._upstream:
             self._upstream.write(data)
         else:
-            self._waiting.append(data)
+            self._pending.append(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._upstream:

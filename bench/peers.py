@@ -1,13 +1,12 @@
-"""Other gateways, installed from their registries into `.peers/`, and measured as they come.
+"""Other gateways, installed from their registries into `.peers/`, and measured with their defaults.
 
-    python -m bench.peers        installs those that are missing; says what cannot be had
+    python -m bench.peers        installs those that are missing
 
-Each has one worker, its defaults, and no more of logging and telemetry than it insists on; the mock
-upstream is its only model. Nothing of theirs is kept in the repository.
+Each has one worker and as little logging and telemetry as it allows; the mock upstream is its only
+model. Nothing of theirs is kept in the repository.
 
-A gateway that no registry has takes part, too: in a folder of its own there, with an executable
-`start` that is given a port and the upstream's address, and serves in the foreground; a file
-`version` beside it says what it is.
+Any other gateway can be measured as well: create a folder in `.peers/` with an executable `start`,
+which gets a port and the upstream's address and serves in the foreground, and a file `version`.
 """
 
 import json
@@ -26,7 +25,7 @@ from bench.bodies import MODEL
 from bench.servers import ANTHROPIC, LOOPBACK, ROOT, Server, free_port, process
 
 PEERS = ROOT / ".peers"
-# One of them imports for half a minute on a slow machine.
+# One of them takes half a minute for its imports on a slow machine.
 START_SECONDS = 180.0
 
 
@@ -34,13 +33,13 @@ START_SECONDS = 180.0
 class Peer:
     name: str
     package: str
-    """With the version that is known to work."""
+    """Package and version."""
     needs: str
     """The program that installs it."""
     install: Callable[[Path], list[list[str]]]
-    """The commands, for a folder."""
+    """Commands that install it into a folder."""
     version: Callable[[Path], str | None]
-    """What is installed in a folder; None if it is not."""
+    """The version installed in a folder; None if there is none."""
     start: Callable[[Path, Server], AbstractContextManager[Server]]
 
     @property
@@ -53,8 +52,8 @@ class Peer:
 
 
 def _litellm_version(folder: Path) -> str | None:
-    found = sorted(folder.glob("lib/python3*/site-packages/litellm-*.dist-info"))
-    return found[0].name.split("-")[1].removesuffix(".dist") if found else None
+    paths = sorted(folder.glob("lib/python3*/site-packages/litellm-*.dist-info"))
+    return paths[0].name.split("-")[1].removesuffix(".dist") if paths else None
 
 
 @contextmanager
@@ -94,7 +93,7 @@ def _litellm(folder: Path, upstream: Server) -> Iterator[Server]:
             [*command, "--port", str(port), "--num_workers", "1"],
             port,
             ready_path="/health/liveliness",
-            patience=START_SECONDS,
+            timeout=START_SECONDS,
             environment=environment,
             folder=home,
         ) as started:
@@ -135,7 +134,7 @@ def _router(folder: Path, upstream: Server) -> Iterator[Server]:
         with process(
             ["node", folder / _ROUTER / "dist" / "cli.js", "start"],
             port,
-            patience=START_SECONDS,
+            timeout=START_SECONDS,
             environment={"HOME": home, "SERVICE_PORT": str(port), "CI": "true"},
             folder=home,
         ) as started:
@@ -143,18 +142,18 @@ def _router(folder: Path, upstream: Server) -> Iterator[Server]:
             yield Server("claude-code-router", started, port, ANTHROPIC, headers)
 
 
-def _told_version(folder: Path) -> str | None:
+def _version_file(folder: Path) -> str | None:
     if not (folder / "start").exists():
         return None
-    told = folder / "version"
-    return told.read_text().strip() if told.exists() else ""
+    path = folder / "version"
+    return path.read_text().strip() if path.exists() else ""
 
 
 @contextmanager
 def _started(folder: Path, upstream: Server) -> Iterator[Server]:
     port = free_port()
     command: list[str | Path] = [folder / "start", str(port), f"http://{LOOPBACK}:{upstream.port}"]
-    with process(command, port, patience=START_SECONDS, folder=folder) as started:
+    with process(command, port, timeout=START_SECONDS, folder=folder) as started:
         headers = ("x-api-key: sk-bench", "anthropic-version: 2023-06-01")
         yield Server(folder.name, started, port, ANTHROPIC, headers)
 
@@ -193,17 +192,17 @@ ALL = (
 
 
 def installed() -> list[Peer]:
-    brought = [
-        Peer(start.parent.name, "", "", lambda _: [], _told_version, _started)
+    added = [
+        Peer(start.parent.name, "", "", lambda _: [], _version_file, _started)
         for start in sorted(PEERS.glob("*/start"))
     ]
-    return [*brought, *(peer for peer in ALL if peer.installed)]
+    return [*added, *(peer for peer in ALL if peer.installed)]
 
 
 def missing() -> list[str]:
-    """How to get those that are not here."""
+    """How to install the peers that are not installed."""
     return [
-        f"{peer.name} is not installed: `make bench-peers` gets {peer.package} with {peer.needs}"
+        f"{peer.name} is not installed. `make bench-peers` installs {peer.package} ({peer.needs})."
         for peer in ALL
         if not peer.installed
     ]
@@ -218,7 +217,7 @@ def install() -> int:
                 _install(peer)
             except (OSError, subprocess.CalledProcessError) as error:
                 shutil.rmtree(peer.folder, ignore_errors=True)
-                print(f"{peer.package} cannot be installed: {error}", file=sys.stderr)
+                print(f"Installing {peer.package} failed: {error}", file=sys.stderr)
                 failed = 1
                 continue
         print(f"{peer.name} {peer.installed} is installed in {peer.folder.relative_to(ROOT)}")

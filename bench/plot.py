@@ -1,7 +1,7 @@
-"""Plots as SVG, drawn by hand: lines on linear or logarithmic axes, readable in light and dark.
+"""Draws line plots as SVG, with linear or logarithmic axes, for light and dark backgrounds.
 
-A logarithmic axis has a label at every power of ten. What is in proportion is a straight line at
-forty-five degrees on two of them, if both have the same number of powers; a dashed guide shows it.
+A logarithmic axis has a label at every power of ten. On two such axes, values in proportion are on
+a straight line; a dashed guide shows it.
 """
 
 import math
@@ -34,7 +34,7 @@ class Line:
     name: str
     points: Sequence[Point]
     is_guide: bool = False
-    """Dashed: what was not measured, but would be ideal."""
+    """Dashed: an ideal line, not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Values → places between two ends of the paper."""
+    """Maps values to coordinates."""
 
     low: float
     high: float
@@ -55,9 +55,9 @@ class _Scale:
     end: float
     log: bool
     step: float = 0.0
-    """Between two ticks of a linear one."""
+    """Distance between two ticks of a linear scale."""
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         if self.log:
             low, high, value = math.log10(self.low), math.log10(self.high), math.log10(value)
         else:
@@ -72,25 +72,25 @@ class _Scale:
 
 
 def _step(size: float) -> float:
-    """A round number not below."""
+    """The next round number, at least `size`."""
     scale = 10.0 ** math.floor(math.log10(size))
     return next(part * scale for part in (1, 2, 5, 10) if part * scale >= size * 0.999)
 
 
 def _axis(
-    values: Sequence[float], start: float, end: float, *, log: bool, least: float = 0.0
+    values: Sequence[float], start: float, end: float, *, log: bool, min_step: float = 0.0
 ) -> _Scale:
-    """An axis for the values; on a linear one ticks are at least so far apart."""
+    """A scale for the values; `min_step` is the minimum distance of ticks on a linear one."""
     if log:
         low = 10.0 ** math.floor(math.log10(min(values)) + 1e-9)
         high = 10.0 ** math.ceil(math.log10(max(values)) - 1e-9)
         return _Scale(low, high if high > low else low * 10, start, end, True)
-    step = max(least, _step(max(values) / 4))
+    step = max(min_step, _step(max(values) / 4))
     return _Scale(0.0, step * math.ceil(max(values) / step), start, end, False, step)
 
 
 def label(value: float) -> str:
-    """A number in few characters: 200k, 10M, 0.1."""
+    """A short form of a number: 200k, 10M, 0.1."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{letter}"
@@ -106,18 +106,18 @@ def _grid(x: _Scale, y: _Scale) -> list[str]:
     top, bottom, left, right = _TOP, HEIGHT - _BOTTOM, _LEFT, WIDTH - _RIGHT
     parts = []
     for value in y.ticks():
-        place = y.place(value)
+        place = y.position(value)
         parts.append(f'<path class="grid" d="M{left} {place}H{right}"/>')
         parts.append(_text(left - 8, place + 4, label(value), anchor="end"))
     for value in x.ticks():
-        place = x.place(value)
+        place = x.position(value)
         parts.append(f'<path class="grid" d="M{place} {top}V{bottom}"/>')
         parts.append(_text(place, bottom + 18, label(value)))
     return [*parts, f'<path class="axis" d="M{left} {top}V{bottom}H{right}" fill="none"/>']
 
 
-def _drawn(line: Line, number: int, x: _Scale, y: _Scale) -> list[str]:
-    places = [(x.place(a), y.place(b)) for a, b in line.points]
+def _draw(line: Line, number: int, x: _Scale, y: _Scale) -> list[str]:
+    places = [(x.position(a), y.position(b)) for a, b in line.points]
     path = "M" + "L".join(f"{a} {b}" for a, b in places)
     if line.is_guide:
         return [f'<path class="line guide" d="{path}"/>']
@@ -127,7 +127,7 @@ def _drawn(line: Line, number: int, x: _Scale, y: _Scale) -> list[str]:
 
 def _panel(panel: Panel) -> str:
     points = [point for line in panel.lines for point in line.points]
-    x = _axis([a for a, _ in points], _LEFT, WIDTH - _RIGHT, log=panel.log, least=1.0)
+    x = _axis([a for a, _ in points], _LEFT, WIDTH - _RIGHT, log=panel.log, min_step=1.0)
     y = _axis([b for _, b in points], HEIGHT - _BOTTOM, _TOP, log=panel.log)
     parts = [_text(_LEFT, 22, panel.title, anchor="start", kind="title"), *_grid(x, y)]
     guides = [f"dashed: {line.name}" for line in panel.lines if line.is_guide]
@@ -136,7 +136,7 @@ def _panel(panel: Panel) -> str:
     measured = [line for line in panel.lines if not line.is_guide]
     for line in panel.lines:
         number = measured.index(line) if line in measured else 0
-        parts += _drawn(line, number, x, y)
+        parts += _draw(line, number, x, y)
     if len(measured) > 1:
         for number, line in enumerate(measured):
             at = _TOP + 16 + 16 * number
@@ -145,13 +145,13 @@ def _panel(panel: Panel) -> str:
 
 
 def document(panels: Sequence[Panel], *, columns: int = 2) -> str:
-    """All panels on one paper."""
+    """Draw all panels in one SVG."""
     columns = min(columns, len(panels))
     width, height = WIDTH * columns, HEIGHT * math.ceil(len(panels) / columns)
-    told = escape("; ".join(panel.title for panel in panels))
+    description = escape("; ".join(panel.title for panel in panels))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-label="{told}">',
+        f'width="{width}" height="{height}" role="img" aria-label="{description}">',
         f"<style>{_STYLE}</style>",
         f'<rect class="paper" width="{width}" height="{height}"/>',
     ]
@@ -163,6 +163,6 @@ def document(panels: Sequence[Panel], *, columns: int = 2) -> str:
 
 
 def in_proportion(points: Sequence[Point]) -> Line:
-    """What the last of the points would look like if nothing but it grew."""
+    """A guide through the last point, with values in proportion."""
     x, y = points[-1]
     return Line("in proportion", [(a, y * a / x) for a, _ in points], is_guide=True)

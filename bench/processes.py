@@ -1,4 +1,4 @@
-"""What a process and its descendants use, as the kernel counts it under /proc."""
+"""CPU time, memory and threads of a process and its descendants, from /proc."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ _USER, _SYSTEM, _USER_OF_REAPED, _SYSTEM_OF_REAPED = 11, 12, 13, 14
 
 
 def _stat(pid: int) -> list[str] | None:
-    """None if the process is gone."""
+    """Fields of `stat`; None if the process has ended."""
     try:
         return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -32,14 +32,14 @@ def tree(root: int) -> list[int]:
     for entry in PROC.iterdir():
         if entry.name.isdigit() and (stat := _stat(int(entry.name))):
             children.setdefault(int(stat[_PARENT]), []).append(int(entry.name))
-    found = [root]
-    for pid in found:
-        found += children.get(pid, [])
-    return found
+    pids = [root]
+    for pid in pids:
+        pids += children.get(pid, [])
+    return pids
 
 
 def cpu_seconds(root: int) -> float:
-    """User and system time of a tree so far, in ticks of 10 ms; reaped children included."""
+    """User and system time of a tree so far, including reaped children."""
     ticks = 0
     for pid in tree(root):
         if stat := _stat(pid):
@@ -49,7 +49,7 @@ def cpu_seconds(root: int) -> float:
 
 
 def resident_kilobytes(root: int) -> int:
-    """Resident memory of a tree; pages that its processes share count for each."""
+    """Resident memory of a tree; shared pages count once per process."""
     return sum(_status(pid, "VmRSS") for pid in tree(root))
 
 
@@ -57,12 +57,12 @@ def threads(root: int) -> int:
     return sum(_status(pid, "Threads") for pid in tree(root))
 
 
-def forget_peak(root: int) -> None:
-    """Let `peak_kilobytes` be about what comes from now on."""
+def reset_peak(root: int) -> None:
+    """Make `peak_kilobytes` start from the current value."""
     for pid in tree(root):
         (PROC / str(pid) / "clear_refs").write_text("5")
 
 
 def peak_kilobytes(root: int) -> int:
-    """The most resident memory that each process of a tree has had, added up."""
+    """Sum of the peaks of resident memory of all processes in a tree."""
     return sum(_status(pid, "VmHWM") for pid in tree(root))

@@ -1,4 +1,4 @@
-"""The parts in C, compiled when a source is newer than the program."""
+"""Compiles the C programs if a source file is newer."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ BUILD = HERE / "build"
 
 
 class CompilerMissing(Exception):
-    """There is no `cc` to compile the load generator and the mock upstream with."""
+    """`cc` is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def _compile(compiler: str, name: str, *sources: str) -> Path:
 def compile_programs() -> Programs:
     compiler = shutil.which("cc")
     if not compiler:
-        raise CompilerMissing("cc is not installed; the benchmark compiles its own load generator")
+        raise CompilerMissing("cc is needed to compile the load generator: install gcc or clang")
     BUILD.mkdir(exist_ok=True)
     return Programs(
         mock_upstream=_compile(compiler, "mock_upstream", "mock_upstream.c", "mock_answers.c"),

@@ -1,4 +1,4 @@
-"""What was measured, as Markdown and plots: ratios first, then how they came about."""
+"""Writes the report as Markdown and plots: ratios first, then details."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """In three digits, as far as they say something."""
+    """A number with three significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -29,7 +29,7 @@ def heading(results: Results) -> str:
 
 
 def _servers(results: Results) -> list[str]:
-    """All but the pass-through, in the order of the run."""
+    """All servers except the pass-through, in the order of the run."""
     names: dict[str, None] = {}
     for row in results.rows:
         names |= dict.fromkeys([*row.costs, *row.wrong])
@@ -41,7 +41,7 @@ def _named(results: Results, server: str) -> str:
 
 
 def headline(results: Results) -> str:
-    """The table of ratios: what everything is judged by."""
+    """The table of ratios."""
     servers = _servers(results)
     is_cited = targets.GO_PEER not in servers
     rows = []
@@ -60,7 +60,7 @@ def headline(results: Results) -> str:
         added = results.first_event_added
         cells = [f"+{added[name]:.2f} ms" if name in added else "–" for name in servers]
         go = f"+{targets.GO_FIRST_EVENT} ms"
-        limit = f"≤ {targets.FIRST_EVENT} ms there"
+        limit = f"≤ {targets.FIRST_EVENT} ms on that machine"
         rows.append(["first event of B, added", *cells, limit, go])
     if results.memory:
         held = results.memory
@@ -103,13 +103,13 @@ def _per_stream(series: Sequence[Memory]) -> float:
 
 
 def notes(results: Results) -> str:
-    """What the table's marks mean."""
+    """Notes below the table."""
     limit = ", ".join(
         f"{row.letter} {number(row.costs[PASSTHROUGH_NAME].cpu)}"
         for row in results.rows
         if PASSTHROUGH_NAME in row.costs
     )
-    lines = [f"The pass-through itself takes, in milliseconds: {limit}."]
+    lines = [f"Milliseconds of the pass-through itself: {limit}."]
     if targets.GO_PEER not in _servers(results):
         lines.append(f"¹ {targets.GO_NOTE}")
     if wrong := _wrong(results):
@@ -119,16 +119,16 @@ def notes(results: Results) -> str:
 
 
 def _wrong(results: Results) -> str:
-    told = [
+    lines = [
         f"{server} in {row.letter}: {'; '.join(mistakes)}"
         for row in results.rows
         for server, mistakes in row.wrong.items()
     ]
-    return "Its answer is wrong, so that its cost means nothing. " + ". ".join(told) if told else ""
+    return "Not measured, because the answer is wrong. " + ". ".join(lines) if lines else ""
 
 
 def ahead(results: Results) -> str:
-    """How many times Athena's CPU each peer takes."""
+    """CPU time of each peer as a multiple of Athena's."""
     peers = _servers(results)[1:]
     rows = []
     for row in results.rows:
@@ -155,7 +155,7 @@ def _cost_cells(cost: Cost, *, streamed: bool) -> list[str]:
 
 
 def details(results: Results) -> str:
-    """Every number of every scenario, and of memory."""
+    """All numbers of scenarios and memory."""
     parts = []
     if results.rows:
         titles = ["CPU ms", "ratio", "lowest–highest", "req/s", "p50 ms", "p99 ms", "TTFE ms"]
@@ -168,11 +168,11 @@ def details(results: Results) -> str:
     if wrong := _wrong(results):
         parts.append(wrong)
     if results.first_event_added:
-        told = ", ".join(f"{n} {ms:+.2f} ms" for n, ms in results.first_event_added.items())
-        parts.append(f"Time to the first event in B, added to the upstream's own: {told}.")
+        listed = ", ".join(f"{n} {ms:+.2f} ms" for n, ms in results.first_event_added.items())
+        parts.append(f"Time added to the first event of the upstream in B: {listed}.")
     if results.chunk:
-        told = ", ".join(f"{n} {microseconds:.2f} µs" for n, microseconds in results.chunk.items())
-        parts.append(f"CPU for each chunk, (B − G) / 197: {told}.")
+        listed = ", ".join(f"{n} {us:.2f} µs" for n, us in results.chunk.items())
+        parts.append(f"CPU per chunk, (B − G) / 197: {listed}.")
     if results.memory:
         parts.append(_memory(results))
     return "\n\n".join(parts)
@@ -193,7 +193,7 @@ def _memory(results: Results) -> str:
             ]
         )
     streams = next(iter(results.memory.values()))[0].streams
-    titles = ["before", "with them", "a stream", "lowest–highest", "threads"]
+    titles = ["before", "with streams", "per stream", "lowest–highest", "threads"]
     return table([f"{streams} idle streams", *titles], rows)
 
 
@@ -207,11 +207,11 @@ def _sizes(title: str, unit: str, sizes: Sequence[Size]) -> str:
         ]
         for size in sizes
     ]
-    return table([title, "CPU", f"a {unit}", "memory added at most"], rows)
+    return table([title, "CPU", f"per {unit}", "peak memory added"], rows)
 
 
 def steepest(sizes: Sequence[Size]) -> float:
-    """By how much the cost grows where the amount doubles, where it grows most."""
+    """The factor by which the cost grows for twice the amount, where it is highest."""
     powers = [math.log(b.cpu / a.cpu) / math.log(b.amount / a.amount) for a, b in pairwise(sizes)]
     return float(2 ** max(powers))
 
@@ -223,8 +223,8 @@ def growth(results: Results) -> str:
         ("bytes of arguments", "byte", results.growing_bytes),
     ):
         if sizes:
-            told = f"Twice the {title}: at most {steepest(sizes):.2f} times the CPU."
-            parts += [_sizes(title, unit, sizes), told]
+            summary = f"Twice the {title}: at most {steepest(sizes):.2f} times the CPU."
+            parts += [_sizes(title, unit, sizes), summary]
     if results.workers:
         first = results.workers[0]
         rows = [
@@ -236,8 +236,8 @@ def growth(results: Results) -> str:
             ]
             for entry in results.workers
         ]
-        parts.append(table(["workers", "req/s in B", "of one worker's", "CPU"], rows))
-        parts.append("Load generator and mock upstream share the cores with the workers.")
+        parts.append(table(["workers", "req/s in B", "÷ one worker", "CPU"], rows))
+        parts.append("The load generator and the mock upstream share the cores with the workers.")
     return "\n\n".join(parts)
 
 
@@ -250,23 +250,23 @@ def shares(results: Results) -> str:
             f"({share.lowest:.0%} to {share.highest:.0%}); target: ≤ {targets.AUDIT_SHARE:.0%}."
         )
     if results.parts:
-        told = ", ".join(f"{part} {ms:.3f} ms" for part, ms in results.parts.items())
+        listed = ", ".join(f"{part} {ms:.3f} ms" for part, ms in results.parts.items())
         total = sum(results.parts.values())
         times = [
-            f", {number(total / row.costs[PASSTHROUGH_NAME].cpu)} times the pass-through's"
+            f", {number(total / row.costs[PASSTHROUGH_NAME].cpu)} times the pass-through"
             for row in results.rows
             if row.letter == "B" and PASSTHROUGH_NAME in row.costs
         ]
         limit = number(targets.PARTS.ratio or 0)
         parts.append(
-            f"Keys, routing and audit take {total:.2f} ms of B{''.join(times)} ({told}); "
-            f"target: ≤ {limit} times, {targets.PARTS.milliseconds} ms there."
+            f"Keys, routing and audit take {total:.2f} ms of B{''.join(times)} ({listed}); "
+            f"target: ≤ {limit} times, {targets.PARTS.milliseconds} ms on that machine."
         )
     return "\n\n".join(parts)
 
 
 def page(results: Results, plots: Sequence[str]) -> str:
-    """The whole report; `plots` are the names of files beside it."""
+    """The whole report; `plots` are the names of files in the same folder."""
     pictures = "\n\n".join(f"![{name}]({name})" for name in plots)
     sections = [
         "# What a request costs",
@@ -299,9 +299,9 @@ def growth_plot(results: Results) -> str:
         ("chunks", results.growing_chunks),
         ("bytes of arguments", results.growing_bytes),
     ):
-        # Less is what any request takes, and chance.
+        # Below 1 MB is the memory of any request, and chance.
         held = [(float(size.amount), max(1.0, size.peak / 1024)) for size in sizes]
-        panels.append(Panel("Memory added, MB, shown from 1 on", title, [Line("", held)]))
+        panels.append(Panel("Memory added, MB (at least 1)", title, [Line("", held)]))
     return document(panels)
 
 
@@ -310,4 +310,4 @@ def workers_plot(results: Results) -> str:
     first = points[0][1]
     ideal = Line("ideal", [(0.0, 0.0), (points[-1][0], first * points[-1][0])], is_guide=True)
     lines = [ideal, Line("", points)]
-    return document([Panel("Requests a second in B, by workers", "workers", lines, log=False)])
+    return document([Panel("Requests per second in B, by workers", "workers", lines, log=False)])

@@ -1,7 +1,7 @@
-"""What a run has found, as values: written as JSON, read again for the README.
+"""Results of a run; written as JSON, and read again for the README.
 
-Medians over the rounds. A ratio is the median of the ratios of each round, not the ratio of the
-medians, so that the slow minutes of a shared machine fall out of it.
+Values are medians over the rounds. A ratio is the median of the ratios of all rounds, not the ratio
+of medians, so that slow minutes of a shared machine do not affect it.
 """
 
 import os
@@ -19,16 +19,16 @@ from bench.scenarios import Scenario
 from bench.servers import PASSTHROUGH_NAME
 
 Blocks = Mapping[str, Sequence[Block]]
-"""By the server's name, a block for each round."""
+"""Blocks by name of the server, one per round."""
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """One scenario at one server; times in milliseconds."""
+    """Cost of one scenario at one server; times in milliseconds."""
 
     cpu: float
-    """Of the server's processes, for a request."""
+    """CPU time of the server's processes per request."""
     ratio: float
-    """To the pass-through's."""
+    """CPU time divided by that of the pass-through."""
     lowest: float
     highest: float
     requests_per_second: float
@@ -47,7 +47,7 @@ class Row(msgspec.Struct, frozen=True):
     costs: dict[str, Cost]
     """By server."""
     wrong: dict[str, list[str]] = {}
-    """By server that was not measured because its answer is wrong: in what."""
+    """Mistakes by server, for servers that were not measured because of them."""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -64,13 +64,13 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """An answer of one size."""
+    """Cost of an answer of one size."""
 
     amount: int
     cpu: float
     """Milliseconds."""
     peak: int
-    """Kilobytes of resident memory, at the most, above what there was before."""
+    """Peak of resident memory above the value before, in kilobytes."""
 
 
 class Throughput(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class Throughput(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What a part of the gateway adds."""
+    """The share that something adds to the CPU time."""
 
     median: float
     lowest: float
@@ -94,21 +94,21 @@ class Results(msgspec.Struct, kw_only=True):
     rounds: int = 0
     rows: list[Row] = []
     first_event_added: dict[str, float] = {}
-    """By server: milliseconds more than the upstream itself takes, in B."""
+    """Milliseconds to the first event in B, minus those of the upstream, by server."""
     chunk: dict[str, float] = {}
-    """By server: microseconds for a chunk more."""
+    """Microseconds per chunk, by server."""
     memory: dict[str, list[Memory]] = {}
     growing_chunks: list[Size] = []
     growing_bytes: list[Size] = []
     workers: list[Throughput] = []
     audit: Share | None = None
-    """Of B's CPU, what keeping every transcript adds to keeping none."""
+    """The share that keeping every transcript adds to the CPU time of B."""
     parts: dict[str, float] = {}
-    """Milliseconds of one request that are spent on keys, routing and audit."""
+    """Milliseconds of a request for keys, routing and audit."""
     missing: list[str] = []
-    """Peers that are not installed, and how to get them."""
+    """Peers that are not installed, and how to install them."""
     troubles: list[str] = []
-    """What could not be measured, and why."""
+    """Measurements that failed, and why."""
     seconds: float = 0
 
     @property
@@ -135,7 +135,7 @@ def _machine() -> str:
 
 
 def cost_of(blocks: Sequence[Block], reference: Sequence[Block]) -> Cost:
-    # A server whose requests take long has had fewer rounds.
+    # A slow server has fewer rounds.
     pairs = zip(blocks, reference, strict=False)
     ratios = [block.cpu / other.cpu for block, other in pairs if other.cpu] or [0.0]
     timings = [block.timing for block in blocks]
@@ -173,7 +173,7 @@ def first_event_added(blocks: Blocks) -> dict[str, float]:
 
 
 def chunk_costs(many: Row, few: Row, *, chunks: int) -> dict[str, float]:
-    """What one more chunk costs, from two scenarios that differ by so many chunks."""
+    """Cost of a chunk, from two scenarios that differ by `chunks` chunks."""
     return {
         server: (many.costs[server].cpu - few.costs[server].cpu) / chunks * 1000
         for server in many.costs

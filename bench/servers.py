@@ -1,8 +1,7 @@
-"""The servers of a run: mock upstream, pass-through and gateway, each a process on loopback.
+"""Starts the servers of a run: mock upstream, pass-through and gateway, as processes on loopback.
 
-How each of them is started is said here and nowhere else. They end with the `with` block that
-started them, and get an environment of their own, so that neither a developer's settings nor a
-proxy takes part.
+They end with the `with` block that started them, and have an environment of their own, so that a
+developer's settings or a proxy do not affect them.
 """
 
 import os
@@ -23,9 +22,9 @@ LOOPBACK = "127.0.0.1"
 GATEWAY = (sys.executable, "manage.py", "serve")
 CLIENT_KEY = "sk-bench-0123456789abcdef0123456789abcdef"
 READY_SECONDS = 60.0
-# Longer than a gateway's own drain.
+# Longer than the drain of a gateway.
 STOP_SECONDS = 15.0
-# Until a change of the configuration is live everywhere.
+# Time until a change of the configuration is in effect in every process.
 LIVE_SECONDS = 2.5
 
 PASSTHROUGH_NAME, GATEWAY_NAME = "pass-through", "Athena"
@@ -34,19 +33,19 @@ Process = subprocess.Popen[bytes]
 
 
 class ServerFailed(Exception):
-    """A server ended, or did not become ready; the message has the end of its log."""
+    """A server ended or did not become ready; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the load generator talks to a server, and knows what it gets."""
+    """Path of the requests, and the texts by which the load generator recognises answers."""
 
     path: str
     event: str
-    """Stands once in each event with content."""
+    """Occurs once in each event with content."""
     stream_end: str
     whole_end: str
-    """Stands in every whole answer that is complete."""
+    """Occurs in every complete answer that is not streamed."""
 
 
 OPENAI = Dialect("/v1/chat/completions", '"delta":{', "[DONE]", '"finish_reason"')
@@ -66,9 +65,9 @@ class Server:
         return self.process.pid
 
     def require_running(self) -> None:
-        """Raises ServerFailed."""
+        """Raises ServerFailed if the process has ended."""
         if (code := self.process.poll()) is not None:
-            raise ServerFailed(f"{self.name} has ended during the run, with exit status {code}")
+            raise ServerFailed(f"{self.name} ended during the run with exit status {code}")
 
 
 def free_port() -> int:
@@ -100,12 +99,12 @@ def process(
     port: int,
     *,
     ready_path: str = "",
-    patience: float = READY_SECONDS,
+    timeout: float = READY_SECONDS,
     environment: Mapping[str, str] | None = None,
     user: str | None = None,
     folder: str | Path = ROOT,
 ) -> Iterator[Process]:
-    """Runs a command until the block ends; begins the block when its port answers."""
+    """Run a command during a `with` block, which starts when its port answers."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             [str(word) for word in command],
@@ -117,7 +116,7 @@ def process(
             stderr=log,
         )
         try:
-            deadline = time.monotonic() + patience
+            deadline = time.monotonic() + timeout
             while not (_answers(port, ready_path) if ready_path else _accepts(port)):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise ServerFailed(f"not ready: {' '.join(map(str, command))}")
@@ -155,7 +154,7 @@ def passthrough(upstream: Server) -> Iterator[Server]:
 def gateway(
     upstream: Server, *, workers: int = 1, sampling: float | None = None, name: str = GATEWAY_NAME
 ) -> Iterator[Server]:
-    """`sampling` is the share of exchanges whose transcript is kept; None for the default."""
+    """Start the gateway. `sampling` is the share of transcripts to keep; None for the default."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="athena-bench-") as data:
         environment = {
@@ -165,7 +164,7 @@ def gateway(
             "ATHENA_DATA_DIR": data,
             "ATHENA_CLIENT_KEY": CLIENT_KEY,
             "ATHENA_ALLOW_PRIVATE_UPSTREAMS": "all",
-            # Said, like the workers, because a developer's .env file may say otherwise.
+            # Set explicitly, like the workers, because a developer's .env file may differ.
             "DATABASE_URL": f"sqlite:///{data}/athena.sqlite3",
             "OPENROUTER_API_KEY": "sk-or-bench",
             "OPENROUTER_BASE_URL": f"http://{LOOPBACK}:{upstream.port}/v1",
@@ -177,9 +176,9 @@ def gateway(
 
 
 def _configure(sampling: float | None, environment: Mapping[str, str]) -> None:
-    """Set what a run needs, as an operator would, and wait until every process has it.
+    """Change settings for the run, and wait until every process has them.
 
-    One key opens more streams here than a key may by default.
+    One key opens more streams here than the default allows.
     """
     code = (
         "from proxy.models import GatewaySettings\n"

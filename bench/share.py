@@ -1,12 +1,11 @@
-"""What keys, routing and audit take of a request, and what it costs to keep every transcript.
+"""Measures keys, routing and audit as parts of a request, and the cost of keeping transcripts.
 
-    python -m bench.share        the first, alone
+    python -m bench.share        the parts of a request
 
-The parts are timed where they are called, in the gateway inside this process: CPU time of the
-event loop's thread, the median of many requests, less what the timing itself takes. What other
-threads do meanwhile (rows and the log are written there, and the configuration is watched) is the
-audit's, too.
-The transcripts are measured outside, with two gateways that take turns.
+The functions of each part are timed in the gateway inside this process: CPU time of the event
+loop's thread, the median of many requests, minus the cost of timing. Work of other threads, which
+write rows and the log and watch the configuration, counts as audit. Transcripts are measured with
+two gateways that alternate.
 """
 
 import importlib
@@ -40,16 +39,16 @@ FUNCTIONS = (
     (AUDIT, "proxy.audit.recorder", "Audit.begin"),
     (AUDIT, "proxy.audit.recorder", "Audit.submit"),
 )
-"""Part, module and name, as they are called."""
+"""Part, and the module and name by which the function is called."""
 REQUESTS = 400
 ROUNDS = 12
 BLOCK_SECONDS = 1.5
-# Rows are written once a second, and a batch of them takes a moment.
+# Rows are written once per second, and a batch takes a moment.
 SETTLE_SECONDS = 1.5
 
 
 class Stopwatch:
-    """Seconds by part; what is called inside another part belongs to that one."""
+    """Measures seconds by part; a part called inside another one counts as the outer one."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -73,7 +72,7 @@ class Stopwatch:
         return call
 
     def overhead(self) -> float:
-        """Seconds that the timing of one call adds to its part."""
+        """Seconds that timing adds to each call."""
         empty = Stopwatch()
         nothing = empty.timed("nothing", lambda: None)
         for _ in range(10_000):
@@ -81,7 +80,7 @@ class Stopwatch:
         return empty.seconds["nothing"] / empty.calls["nothing"]
 
     def attach(self) -> None:
-        """Time the functions of every part from now on."""
+        """Start timing the functions of every part."""
         for part, module, name in FUNCTIONS:
             *holders, attribute = name.split(".")
             holder: Any = importlib.import_module(module)
@@ -91,8 +90,8 @@ class Stopwatch:
 
 
 def parts_of_a_request() -> dict[str, float]:
-    """Milliseconds by part, of a request as in B."""
-    found: dict[str, float] = {}
+    """Milliseconds of a request in B, by part."""
+    parts: dict[str, float] = {}
 
     async def main() -> None:
         async with inside.gateway() as ask:
@@ -101,8 +100,8 @@ def parts_of_a_request() -> dict[str, float]:
             series: dict[str, list[float]] = {KEYS: [], ROUTING: [], AUDIT: []}
             overhead = watch.overhead()
             for number in range(-REQUESTS // 10, REQUESTS):
-                if number == 0:  # all is warm
-                    elsewhere = time.process_time() - time.thread_time()
+                if number == 0:  # warmed up
+                    other_threads = time.process_time() - time.thread_time()
                 watch.seconds.clear()
                 watch.calls.clear()
                 await ask("B")
@@ -111,17 +110,17 @@ def parts_of_a_request() -> dict[str, float]:
             from proxy.serving.runtime import runtime
 
             await runtime.audit.flush()
-            elsewhere = time.process_time() - time.thread_time() - elsewhere
-            found.update({part: median(seconds) * 1000 for part, seconds in series.items()})
-            found[WRITING] = elsewhere / REQUESTS * 1000
+            other_threads = time.process_time() - time.thread_time() - other_threads
+            parts.update({part: median(seconds) * 1000 for part, seconds in series.items()})
+            parts[WRITING] = other_threads / REQUESTS * 1000
 
     with inside.configured():
         inside.run(main)
-    return found
+    return parts
 
 
 def measure_audit(load: Load, upstream: Server, results: Results) -> None:
-    """What keeping every transcript adds to keeping none, as a share of B."""
+    """Measure what keeping every transcript adds to B."""
     scenario, shares = SCENARIOS["B"], []
     with (
         gateway(upstream, sampling=0.0, name="none kept") as none,
@@ -140,10 +139,10 @@ def measure_audit(load: Load, upstream: Server, results: Results) -> None:
 
 
 def main() -> None:
-    found = parts_of_a_request()
-    for part, milliseconds in found.items():
+    parts = parts_of_a_request()
+    for part, milliseconds in parts.items():
         print(f"{part:<20}{milliseconds:>8.3f} ms")
-    print(f"{'together':<20}{sum(found.values()):>8.3f} ms")
+    print(f"{'total':<20}{sum(parts.values()):>8.3f} ms")
 
 
 if __name__ == "__main__":

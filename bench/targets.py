@@ -1,7 +1,7 @@
-"""What is to be reached, and what a peer reached elsewhere that no registry has.
+"""Targets, and the results of a peer in Go on another machine.
 
-Both from one set of prototypes and peers that were measured on another machine (two cores, 2.8 GHz)
-on 2026-11-16. Its milliseconds mean nothing here, its ratios do.
+Both come from prototypes and peers that were measured on 2026-11-16 on a machine with two cores of
+2.8 GHz. Only their ratios are comparable.
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 class Target:
     milliseconds: float
     passthrough: float | None
-    """What passing the bytes on took in that run, in milliseconds."""
+    """Milliseconds of the pass-through in that run."""
     go: float | None
-    """What the peer in Go took in that run, in milliseconds."""
+    """Milliseconds of the peer in Go in that run."""
 
     @property
     def ratio(self) -> float | None:
@@ -32,19 +32,19 @@ TARGETS = {
     "F": Target(16, None, 212),
 }
 FIRST_EVENT = 1.6
-"""Milliseconds that may be added to the first event of B; the peer in Go adds 2.4."""
+"""Maximum of milliseconds added to the first event of B."""
 GO_FIRST_EVENT = 2.4
 IDLE_STREAM = 150
-"""Kilobytes; the peer in Go takes 276."""
+"""Maximum of kilobytes per idle stream."""
 GO_IDLE_STREAM = 276
 AUDIT_SHARE = 0.15
 PARTS = Target(0.3, TARGETS["B"].passthrough, None)
-"""For keys, routing and audit together."""
-GO = "athena in Go, elsewhere"
+"""Keys, routing and audit together."""
+GO = "athena in Go, other machine"
 GO_PEER = "athena-go"
-"""The same, where somebody has built it into `.peers/`: then it is in the run, and is not cited."""
+"""The folder in `.peers/` of the same gateway; if it exists, it is measured and not cited."""
 GO_NOTE = (
     "The peer in Go (martinffx/athena c4f090b, Go 1.27.3) is in no registry and was not in this "
-    "run: its column has what it reached on 2026-11-16 on another machine of two cores, as a ratio "
-    "to the pass-through of that run."
+    "run. Its column has its ratios to the pass-through on 2026-11-16 on another machine with two "
+    "cores."
 )

@@ -1,9 +1,9 @@
-"""What translation costs: microseconds of CPU a chunk and a request, and memory a stream.
+"""Measures translation: CPU time per chunk and per request, and memory per stream.
 
     python -m bench.translate
 
-Times are CPU time, the best of several rounds. Machines differ and wander: compare within one run,
-for which the first row, a bare JSON decode of the same chunks, is the measure.
+Values are the lowest CPU time of several rounds. Compare within one run, in relation to the row "a
+bare JSON decode", because milliseconds vary with the machine.
 """
 
 import json
@@ -53,7 +53,7 @@ def answer(*deltas: Mapping[str, object]) -> list[bytes]:
 
 
 def argument_deltas(count: int) -> list[Mapping[str, object]]:
-    """A structured call whose argument arrives in `count` pieces of ten characters."""
+    """A structured call with one argument in `count` pieces of ten characters."""
     pieces = ['{"content": "', *["ten chars " for _ in range(count - 2)], '"}']
     first = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "Write"}}
     later = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
@@ -61,7 +61,7 @@ def argument_deltas(count: int) -> list[Mapping[str, object]]:
 
 
 def request(size: int = 62_000) -> bytes:
-    """A turn of Claude Code: 20 tools, a long system prompt, eleven messages."""
+    """A turn of Claude Code: 20 tools, a long system prompt and 11 messages."""
     parameters = {f"parameter_{n}": {"type": "string", "description": "d" * 100} for n in range(7)}
     schema = {"type": "object", "properties": parameters, "required": ["parameter_0"]}
     history: list[dict[str, object]] = [{"role": "user", "content": "Please fix the tests."}]
@@ -96,14 +96,14 @@ def request(size: int = 62_000) -> bytes:
 
 
 def best(work: Callable[[], object], times: int) -> float:
-    """Seconds of CPU for one piece of work."""
-    found = []
+    """The lowest CPU time of one call, in seconds."""
+    times_per_call = []
     for _ in range(ROUNDS):
         start = process_time()
         for _ in range(times):
             work()
-        found.append((process_time() - start) / times)
-    return min(found)
+        times_per_call.append((process_time() - start) / times)
+    return min(times_per_call)
 
 
 def relay(reads: list[bytes], format_name: str, client: str = "anthropic") -> bytes:
@@ -120,7 +120,7 @@ def render(body: bytes) -> bytes:
 
 
 def peak_of_a_stream(chunks: list[bytes], format_name: str) -> int:
-    """The most memory that a stream takes while it is relayed chunk by chunk."""
+    """Peak of memory while a stream is relayed chunk by chunk."""
     relay(chunks, format_name)
     tracemalloc.start()
     pipeline = build_pipeline(
@@ -151,20 +151,20 @@ def main() -> None:
     row("detection", best(lambda: detect_format("moonshotai/kimi-k2.5"), 20_000) * 1e6, "µs")
     payloads = [data[6:-2] for data in words[:-1]]
     bare = best(lambda: list(map(msgspec.json.decode, payloads)), 5) / len(words)
-    row("a bare JSON decode, for comparison", bare * 1e6, "µs a chunk")
+    row("a bare JSON decode, for comparison", bare * 1e6, "µs/chunk")
     for name in FORMATS:
         bulk = best(partial(relay, [b"".join(words)], name), 5) / len(words)
-        row(f"plain text, {name}, in bulk", bulk * 1e6, "µs a chunk", "target 3.5")
+        row(f"plain text, {name}, in bulk", bulk * 1e6, "µs/chunk", "target 3.5")
     apart = best(lambda: relay(words, "kimi"), 5) / len(words)
-    row("plain text, kimi, a read each", apart * 1e6, "µs a chunk")
+    row("plain text, kimi, a read each", apart * 1e6, "µs/chunk")
     kept = best(lambda: relay(words, "kimi", "openai"), 5) / len(words)
-    row("the same for a client of the upstream's dialect", kept * 1e6, "µs a chunk", "not above")
+    row("the same, passed through", kept * 1e6, "µs/chunk", "not above the last")
     assert relay(words, "kimi", "openai") == b"".join(words)
     native = FORMATS["kimi"]
     assert native
     events = DIALECTS["openai"].decoder(Limits()).feed(b"".join(section))
     alone = best(lambda: CallRescue(native, Toolbox()).feed(events), 200)
-    row("a Kimi section, the transform alone", alone * 1e6, "µs", "target 100")
+    row("a Kimi section, only the transform", alone * 1e6, "µs", "target 100")
     row(
         "an answer with that section, from bytes to bytes",
         best(lambda: relay([b"".join(section)], "kimi"), 200) * 1e6,
@@ -184,7 +184,7 @@ def main() -> None:
     )
     conversation = DIALECTS["anthropic"].parse(body)
     row(
-        "its input tokens, estimated",
+        "estimating its input tokens",
         best(lambda: estimate_tokens(conversation), 2000) * 1e6,
         "µs",
         "target 100",

@@ -1,4 +1,4 @@
-"""Answers are read as a client would, and what is expected of them is what the mock sends."""
+"""Answers are read like a client reads them; the expected ones match those of the mock."""
 
 from bench.answers import _read_stream, _read_whole, _size
 from bench.scenarios import SCENARIOS, growing_arguments, growing_text
@@ -26,14 +26,14 @@ data: [DONE]
 """
 
 
-def test_a_stream_is_read_to_its_end_and_what_is_behind_it_is_passed_over():
+def test_a_stream_is_read_to_its_end_and_later_data_is_ignored():
     answer = _read_stream(STREAM)
     assert answer.ended
     assert answer.stop_reason == "tool_use"
     assert [(name, _size("".join(parts))) for name, parts in answer.calls] == [("Read", 7)]
 
 
-def test_a_stream_that_is_cut_has_not_ended():
+def test_a_truncated_stream_has_not_ended():
     assert not _read_stream(STREAM.partition(b"event: message_stop")[0]).ended
 
 
@@ -46,7 +46,7 @@ def test_a_whole_answer_is_read():
     assert answer.calls == [("Read", ['{"a": 1}'])]
 
 
-def test_growing_answers_begin_as_the_scenarios_do():
+def test_growing_answers_match_the_scenarios():
     assert growing_text(200).text == SCENARIOS["B"].text
     assert growing_text(126).text == SCENARIOS["A"].text
     assert growing_arguments(40_000).calls == SCENARIOS["F"].calls

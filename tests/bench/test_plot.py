@@ -1,4 +1,4 @@
-"""Plots are well-formed, and show what they were given."""
+"""Plots are well-formed SVG and show the given values."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -15,11 +15,11 @@ def read(drawing: str) -> ElementTree.Element:
 
 
 def circles(drawing: str) -> list[tuple[float, float]]:
-    found = read(drawing).iter(f"{SVG}circle")
-    return [(float(c.attrib["cx"]), float(c.attrib["cy"])) for c in found]
+    elements = read(drawing).iter(f"{SVG}circle")
+    return [(float(c.attrib["cx"]), float(c.attrib["cy"])) for c in elements]
 
 
-def test_powers_of_ten_are_equally_far_apart():
+def test_powers_of_ten_have_equal_distances():
     drawing = document([Panel("CPU", "chunks", [Line("", [(1, 1), (10, 10), (100, 100)])])])
     (x1, y1), (x2, y2), (x3, y3) = circles(drawing)
     assert x2 - x1 == pytest.approx(x3 - x2, abs=0.2)
@@ -27,7 +27,7 @@ def test_powers_of_ten_are_equally_far_apart():
     assert y1 > y3  # upwards
 
 
-def test_a_linear_axis_begins_at_nothing():
+def test_a_linear_axis_starts_at_zero():
     drawing = document([Panel("rate", "workers", [Line("", [(1, 500), (2, 1000)])], log=False)])
     (x1, y1), (x2, y2) = circles(drawing)
     assert "<text" in drawing
@@ -35,7 +35,7 @@ def test_a_linear_axis_begins_at_nothing():
     assert y1 > y2
 
 
-def test_the_guide_goes_through_the_last_point_and_is_no_measurement():
+def test_the_guide_goes_through_the_last_point_and_has_no_dots():
     guide = in_proportion(POINTS)
     assert guide.points[-1] == POINTS[-1]
     assert guide.points[0] == (200.0, pytest.approx(1.3))
@@ -44,7 +44,7 @@ def test_the_guide_goes_through_the_last_point_and_is_no_measurement():
     assert "guide" in drawing
 
 
-def test_panels_stand_side_by_side_and_names_are_escaped():
+def test_panels_are_side_by_side_and_names_are_escaped():
     panels = [Panel(f"<{n}>", "x", [Line("a & b", POINTS), Line("c", POINTS)]) for n in range(3)]
     root = read(document(panels))
     groups = [group.attrib["transform"] for group in root.iter(f"{SVG}g")]
@@ -52,7 +52,7 @@ def test_panels_stand_side_by_side_and_names_are_escaped():
     assert "a & b" in [text.text for text in root.iter(f"{SVG}text")]
 
 
-def test_light_and_dark_are_both_drawn():
+def test_plots_have_colours_for_light_and_dark():
     assert "prefers-color-scheme: dark" in document([Panel("CPU", "x", [Line("", POINTS)])])
 
 

@@ -1,4 +1,4 @@
-"""What is timed is called; and no time is counted twice."""
+"""Timed functions exist, and no time is counted twice."""
 
 import importlib
 
@@ -8,14 +8,14 @@ from bench.share import FUNCTIONS, Stopwatch
 
 
 @pytest.mark.parametrize(("module", "name"), [(module, name) for _, module, name in FUNCTIONS])
-def test_every_function_that_is_timed_is_there(module, name):
-    found = importlib.import_module(module)
+def test_every_timed_function_exists(module, name):
+    function = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    assert callable(found)
+        function = getattr(function, part)
+    assert callable(function)
 
 
-def test_a_part_inside_another_is_the_others():
+def test_a_part_inside_another_counts_as_the_outer_one():
     watch = Stopwatch()
     inner = watch.timed("inner", lambda: sum(range(100_000)))
     watch.timed("outer", inner)()
@@ -25,7 +25,7 @@ def test_a_part_inside_another_is_the_others():
     assert watch.calls["inner"] == 1
 
 
-def test_an_error_goes_through():
+def test_an_error_is_raised_and_still_timed():
     watch = Stopwatch()
 
     def fail():
