@@ -31,13 +31,13 @@ FUNCTIONS = (
     (KEYS, "proxy.serving.quota", "Quota.release"),
     (ROUTING, "proxy.serving.retry", "resolve"),
     (AUDIT, "proxy.serving.views", "start_audit"),
-    (AUDIT, "proxy.audit.exchange", "Exchange.received"),
-    (AUDIT, "proxy.audit.exchange", "Exchange.sent"),
-    (AUDIT, "proxy.audit.exchange", "Exchange.understood"),
-    (AUDIT, "proxy.audit.exchange", "Exchange.observe"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.add_received"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.add_sent"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.add_events"),
+    (AUDIT, "proxy.audit.exchange", "Exchange.update_usage"),
     (AUDIT, "proxy.serving.runtime", "measures.observe"),
-    (AUDIT, "proxy.audit.recorder", "Audit.begin"),
-    (AUDIT, "proxy.audit.recorder", "Audit.submit"),
+    (AUDIT, "proxy.audit.recorder", "AuditRecorder.record_start"),
+    (AUDIT, "proxy.audit.recorder", "AuditRecorder.record_end"),
 )
 """Part, and the module and name by which the function is called."""
 REQUESTS = 400
