@@ -17,7 +17,7 @@ from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits
 
 
 class Status(Enum):
-    EMPTY = "nothing but white space so far"
+    EMPTY = "only white space so far"
     OPEN = "inside the value"
     COMPLETE = "one whole object"
     INVALID = "not JSON"

@@ -136,7 +136,7 @@ class Passthrough:
             self._unsent = raw
         return self._send(events)
 
-    def stop_passthrough(self) -> None:
+    def stop(self) -> None:
         """Stop passthrough. Call before sending anything."""
         self.is_active = False
 
@@ -180,6 +180,7 @@ class Passthrough:
         return probe
 
     def _encode(self, events: list[Event]) -> bytes:
+        """Stop passthrough, and encode everything that the unsent bytes do not match."""
         if self._encoder is not None:
             return self._encoder.feed(events)
         self._encoder = self._make_encoder()

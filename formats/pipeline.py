@@ -97,7 +97,7 @@ class Pipeline:
     def stop_passthrough(self) -> None:
         """Stop passthrough: the client wants another form. Call before sending anything."""
         if self._passthrough is not None:
-            self._passthrough.stop_passthrough()
+            self._passthrough.stop()
 
     def decode(self, data: bytes) -> list[Event]:
         if self._passthrough is not None:

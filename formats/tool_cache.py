@@ -66,7 +66,7 @@ def _size(tool: Tool) -> int:
 
 
 def cached_by_tools(make: Callable[[tuple[Tool, ...]], _T]) -> Callable[[tuple[Tool, ...]], _T]:
-    """Cache `make`, which takes nothing but tools."""
+    """Cache `make`, a function of tools."""
     cache: dict[tuple[Tool, ...], _T] = {}
 
     def made(tools: tuple[Tool, ...]) -> _T:
@@ -83,7 +83,7 @@ def cached_by_tools(make: Callable[[tuple[Tool, ...]], _T]) -> Callable[[tuple[T
 
 
 def cached_by_system(make: Callable[[tuple[Text, ...]], _T]) -> Callable[[tuple[Text, ...]], _T]:
-    """Cache `make`, which takes nothing but a system prompt."""
+    """Cache `make`, a function of a system prompt."""
     cache: dict[tuple[int, ...], tuple[tuple[Text, ...], _T]] = {}
 
     def made(system: tuple[Text, ...]) -> _T:

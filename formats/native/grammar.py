@@ -26,7 +26,7 @@ from formats.toolbox import Toolbox
 
 # Enough to recognise a broken call; the transcript has the rest.
 _DETAIL_CHARS = 200
-_FAULTS = 8
+_MAX_FAULTS = 8
 
 
 class CallOutput:
@@ -60,7 +60,7 @@ class CallOutput:
     def fail(self, fault: CallFault, detail: str = "") -> None:
         # A text full of opening markers would make as many faults; the first fails the message.
         self._faults += 1
-        if self._is_open or self._faults <= _FAULTS:
+        if self._is_open or self._faults <= _MAX_FAULTS:
             self._is_open = False
             self.events.append(ToolCallFailed(fault, detail[:_DETAIL_CHARS]))
 

@@ -15,7 +15,7 @@ from formats.native.markers import PARTIAL, MarkerSet
 
 
 class Outcome(Enum):
-    MORE = "the value goes on"
+    MORE = "the value is not complete yet"
     COMPLETE = "the value is a whole object"
     FAILED = "the call has failed; resume at the next marker"
 

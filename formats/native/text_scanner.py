@@ -1,9 +1,9 @@
 """Scanner that finds calls in the text of one response and hands each to its grammar's reader.
 
-Text outside calls passes unchanged, with two exceptions: a run of nothing but white space beside a
-call is dropped, and stray special tokens are removed. An opening marker is only a candidate. It is
-text if a backtick stands before it (the model quotes it), a draft if it stands inside a <think>
-that is closed later, and otherwise its grammar decides. Only undecided text is held between feeds.
+Text outside calls passes unchanged, with two exceptions: white space alone beside a call is
+dropped, and stray special tokens are removed. An opening marker is only a candidate. It is text if
+it follows a backtick (the model quotes it), and a draft if it is inside a <think> that is closed
+later; otherwise its grammar decides. Only undecided text is held between feeds.
 
 One scanner reads both text and reasoning, because a model may leave its reasoning by opening a
 call.
