@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from proxy.admin.base import ConfigurationForm, EnvironmentAdmin
-from proxy.configuration.presets import PRESETS
 from proxy.configuration.upstream import read_upstream
+from proxy.configuration.upstream_presets import PRESETS
 from proxy.models import Upstream
 from proxy.security.secret_headers import mask_secrets, unmask_secrets, unresolved_secrets
 

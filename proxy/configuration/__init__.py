@@ -1,4 +1,5 @@
-"""The configuration in force: snapshots, routing, edits, history, import and export.
+"""The configuration: reading it (`live`, `snapshot`, `routing`), changing it (`editing`, `history`,
+`document`), and explaining it (`explain`, `preview`, `diagnostics`).
 
 May import the models and the packages below them.
 """

@@ -1,8 +1,8 @@
-"""The newest snapshot, kept so by a thread that looks at one row a second.
+"""Keeps the newest snapshot in memory: a thread compares one version number every second.
 
-An edit is therefore live in every process within two seconds, and no request waits for the
-database. When the database is away, the last snapshot stays: it is in memory alone, as a file would
-have the upstreams' keys in it. A process that has never seen the database answers nobody.
+An edit is live in every process within two seconds, and no request waits for the database. While
+the database is unavailable, the last snapshot stays in use. It is never written to a file, because
+it holds the upstreams' keys. A process that has not read the configuration yet answers 503.
 """
 
 import asyncio
@@ -24,32 +24,34 @@ from proxy.models import ClientKey, GatewaySettings
 from proxy.telemetry.log_format import hide
 
 _INTERVAL = 1.0
+"""Seconds between two looks at the version."""
 _STALE = 4.0
+"""Seconds without an answer after which the database counts as unreachable."""
 _OUTDATED = 600.0
-"""Seconds after which a snapshot is too old to promise anything: somebody may have been revoked."""
-_FIRST_PATIENCE = 10.0
-"""Seconds that the start waits for a database that does not answer."""
+"""Seconds after which a snapshot is too old to trust: a key may have been revoked since."""
+_START_TIMEOUT = 10.0
+"""Seconds for which a start waits for the database."""
 logger = logging.getLogger("athena.configuration")
 
 
 class Configuration:
     def __init__(self) -> None:
         self.on_change: Callable[[Snapshot], None] = lambda snapshot: None
-        """Called in the event loop with every snapshot that `watch` finds."""
+        """Called in the event loop with every new snapshot that `watch` loads."""
         self._refreshed_at = -_OUTDATED
-        self._is_away = False
+        self._is_unavailable = False
         self._snapshot: Snapshot | None = None
         self._used_keys: dict[int, datetime] = {}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="configuration")
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the database answered a moment ago."""
-        return not self._is_away and monotonic() - self._refreshed_at < _STALE
+        """Return whether the database answered within the last seconds."""
+        return not self._is_unavailable and monotonic() - self._refreshed_at < _STALE
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the database has been away for long."""
+        """Return whether the database has been unavailable for minutes."""
         return monotonic() - self._refreshed_at >= _OUTDATED
 
     @property
@@ -60,29 +62,29 @@ class Configuration:
 
     @property
     def version(self) -> int:
-        """The number of the snapshot's version, 0 before there is one."""
+        """The version of the snapshot; 0 before the first one."""
         return 0 if self._snapshot is None else self._snapshot.version
 
     @property
     def current(self) -> Snapshot:
-        """The snapshot for a request that begins; raises GatewayError before there is one."""
+        """The snapshot for a new request; raises GatewayError before the first one."""
         if self._snapshot is None:
             raise GatewayError(
                 ErrorCode.NOT_READY, "the gateway has not read its configuration yet"
             )
         return self._snapshot
 
-    def note_use(self, key_id: int) -> None:
-        """Remember that a key was used, until `write_uses`."""
+    def record_key_use(self, key_id: int) -> None:
+        """Remember that a key was used, until `write_key_uses`."""
         self._used_keys[key_id] = clock.now()
 
     async def start(self) -> None:
-        """Read the configuration, if the database answers."""
+        """Read the configuration, unless the database does not answer in time."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.refresh(), _FIRST_PATIENCE)
+            await asyncio.wait_for(self.refresh(), _START_TIMEOUT)
 
     async def watch(self) -> None:
-        """Keep the snapshot new until cancelled."""
+        """Keep the snapshot up to date until cancelled."""
         while True:
             before = self._snapshot
             await self.refresh()
@@ -101,28 +103,31 @@ class Configuration:
                 hide(self._snapshot.secrets())
                 logger.info("configuration version %s is live", self._snapshot.version)
         except (DatabaseError, NotBootstrapped) as error:
-            if not self._is_away:
-                logger.warning("the database is away, no new configuration: %s", safe_reason(error))
-            self._is_away = True
+            if not self._is_unavailable:
+                logger.warning(
+                    "the database is unavailable; the last configuration stays in use: %s",
+                    safe_reason(error),
+                )
+            self._is_unavailable = True
         except Exception:
-            # What cannot be understood must not stop the watch: the last snapshot stays.
-            if not self._is_away:
+            # An unreadable configuration must not stop the watch: the last snapshot stays in use.
+            if not self._is_unavailable:
                 logger.exception("the configuration cannot be read")
-            self._is_away = True
+            self._is_unavailable = True
         else:
-            if self._is_away:
+            if self._is_unavailable:
                 logger.info("the database is back")
-            self._refreshed_at, self._is_away = monotonic(), False
+            self._refreshed_at, self._is_unavailable = monotonic(), False
 
-    def write_uses(self) -> None:
-        """Write which keys were used; not where the configuration is read: it may take long."""
+    def write_key_uses(self) -> None:
+        """Write when keys were last used. Runs outside the watching thread: it may take long."""
         used, self._used_keys = self._used_keys, {}
         try:
-            # A copy: a request that looked up the old one may still write to it.
+            # Copied, because a running request may still write to the old dict.
             for key_id, moment in list(used.items()):
                 ClientKey.objects.filter(pk=key_id).update(last_used_at=moment)
-        except DatabaseError as error:  # it is read, and cannot be written: locked, or full
-            logger.debug("the use of keys is not written: %s", safe_reason(error))
+        except DatabaseError as error:  # the database is readable but locked or full
+            logger.debug("the last use of keys cannot be written: %s", safe_reason(error))
             self._used_keys = used | self._used_keys
 
 

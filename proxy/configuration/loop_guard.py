@@ -1,7 +1,7 @@
-"""A gateway that asks itself is told so: one request must not become a thousand.
+"""Stops a gateway from calling itself in an endless loop.
 
-Every request to an upstream names the gateway that makes it; one that meets its own name refuses.
-Gateways in a row are well, as long as each has a secret of its own.
+Every request to an upstream carries the id of the gateway that sends it; a gateway rejects requests
+with its own id. Chained gateways work if their secrets differ.
 """
 
 from functools import cache
@@ -14,14 +14,14 @@ VIA = "x-athena-via"
 
 
 @cache
-def own_name() -> str:
-    """Tells this gateway, all of its processes and nodes, from others; says nothing else."""
+def gateway_id() -> str:
+    """An id that all processes and nodes of this gateway share. It reveals nothing else."""
     return salted_hmac("athena.gateway", "name").hexdigest()[:16]
 
 
-def check_sender(name: str | None) -> None:
+def check_sender(sender_id: str | None) -> None:
     """Raise GatewayError if the request comes from this gateway itself."""
-    if name == own_name():
+    if sender_id == gateway_id():
         raise GatewayError(
             ErrorCode.UPSTREAM_IS_GATEWAY,
             "this upstream is this gateway itself: its base URL must be that of another server",

@@ -1,8 +1,9 @@
-"""A model's name → what to do for it. The only place that knows precedence.
+"""Resolves a model name to its route and format. Only this module knows the precedence.
 
-A route's pattern decides; without one, a name with a slash goes to the default route's upstream
-unchanged, and any other name is the default route's. The format follows: override, detection,
-standard. Overrides are matched against the upstream's name for the model, and the client's.
+The first route whose pattern matches wins. If none does, a name with a slash goes unchanged to the
+upstream of the default route, and any other name uses the default route. The format is set by an
+override, else detected from the name, else the standard one. Overrides are matched against the
+upstream's name for the model first, then against the client's.
 """
 
 from collections.abc import Iterator
@@ -17,10 +18,10 @@ from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Reasoning, Service
 
 _LONG_CONTEXT = "[1m]"
-_REMEMBERED = 500
-"""Names whose routes a snapshot remembers: clients may ask for any."""
-_REASONS_BACK = frozenset({"kimi", "deepseek"})
-"""Formats whose models refuse a call in the history without the reasoning before it."""
+_MAX_CACHED = 500
+"""Names whose routes a snapshot caches. Clients may send any name."""
+_NEEDS_REASONING = frozenset({"kimi", "deepseek"})
+"""Formats whose models reject earlier tool calls without the reasoning before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Route:
     pattern: str
     upstream: Upstream
     model: str
-    """The upstream's name for it."""
+    """The upstream's name for the model."""
     format: Detection
     limits: Limits
     strict: bool
@@ -43,11 +44,11 @@ class Route:
 
 
 def resolve(snapshot: Snapshot, requested: str) -> Route:
-    """The route of a model's name; raises GatewayError when there is none."""
+    """The route of a model name; raises GatewayError if there is none."""
     route = snapshot.resolved.get(requested)
     if route is None:
         route = _resolve(snapshot, requested)
-        if len(snapshot.resolved) >= _REMEMBERED:
+        if len(snapshot.resolved) >= _MAX_CACHED:
             snapshot.resolved.clear()
         snapshot.resolved[requested] = route
     return route
@@ -62,25 +63,25 @@ def _resolve(snapshot: Snapshot, requested: str) -> Route:
         raise GatewayError(
             ErrorCode.MODEL_NOT_FOUND,
             f"no route to an active upstream matches the model {requested[:200]!r}, "
-            "and the default route leads to none",
+            "and there is no active default route",
         )
     model = name if "/" in name else default.upstream_model or name
     return _route(snapshot, default, name, model)
 
 
 def bare_name(requested: str) -> str:
-    """A model's name without what Claude Code appends to it for its own use."""
+    """The model name without the suffix that Claude Code appends for its own use."""
     return requested.removesuffix(_LONG_CONTEXT)
 
 
 def matching_routes(snapshot: Snapshot, name: str) -> Iterator[RouteRow]:
-    """The routes whose pattern matches, in order of precedence: the first one wins."""
+    """The routes whose pattern matches, in order of precedence. The first wins."""
     folded = name.lower()
     return (row for row in snapshot.routes if fnmatchcase(folded, row.pattern))
 
 
 def matching_overrides(snapshot: Snapshot, model: str, *, requested: str) -> Iterator[Override]:
-    """The overrides that match, in order of precedence: the upstream's name goes before ours."""
+    """The overrides that match, in order of precedence; the upstream's name comes first."""
     for name in (model.lower(), requested.lower()):
         for override in snapshot.overrides:
             if fnmatchcase(name, override.pattern.lower()):
@@ -88,7 +89,7 @@ def matching_overrides(snapshot: Snapshot, model: str, *, requested: str) -> Ite
 
 
 def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
-    """The route to try when `route` failed before its first byte."""
+    """The route to try after `route` failed before its first byte; None if there is none."""
     name = bare_name(requested)
     for row in snapshot.routes:
         if row.id == route.fallback_id:
@@ -97,7 +98,7 @@ def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
 
 
 def detected_format(snapshot: Snapshot, model: str, *, requested: str) -> Detection:
-    """The format of a model, which the upstream calls `model` and the client `requested`."""
+    """The format of a model that the upstream calls `model` and the client `requested`."""
     for override in matching_overrides(snapshot, model, requested=requested):
         return Detection(override.format, "override")
     return detect_format(model)
@@ -129,7 +130,7 @@ def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Rou
             is_anthropic=upstream.service == Service.ANTHROPIC,
             reasoning_field=_reasoning_field(row, detected.format),
             keeps_reasoning=row.reasoning == Reasoning.AUTO
-            and detected.format not in _REASONS_BACK,
+            and detected.format not in _NEEDS_REASONING,
             reasoning_request=_reasoning_request(row),
             max_tokens=row.max_tokens,
             fields=upstream.fields,
@@ -145,7 +146,7 @@ def _reasoning_field(row: RouteRow, format_name: str) -> str | None:
         return row.reasoning
     if row.upstream.service == Service.OPENROUTER:
         return Reasoning.OPENROUTER.value
-    return Reasoning.CONTENT.value if format_name in _REASONS_BACK else None
+    return Reasoning.CONTENT.value if format_name in _NEEDS_REASONING else None
 
 
 def _reasoning_request(row: RouteRow) -> Literal["openrouter"] | None:
@@ -153,10 +154,10 @@ def _reasoning_request(row: RouteRow) -> Literal["openrouter"] | None:
 
 
 def listed_models(snapshot: Snapshot) -> list[str]:
-    """The names that a client may be offered, in the order of the routes."""
+    """The model names for /v1/models, in the order of the routes."""
     names: dict[str, None] = {}
     for row in snapshot.routes:
-        # The default route is for all other names; its own is no model's.
+        # The pattern of the default route is not a model name.
         is_name = row is not snapshot.default_route and not set(row.pattern) & set("*?[")
         if row.listed_as or is_name:
             names[row.listed_as or row.pattern] = None

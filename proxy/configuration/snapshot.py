@@ -1,7 +1,7 @@
-"""The configuration as one request sees it from start to end: immutable, and in memory.
+"""An immutable copy of the configuration in memory; a request uses one from start to end.
 
-`load` reads all of it in one transaction. A row that came past the admin and cannot be understood
-is left out, and named in the log: one of them must not stop all.
+`load` reads all tables in one transaction. A row that was written around the admin and is not valid
+is skipped and logged, so that it does not stop the others.
 """
 
 import logging
@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 from formats import FORMATS, Limits, Markers, Override
 from proxy import models
-from proxy.configuration.upstream import Upstream, broken, read_upstream
+from proxy.configuration.upstream import Upstream, invalid_upstream, read_upstream
 from proxy.database.clock import clock
 from proxy.http.request_limits import RequestLimits
 from proxy.validators import (
@@ -73,7 +73,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Which transcripts are kept."""
+    """The rules for which transcripts are stored."""
 
     capture_content: bool
     sample_others: float
@@ -85,16 +85,16 @@ class Sampling:
 class Snapshot:
     version: int
     keys: dict[str, Key]
-    """By digest; revoked ones are not there."""
+    """By digest, without revoked keys."""
     routes: tuple[RouteRow, ...]
     """In order of precedence."""
     default_route: RouteRow | None
     overrides: tuple[Override, ...]
     formats: dict[str, FormatRow]
     request_limits: RequestLimits
-    """Of requests."""
+    """Limits of requests."""
     limits: Limits
-    """Of an upstream's answer."""
+    """Limits of upstream answers."""
     open_after: float
     ping_after: float
     drain_time: float
@@ -102,16 +102,16 @@ class Snapshot:
     resolved: "dict[str, Route]" = field(
         init=False, default_factory=dict, repr=False, compare=False
     )
-    """By the name that was asked for: what `routing` has found, which bounds it."""
+    """A cache of `routing.resolve`, by requested name; `routing` limits its size."""
     model_names: frozenset[str] = field(init=False, default=frozenset(), repr=False, compare=False)
-    """The names that some route has for a model."""
+    """All model names and patterns in the routes."""
 
     def __post_init__(self) -> None:
-        named = [(row.upstream_model, row.listed_as, row.pattern) for row in self.routes]
-        object.__setattr__(self, "model_names", frozenset(chain.from_iterable(named)))
+        names = [(row.upstream_model, row.listed_as, row.pattern) for row in self.routes]
+        object.__setattr__(self, "model_names", frozenset(chain.from_iterable(names)))
 
     def secrets(self) -> set[str]:
-        """Those of every upstream that a route leads to."""
+        """The secrets of every upstream that a route uses."""
         upstreams = (row.upstream for row in self.routes)
         return {secret for upstream in upstreams for secret in upstream.secrets()}
 
@@ -121,16 +121,16 @@ class NotBootstrapped(Exception):
 
 
 def read_version() -> int:
-    """The number of the newest version; raises NotBootstrapped.
+    """The newest configuration version; raises NotBootstrapped.
 
-    A restored backup may have a lower one: whoever holds another number must load.
+    A restored backup may have a lower version, so callers reload on any difference.
     """
     asked_at = datetime.now(UTC)
     rows = models.ConfigurationVersion.objects.annotate(now=Now())
-    found: tuple[int, datetime] | None = rows.values_list("number", "now").first()
-    if found is None:
+    row: tuple[int, datetime] | None = rows.values_list("number", "now").first()
+    if row is None:
         raise NotBootstrapped
-    number, now = found
+    number, now = row
     clock.compare(now, asked_at=asked_at)
     return number
 
@@ -138,7 +138,7 @@ def read_version() -> int:
 @transaction.atomic
 def load() -> Snapshot:
     if connection.vendor == "postgresql" and not connection.savepoint_ids:
-        # Or else each query would see what was committed just before it, and the whole be torn.
+        # Otherwise each query would see later commits, and the tables might not match.
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     version = read_version()
@@ -146,21 +146,21 @@ def load() -> Snapshot:
     if gateway is None:
         raise NotBootstrapped
     active = models.Upstream.objects.filter(active=True)
-    upstreams = dict(_understood(active, lambda row: (row.pk, read_upstream(row))))
+    upstreams = dict(_valid_rows(active, lambda row: (row.pk, read_upstream(row))))
     routes = models.ModelRoute.objects.filter(active=True, upstream__active=True)
     routes = routes.select_related("upstream")
-    rows = _understood(
+    rows = _valid_rows(
         _by_precedence(routes), lambda row: _route(row, upstreams, gateway.sample_calls)
     )
     overrides = models.FormatOverride.objects.filter(active=True)
     keys = models.ClientKey.objects.filter(revoked_at=None)
     return Snapshot(
         version=version,
-        keys=dict(_understood(keys, lambda row: _key(row, gateway))),
+        keys=dict(_valid_rows(keys, lambda row: _key(row, gateway))),
         routes=tuple(rows),
         default_route=next((row for row in rows if row.id == gateway.default_route_id), None),
-        overrides=tuple(_understood(_by_precedence(overrides), _override)),
-        formats=dict(_understood(models.FormatSettings.objects.all(), _format)),
+        overrides=tuple(_valid_rows(_by_precedence(overrides), _override)),
+        formats=dict(_valid_rows(models.FormatSettings.objects.all(), _format)),
         request_limits=RequestLimits.from_settings(gateway),
         limits=Limits(
             line_bytes=gateway.max_line_bytes,
@@ -180,26 +180,26 @@ def load() -> Snapshot:
 
 
 def _by_precedence(rows: QuerySet[_Ranked]) -> list[_Ranked]:
-    """The lowest priority first. Databases differ in how they sort texts; this must not."""
+    """The lowest priority first. Sorted here, because databases sort text differently."""
     return sorted(rows, key=lambda row: (row.priority, row.pattern))
 
 
-def _understood(rows: Iterable[_Row], read: Callable[[_Row], _T]) -> list[_T]:
-    """What `read` makes of the rows, without those that it cannot understand."""
-    found: list[_T] = []
+def _valid_rows(rows: Iterable[_Row], read: Callable[[_Row], _T]) -> list[_T]:
+    """The results of `read`, without the rows that it fails for."""
+    results: list[_T] = []
     for row in rows:
         try:
-            found.append(read(row))
+            results.append(read(row))
         except Exception:
-            logger.exception("%s %s cannot be understood", type(row).__name__, row.pk)
-    return found
+            logger.exception("%s %s is not valid and is ignored", type(row).__name__, row.pk)
+    return results
 
 
 def _route(row: models.ModelRoute, upstreams: dict[int, Upstream], sample_calls: float) -> RouteRow:
     return RouteRow(
         id=row.pk,
         pattern=row.pattern.lower(),
-        upstream=upstreams.get(row.upstream_id) or broken(row.upstream),
+        upstream=upstreams.get(row.upstream_id) or invalid_upstream(row.upstream),
         upstream_model=row.upstream_model,
         listed_as=row.listed_as,
         max_tokens=row.max_tokens,
@@ -219,18 +219,20 @@ def _key(row: models.ClientKey, gateway: models.GatewaySettings) -> tuple[str, K
         allowed_models=tuple(row.allowed_models),
         expires_at=row.expires_at,
         capture_content=row.capture_content,
-        requests_per_minute=_first(row.requests_per_minute, gateway.key_requests_per_minute),
-        max_streams=_first(row.max_streams, gateway.key_max_streams),
+        requests_per_minute=_own_or_default(
+            row.requests_per_minute, gateway.key_requests_per_minute
+        ),
+        max_streams=_own_or_default(row.max_streams, gateway.key_max_streams),
     )
 
 
-def _first(own: int | None, default: int | None) -> int | None:
+def _own_or_default(own: int | None, default: int | None) -> int | None:
     return default if own is None else own
 
 
 def _override(row: models.FormatOverride) -> Override:
     if row.format not in FORMATS:
-        raise ValidationError(f"there is no format {row.format!r}")
+        raise ValidationError(f"the format {row.format!r} does not exist")
     return Override(row.pattern, row.format)
 
 

@@ -1,7 +1,7 @@
-"""An upstream as requests see it: where it is, what it is told, and how long it may take.
+"""An upstream as requests use it: its URL, headers and timeouts.
 
-Its secrets are opened here, and are nowhere but in its headers. What is the same in every request
-to it is put together once.
+Secrets are decrypted here and exist only in the headers. The part of the request head that all
+requests share is built once.
 """
 
 import re
@@ -15,20 +15,20 @@ from django.conf import settings
 from django.utils.crypto import salted_hmac
 
 from proxy import models
-from proxy.configuration.loop_guard import VIA, own_name
+from proxy.configuration.loop_guard import VIA, gateway_id
 from proxy.models.encrypted_headers import unreadable_headers
 from proxy.security.secret_headers import carries_secret
 from proxy.security.vault import SecretUnreadable
 from proxy.validators import validate_base_url, validate_headers
 
 DEMO_URL = "http://demo.invalid/v1"
-"""The base URL of the demo, in a row that nodes share: each of them has it at its own address."""
+"""The base URL of the demo upstream in the database. Each node replaces it by its own address."""
 USER_AGENT = "athena"
 _ANTHROPIC_VERSION = "2023-06-01"
 _PATHS = {"anthropic": "/messages", "openai": "/chat/completions"}
 
 Origin: TypeAlias = tuple[str, str, int]
-"""Scheme, host and port: what a connection is to."""
+"""Scheme, host and port of a connection."""
 
 
 def demo_key() -> str:
@@ -43,17 +43,17 @@ class Upstream:
     dialect: str
     url: httpx.URL
     headers: tuple[tuple[str, str], ...] = field(repr=False)
-    #: What every request's body carries besides.
+    #: Fields that are added to every request body.
     fields: dict[str, object]
     connect_timeout: float
     first_byte_timeout: float
     idle_timeout: float
     progress_timeout: float
     total_timeout: float
-    #: Why it cannot be called, in a sentence for an operator.
+    #: The reason why it cannot be called, for the operator; empty if it can.
     trouble: str = ""
     origin: Origin = field(init=False, repr=False)
-    #: The head of a request that carries nothing of a client's.
+    #: The head of a request without any headers of the client.
     head: bytes = field(init=False, repr=False)
     _secrets: tuple[str, ...] = field(init=False, repr=False)
 
@@ -65,30 +65,33 @@ class Upstream:
         object.__setattr__(self, "_secrets", bare)
 
     def secrets(self) -> tuple[str, ...]:
-        """What must not appear in anything that is shown or stored."""
+        """Values that must never be shown or stored."""
         return self._secrets
 
     def redact(self, data: bytes) -> bytes:
-        """JSON text without its secrets, however that spells them."""
+        """Replace the secrets in JSON text, including escaped spellings."""
         for secret in filter(None, self._secrets):
             data = _spellings(secret).sub(b"[redacted]", data)
         return data
 
 
-@lru_cache(64)  # to compile one takes milliseconds, and few are ever needed
+@lru_cache(64)  # compiling a pattern takes milliseconds; there are few secrets
 def _spellings(text: str) -> re.Pattern[bytes]:
-    """A text as JSON may have it, where any character may be an escape."""
+    """Matches a text in JSON, where any character may be escaped."""
     spelled = (rf"(?:\\?{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in text)
     return re.compile("".join(spelled).encode())
 
 
 def read_upstream(row: models.Upstream) -> Upstream:
-    """An upstream as requests see it; raises ValidationError."""
+    """Build the upstream of a row; raises ValidationError."""
     trouble = ""
     try:
         key = row.read_key().strip()
     except SecretUnreadable:
-        key, trouble = "", "its stored key cannot be read with the present secret: enter it again"
+        key, trouble = (
+            "",
+            "its stored key cannot be decrypted with the current ATHENA_SECRET_KEY; enter it again",
+        )
     if row.key_variable and not key:
         trouble = f"the environment variable {row.key_variable} is not set"
     if names := unreadable_headers(row.headers):
@@ -96,10 +99,11 @@ def read_upstream(row: models.Upstream) -> Upstream:
             "the stored value of its header" if len(names) == 1 else "stored values of its headers"
         )
         trouble = (
-            f"{what} {', '.join(names)} cannot be read with the present secret: enter it again"
+            f"{what} {', '.join(names)} cannot be decrypted with the current ATHENA_SECRET_KEY; "
+            "enter it again"
         )
     if not (key.isascii() and key.isprintable()):
-        key, trouble = "", "its key has characters that no header can carry: enter it again"
+        key, trouble = "", "its key has characters that an HTTP header cannot carry; enter it again"
     base_url = f"{settings.OWN_URL}/demo/v1" if row.base_url == DEMO_URL else row.base_url
     validate_base_url(base_url)
     validate_headers(row.headers)
@@ -108,7 +112,7 @@ def read_upstream(row: models.Upstream) -> Upstream:
         name=row.name,
         service=row.service,
         dialect=row.dialect,
-        url=endpoint(base_url, _PATHS[row.dialect]),
+        url=endpoint_url(base_url, _PATHS[row.dialect]),
         headers=(*_standard_headers(row.dialect, key), *row.headers.items()),
         fields={"provider": preferences} if preferences else {},
         connect_timeout=row.connect_timeout,
@@ -120,8 +124,8 @@ def read_upstream(row: models.Upstream) -> Upstream:
     )
 
 
-def broken(row: models.Upstream) -> Upstream:
-    """Stands for a row that cannot be understood: its routes must not lead elsewhere."""
+def invalid_upstream(row: models.Upstream) -> Upstream:
+    """A placeholder for an invalid row, so that its routes fail instead of using another one."""
     return Upstream(
         name=row.name,
         service=models.Service.OTHER,
@@ -134,12 +138,12 @@ def broken(row: models.Upstream) -> Upstream:
         idle_timeout=1,
         progress_timeout=1,
         total_timeout=1,
-        trouble="its row in the database cannot be understood, and the log says why",
+        trouble="its row in the database is not valid; see the log for the reason",
     )
 
 
-def endpoint(base_url: str, path: str) -> httpx.URL:
-    """The address of an endpoint, whether or not the base has a slash or the version."""
+def endpoint_url(base_url: str, path: str) -> httpx.URL:
+    """The URL of an endpoint; the base may lack the version, or end with a slash or the path."""
     base = httpx.URL(base_url.rstrip("/").removesuffix(path))
     version = "" if base.path.strip("/") else "/v1"
     return base.copy_with(path=base.path.rstrip("/") + version + path)
@@ -154,14 +158,14 @@ def origin_of(url: httpx.URL) -> Origin:
 
 
 def head_of(url: httpx.URL, headers: Iterable[tuple[str, str]]) -> bytes:
-    """A request's line and headers, but for the number of its bytes: that goes behind it."""
+    """The request line and headers, up to `Content-Length: `; the caller appends the number."""
     lines = [
         f"POST {url.raw_path.decode('ascii')} HTTP/1.1",
         f"Host: {url.netloc.decode('ascii')}",
         *(f"{name}: {value}" for name, value in headers),
         "Content-Length: ",
     ]
-    # A client's headers go on byte for byte: they are read as Latin-1.
+    # Headers of the client are forwarded byte for byte, decoded as Latin-1.
     return "\r\n".join(lines).encode("latin-1")
 
 
@@ -169,9 +173,9 @@ def _standard_headers(dialect: str, key: str) -> list[tuple[str, str]]:
     headers = [
         ("content-type", "application/json"),
         ("accept", "text/event-stream, application/json"),
-        ("accept-encoding", "identity"),  # an event must be readable as soon as it arrives
+        ("accept-encoding", "identity"),  # compression would delay events
         ("user-agent", USER_AGENT),
-        (VIA, own_name()),
+        (VIA, gateway_id()),
     ]
     if dialect == "anthropic":
         headers.append(("anthropic-version", _ANTHROPIC_VERSION))

@@ -26,7 +26,9 @@ def rules(request: HttpRequest) -> HttpResponse:
         names=names,
         explanation=explanation,
         facts=[(fact, _edit_url(fact)) for fact in explanation.facts] if explanation else [],
-        beaten=[(fact, _edit_url(fact)) for fact in explanation.beaten] if explanation else [],
+        overruled=[(fact, _edit_url(fact)) for fact in explanation.overruled]
+        if explanation
+        else [],
         known=[(known, resolved_model(snapshot, known)) for known in names[:_MAX_KNOWN_MODELS]],
         version=snapshot.version,
     )

@@ -22,7 +22,7 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
     credential = _credential(request)
     key = snapshot.keys.get(digest_of(credential))
     if key is not None and (key.expires_at is None or key.expires_at > clock.now()):
-        configuration.note_use(key.id)
+        configuration.record_key_use(key.id)
         request.exchange.redactor.add_secrets([credential])
         return key
     if key is None and not configuration.is_fresh:

@@ -48,7 +48,7 @@ class Runtime:
         self.client: UpstreamClient
         self.audit = AuditRecorder(
             Journal(Path(settings.DATA_DIR) / "journal", max_bytes=settings.SPOOL_BYTES),
-            after_write=configuration.write_uses,
+            after_write=configuration.write_key_uses,
         )
         self.retention = Retention()
         self.quota = Quota(settings.WORKERS)

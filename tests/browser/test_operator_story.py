@@ -103,7 +103,7 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
 
         # The Rules page explains the route; the dashboard counts the requests.
         olga.visit("/admin/rules/?model=tides")
-        assert "the override of house/*" in page.inner_text(".facts-table")
+        assert "the override house/*" in page.inner_text(".facts-table")
         olga.picture("operator-rules")
         wait_for_exchanges(gateway, 2)
         olga.visit("/admin/")

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from proxy.checks import check_production
-from proxy.configuration.findings import exposures
+from proxy.configuration.diagnostics import security_findings
 from proxy.configuration.snapshot import load
 from proxy.models import ModelRoute, Upstream
 from tests.support.chat import ask
@@ -219,13 +219,13 @@ def test_a_private_address_of_the_environment_is_refused_by_name(tmp_path, upstr
 
 def test_a_key_over_plain_http_is_warned_of(configured, settings):
     def messages():
-        return [(found.message, found.is_wrong) for found in exposures(load())]
+        return [(found.message, found.is_error) for found in security_findings(load())]
 
     row = Upstream(name="plain", base_url="http://api.example.org/v1")
     row.store_key("sk-1")
     row.save()
     ModelRoute.objects.create(pattern="plain", upstream=row)
-    warned = "The upstream plain gets its key over plain HTTP: use https://."
+    warned = "The upstream plain receives its key over plain HTTP. Use https://."
     assert messages() == [(warned, False)]
     settings.PRODUCTION = True
     assert (warned, True) in messages()

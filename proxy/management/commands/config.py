@@ -10,12 +10,12 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 from django.utils import timezone
 
+from proxy.configuration.diagnostics import diagnose
 from proxy.configuration.document.diff import ADDED, REMOVED, RowChange
 from proxy.configuration.document.export import export
 from proxy.configuration.document.import_document import Report, preview_import, run_import
 from proxy.configuration.document.problems import InvalidDocument
 from proxy.configuration.document.yaml_nodes import MAX_BYTES
-from proxy.configuration.findings import findings
 from proxy.database.outage import message_without_password
 from proxy.security.visible_text import visible
 
@@ -90,11 +90,11 @@ class Command(BaseCommand):
             self.stdout.write(visible(line))
 
     def _check(self) -> None:
-        results = findings(timezone.now())
+        results = diagnose(timezone.now())
         for finding in results:
-            kind = self.style.ERROR("ERROR") if finding.is_wrong else "hint "
+            kind = self.style.ERROR("ERROR") if finding.is_error else "hint "
             self.stdout.write(f"{kind}  {visible(finding.message)}")
-        if any(finding.is_wrong for finding in results):
+        if any(finding.is_error for finding in results):
             raise CommandError("The configuration has errors; they are listed above.")
         self.stdout.write("No errors found.")
 

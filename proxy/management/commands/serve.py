@@ -26,7 +26,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
 from proxy.configuration.bootstrap import Bootstrapped, bootstrap, client_key_path, local_client_key
-from proxy.configuration.findings import exposures
+from proxy.configuration.diagnostics import security_findings
 from proxy.configuration.routing import resolve
 from proxy.configuration.snapshot import Snapshot, load
 from proxy.database.outage import may_recover, message_without_password, safe_reason
@@ -216,7 +216,10 @@ def start_message(bootstrapped: Bootstrapped, snapshot: Snapshot) -> str:
     ]
     if bootstrapped.admin_password:
         lines.append(f"         password {_password_note(bootstrapped.admin_password)}")
-    warnings = [*environment_warnings(), *(finding.message for finding in exposures(snapshot))]
+    warnings = [
+        *environment_warnings(),
+        *(finding.message for finding in security_findings(snapshot)),
+    ]
     lines += ["", *(f"  Warning: {warning}" for warning in warnings)] if warnings else []
     if key == "KEY":
         lines += [

@@ -1,11 +1,28 @@
 """The operators' pages: secrets go in and never come out."""
 
 import pytest
+from django.contrib.admin import site
 from django.contrib.auth import get_user_model
 from django.test import Client
 
 from proxy.configuration.bootstrap import bootstrap
-from proxy.models import ClientKey, ConfigurationVersion, FormatSettings, ModelRoute, Upstream
+from proxy.configuration.fields import (
+    FORMAT_FIELDS,
+    GATEWAY_FIELDS,
+    KEY_FIELDS,
+    OVERRIDE_FIELDS,
+    ROUTE_FIELDS,
+    UPSTREAM_FIELDS,
+)
+from proxy.models import (
+    ClientKey,
+    ConfigurationVersion,
+    FormatOverride,
+    FormatSettings,
+    GatewaySettings,
+    ModelRoute,
+    Upstream,
+)
 from proxy.models.keys import digest_of
 from tests.support.staff_pages import UPSTREAM_FORM
 
@@ -163,3 +180,28 @@ def test_the_bounds_of_a_number_are_told_beside_it(pages):
     assert "From 1024 (1 KiB) to 268435456 (256 MiB); default 33554432 (32 MiB)." in page
     assert "From 0.1 to 600; default 30." in page
     assert "2147483647" not in page
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "admin_only"),
+    [
+        (GatewaySettings, GATEWAY_FIELDS, set()),
+        (Upstream, UPSTREAM_FIELDS, {"key", "new_key"}),
+        (ModelRoute, ROUTE_FIELDS, set()),
+        (FormatOverride, OVERRIDE_FIELDS, set()),
+        (FormatSettings, FORMAT_FIELDS, {"format"}),
+        (
+            ClientKey,
+            KEY_FIELDS,
+            {"shown_prefix", "state", "created_at", "last_used_at", "revoked_at", "replaces"},
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_the_form_has_exactly_the_fields_of_the_document_and_the_api(model, fields, admin_only):
+    fieldsets = site.get_model_admin(model).fieldsets
+    shown = [name for _, options in fieldsets for name in options["fields"]]
+    assert len(shown) == len(set(shown))
+    assert set(shown) == {*fields, *admin_only}
+    editable = {f.name for f in model._meta.fields if f.editable and not f.primary_key}
+    assert editable - {"revoked_at", "created_at", "format"} == set(fields) - {"format"}

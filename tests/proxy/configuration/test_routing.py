@@ -6,7 +6,7 @@ import pytest
 
 from proxy.configuration.routing import fallback, listed_models, resolve
 from proxy.configuration.snapshot import NotBootstrapped, load
-from proxy.configuration.upstream import endpoint
+from proxy.configuration.upstream import endpoint_url
 from proxy.errors import GatewayError
 from proxy.models import (
     ClientKey,
@@ -212,7 +212,7 @@ def test_the_listing_has_what_a_client_can_ask_for(openrouter):
     ],
 )
 def test_a_base_url_may_be_written_in_every_usual_way(base, url):
-    assert str(endpoint(base, "/chat/completions")) == url
+    assert str(endpoint_url(base, "/chat/completions")) == url
 
 
 def test_the_credential_is_in_the_form_of_the_dialect():

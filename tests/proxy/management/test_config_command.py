@@ -163,15 +163,16 @@ def test_check_lists_errors_and_hints_of_the_current_configuration():
     ClientKey.objects.update(revoked_at=timezone.now())
     printed, _, failed = run("config", "check")
     assert printed.splitlines() == [
-        "ERROR  The format override past → klingon: format: Value 'klingon' is not a valid choice.",
+        "ERROR  The format override past → klingon is invalid: format: Value 'klingon' is not a "
+        "valid choice.",
         "ERROR  The upstream demo cannot be called: the environment variable HOUSE_KEY is not set.",
-        "ERROR  The upstream sealed cannot be called: its stored key cannot be read with the present "
-        "secret: enter it again.",
+        "ERROR  The upstream sealed cannot be called: its stored key cannot be decrypted with the "
+        "current ATHENA_SECRET_KEY; enter it again.",
         "ERROR  The route idle is not used: its upstream off is not active.",
-        "ERROR  The route other falls back to idle, which is not in use.",
-        "ERROR  The default route idle is not in use: it or its upstream is inactive.",
+        "ERROR  The route other falls back to idle, which is not active.",
+        "ERROR  The default route idle is not used: it or its upstream is not active.",
         "hint   No known model matches the override unused/* → kimi.",
-        "hint   No client key is valid: nobody can call.",
+        "hint   No client key is valid: every request is rejected.",
     ]
     assert failed == "The configuration has errors; they are listed above."
     GatewaySettings.objects.update(default_route=None)

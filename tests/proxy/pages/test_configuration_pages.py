@@ -261,19 +261,19 @@ def test_rules_page_shows_what_applies_and_its_source(olga):
     page = text_of(olga.get("/admin/rules/?model=claude-sonnet-4-5[1m]"))
     for words in (
         "claude-*sonnet*",
-        "the first whose pattern matches, at priority 100",
+        "the first route that matches, with priority 100",
         "moonshotai/kimi-k2.5",
-        "the override of moonshotai/*",
+        "the override moonshotai/*",
         "at most 4,096",
         "is an error",
-        "beyond 5,000 bytes",
+        "above 5,000 bytes",
         "the settings of qwen",
         "the gateway&#x27;s settings",
-        "would lead to demo",
-        "would read it as deepseek",
+        "would use the upstream demo",
+        "would use the format deepseek",
     ):
         assert words in page, words
-    assert "the default route, as no pattern matches" in text_of(
+    assert "the default route, because no other route matches" in text_of(
         olga.get("/admin/rules/?model=zzz")
     )
     GatewaySettings.objects.update(default_route=None)

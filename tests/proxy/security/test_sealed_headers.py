@@ -69,7 +69,7 @@ def test_what_another_secret_sealed_is_named_and_not_lost(row, settings):
     present, settings.SECRET_KEY = settings.SECRET_KEY, "another secret of the site, long enough"
     row.refresh_from_db()
     assert unreadable_headers(row.headers) == ["X-Api-Token"]
-    assert "X-Api-Token cannot be read" in read_upstream(row).trouble
+    assert "X-Api-Token cannot be decrypted" in read_upstream(row).trouble
     row.save()
     settings.SECRET_KEY = present
     row.refresh_from_db()
@@ -113,7 +113,7 @@ def test_a_secret_of_another_gateway_stops_one_upstream_and_no_other(gateway, cl
         assert refused.status_code == 502
         assert refused.headers["x-athena-error"] == "upstream_misconfigured"
         assert refused.headers["x-should-retry"] == "false"
-        assert "cannot be read with the present secret" in refused.text
+        assert "cannot be decrypted with the current ATHENA_SECRET_KEY" in refused.text
     assert client.post("/v1/messages", json=ask("sealed/well")).status_code == 200
 
 

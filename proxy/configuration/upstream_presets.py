@@ -1,4 +1,4 @@
-"""What is known of upstreams that many people use: enough to fill a form, but for the key."""
+"""Presets of common upstreams: they fill the admin's form, except for the key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Preset:
 PRESETS: Mapping[str, Preset] = {
     "openrouter": Preset(
         "OpenRouter",
-        "Many vendors' models behind one key, from openrouter.ai/keys.",
+        "Models of many vendors with one key, from openrouter.ai/keys.",
         {
             "name": "openrouter",
             "service": Service.OPENROUTER,
@@ -26,7 +26,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "vllm": Preset(
         "vLLM",
-        "A server of your own. It needs no key unless it was started with --api-key.",
+        "Your own server. It needs a key only if it was started with --api-key.",
         {
             "name": "vllm",
             "service": Service.OTHER,
@@ -36,7 +36,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "anthropic": Preset(
         "Anthropic",
-        "Claude itself, with a key from console.anthropic.com.",
+        "Claude models, with a key from console.anthropic.com.",
         {
             "name": "anthropic",
             "service": Service.ANTHROPIC,
