@@ -1,4 +1,4 @@
-"""Everything that waits or remembers: routing, upstreams, relaying, audit."""
+"""Django app of the gateway."""
 
 import gc
 from typing import Any
@@ -13,27 +13,32 @@ class ProxyConfig(AppConfig):
     verbose_name = "Gateway"
 
     def ready(self) -> None:
-        # The one use of signals: a change must reach every process however it was made, through
-        # the admin, the API, a command, a fixture or a cascade.
+        # The only use of signals: every change of the configuration advances its version, whether
+        # made by the admin, the API, a command, a fixture or a cascade.
         from proxy import checks  # noqa: F401
         from proxy.models import CONFIGURATION, ConfigurationVersion, Upstream
         from proxy.security.secret_headers import mask_secrets
 
-        def stamp(sender: Any, history_instance: Any, **kwargs: Any) -> None:
+        def set_version(sender: Any, history_instance: Any, **kwargs: Any) -> None:
             history_instance.version = ConfigurationVersion.advance()
 
-        def advance(sender: Any, raw: bool, **kwargs: Any) -> None:
-            if raw:  # a fixture's rows leave no record
+        def advance_version(sender: Any, raw: bool, **kwargs: Any) -> None:
+            if raw:  # rows of fixtures have no history record
                 ConfigurationVersion.advance()
 
-        def conceal(sender: Any, history_instance: Any, **kwargs: Any) -> None:
+        def mask_headers(sender: Any, history_instance: Any, **kwargs: Any) -> None:
             history_instance.headers = mask_secrets(history_instance.headers)
 
-        pre_create_historical_record.connect(conceal, sender=Upstream.history.model, weak=False)
+        pre_create_historical_record.connect(
+            mask_headers, sender=Upstream.history.model, weak=False
+        )
         for model in CONFIGURATION:
-            pre_create_historical_record.connect(stamp, sender=model.history.model, weak=False)
-            post_save.connect(advance, sender=model, weak=False)
+            pre_create_historical_record.connect(
+                set_version, sender=model.history.model, weak=False
+            )
+            post_save.connect(advance_version, sender=model, weak=False)
 
-        # All that was imported stays: nobody looks for garbage in it, as `manage.py` has begun it.
+        # Imported objects live forever: exclude them from garbage collection, which `manage.py`
+        # disabled during the start.
         gc.freeze()
         gc.enable()

@@ -1,7 +1,7 @@
-"""Who may do what: groups of people, made by a migration, and the permissions of each.
+"""Roles: user groups, created by a migration, and their permissions.
 
-Staff who are in none of them may log in and see nothing. Content of exchanges is for support alone;
-an operator who needs it is put into both groups.
+Staff without a role can log in but see nothing. Only support sees the content of exchanges; an
+operator who needs it gets both roles.
 """
 
 from collections.abc import Mapping
@@ -35,6 +35,6 @@ ROLES: Mapping[str, tuple[str, ...]] = {
         "view_failuregroup",
         "view_comment",
     ),
-    # The usage of their own keys, of which `proxy.admin` shows them no others.
+    # Usage of their own keys only: the pages filter by owner.
     DEVELOPERS: ("view_own_usage",),
 }

@@ -21,7 +21,7 @@ from proxy.database.connections import renew_connection
 from proxy.database.outage import safe_reason
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import ClientKey, GatewaySettings
-from proxy.telemetry.log_format import hide
+from proxy.telemetry.log_format import redact_in_log
 
 _INTERVAL = 1.0
 """Seconds between two looks at the version."""
@@ -100,7 +100,7 @@ class Configuration:
         try:
             if self._snapshot is None or self._snapshot.version != read_version():
                 self._snapshot = load()
-                hide(self._snapshot.secrets())
+                redact_in_log(self._snapshot.secrets())
                 logger.info("configuration version %s is live", self._snapshot.version)
         except (DatabaseError, NotBootstrapped) as error:
             if not self._is_unavailable:

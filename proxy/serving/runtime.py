@@ -149,13 +149,13 @@ class Runtime:
             already_counted, dropped = dropped, dropped_lines()
             metrics.LOG_DROPPED.inc(dropped - already_counted)
             state = self.state()
-            metrics.measure(
+            metrics.set_gauges(
                 open_streams=state.open_streams,
-                places=self.quota.used_slots,
-                held=(relay.held_bytes for relay in self.relays),
-                waiting=state.audit_waiting,
+                slots=self.quota.used_slots,
+                buffered_bytes=(relay.held_bytes for relay in self.relays),
+                audit_waiting=state.audit_waiting,
                 journal_bytes=self.audit.journal.size,
-                version=state.configuration_version or 0,
+                configuration_version=state.configuration_version or 0,
             )
             await asyncio.sleep(_MEASURE_SECONDS)
 

@@ -1,14 +1,13 @@
-"""Log records → lines without secrets: JSON for machines, text for people at a terminal.
+"""Log formatters: JSON lines for machines, text for a terminal, both without secrets.
 
-A record's line has the time in UTC, the level, the logger and the message, the id of the request
-that it is about, and what else the record has in `fields`, which docs/metrics.md lists. Whatever
-wrote the record, and tracebacks too: secrets that are known or look like one are taken out, and
-control characters are escaped, so that nobody's text can forge a line or steer a terminal.
+A line has the time in UTC, level, logger, message, request id and the record's `fields`, which
+docs/metrics.md lists. In all of it, tracebacks included, known and likely secrets are redacted and
+control characters are escaped, so that no text can forge a line or control a terminal.
 """
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,67 +17,55 @@ import msgspec
 from proxy.security.redaction import Redactor
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""Of the request that is being answered."""
-# A text, not the exchange: a pooled connection keeps the context in which it was opened.
+"""Id of the request that is being answered."""
+# Only the id, not the exchange: a pooled connection keeps the context in which it was opened.
 
 _redactors = [Redactor()]
-# Escapes all that is not ASCII.
+# Escapes everything that is not ASCII.
 _encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
-_encode_plain = msgspec.json.Encoder(enc_hook=str).encode  # a fifth of the work
+_encode_plain = msgspec.json.Encoder(enc_hook=str).encode  # five times as fast
 
 
-def hide(secrets: Iterable[str]) -> None:
-    """Keep these out of every line, whatever they look like."""
+def redact_in_log(secrets: Iterable[str]) -> None:
+    """Replace the known secrets that every line is redacted of."""
     _redactors[0] = Redactor(secrets)
 
 
 class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        fields = vars(record).get("fields", {})
+        second, fraction = divmod(record.created, 1)
         message, trace = record.getMessage(), _trace(record)
-        return self.line(record.created, record.levelname, record.name, message, fields, trace)
-
-    def line(
-        self,
-        moment: float,
-        level: str,
-        name: str,
-        message: str,
-        fields: Mapping[str, object],
-        trace: str = "",
-    ) -> str:
-        """What is written, of all that a record is made for."""
-        second, fraction = divmod(moment, 1)
         entry: dict[str, object] = {
             "time": f"{_second(second)}.{int(fraction * 1000):03}Z",
-            "level": level,
-            "logger": name,
+            "level": record.levelname,
+            "logger": record.name,
             "message": message,
         }
-        texts = [message, trace]  # and all that is not the gateway's own in every line
-        if asked := request_id.get():
-            entry["request_id"] = asked
-        for field, value in fields.items():
+        if current := request_id.get():
+            entry["request_id"] = current
+        # Everything that may contain a secret; the fields above are the gateway's own.
+        texts = [message, trace]
+        for name, value in vars(record).get("fields", {}).items():
             if value is not None:
-                entry[field] = value
+                entry[name] = value
                 if isinstance(value, str):
                     texts.append(value)
         if trace:
             entry["exception"] = trace
         redactor = _redactors[0]
-        if not redactor.is_clean_text("\0".join(texts)):  # one search for nearly every line
-            for field, value in entry.items():
+        if not redactor.is_clean_text("\0".join(texts)):  # one search is enough for most lines
+            for name, value in entry.items():
                 if isinstance(value, str):
-                    entry[field] = redactor.redact_text(value)
-        return self.written(entry)
+                    entry[name] = redactor.redact_text(value)
+        return self.render(entry)
 
-    def written(self, entry: dict[str, object]) -> str:
-        """Fields in their order, without secrets, as a line."""
+    def render(self, entry: dict[str, object]) -> str:
+        """Render redacted fields, in their order, as a line."""
         raise NotImplementedError
 
 
 class JSONFormatter(LineFormatter):
-    def written(self, entry: dict[str, object]) -> str:
+    def render(self, entry: dict[str, object]) -> str:
         try:
             line = _encode_plain(entry).decode("ascii")
         except (UnicodeError, msgspec.MsgspecError, TypeError, OverflowError):
@@ -87,20 +74,20 @@ class JSONFormatter(LineFormatter):
 
 
 class TextFormatter(LineFormatter):
-    def written(self, entry: dict[str, object]) -> str:
+    def render(self, entry: dict[str, object]) -> str:
         trace = str(entry.pop("exception", ""))
         message = _printable(str(entry.pop("message")))
         head = [entry.pop("time"), entry.pop("level"), entry.pop("logger")]
         head.append(entry.pop("request_id", None))
-        fields = (f"{name}={_shown(value)}" for name, value in entry.items())
+        fields = (f"{name}={_word(value)}" for name, value in entry.items())
         line = " ".join([*(str(part) for part in head if part), message, *fields])
-        # Indented: a line that begins with a time is one of the gateway's own.
+        # Indented, so that only the gateway's own lines start with a time.
         return line + "".join(f"\n    {_printable(part)}" for part in trace.split("\n") if part)
 
 
 @lru_cache(2)
 def _second(moment: float) -> str:
-    """The time in UTC: thousands of lines may have the same."""
+    """Cached, because thousands of lines may have the same second."""
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")[:-6]
 
 
@@ -113,8 +100,8 @@ def _trace(record: logging.LogRecord) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _shown(value: object) -> str:
-    """A field's value as one word, or in quotes."""
+def _word(value: object) -> str:
+    """Render a value as one word, or quoted."""
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     is_word = text and text.isprintable() and not {" ", '"', "="} & set(text)
     return text if is_word else json.dumps(text)

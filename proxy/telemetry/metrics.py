@@ -1,9 +1,8 @@
-"""What Prometheus is told of the gateway; docs/metrics.md says how to read it.
+"""Prometheus metrics of the gateway; docs/metrics.md explains them.
 
-The values of labels are the configuration's and the code's own: a route's pattern, an upstream's
-name, a model that some route names, a code of docs/errors.md. Nothing that a client or a model
-writes becomes one, so that the number of series is bounded. With several workers each counts in
-files of its own, and whichever is asked adds them up.
+Label values come only from the configuration and the code: route patterns, upstream names, model
+names of routes, error codes. No text of a client or a model becomes a label, so the number of
+series is bounded. Each worker counts in its own files; the worker that is scraped adds them up.
 """
 
 import os
@@ -23,110 +22,110 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable with the directory that workers share; the library reads it when it is imported."""
+"""Variable with the directory that workers share; prometheus_client reads it when imported."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
     "athena_requests_total",
-    "Conversations that have ended, and requests that were refused, by the status that the client"
-    " was sent; a stream that failed on the way has 200 and an error_source.",
+    "Finished conversations and refused requests, by the status sent to the client; a stream that"
+    " failed after its start has 200 and an error_source.",
     ("route", "provider", "model_group", "status", "error_source"),
     registry=REGISTRY,
 )
 TRANSFORMS = Counter(
     "athena_transform_total",
-    "Answers that were read to their end, by how that went: ok, rescued (calls were found in the"
-    " text), leaked (markup was seen that the format does not read) or failed, with the error's"
-    " code as the reason.",
+    "Answers read to their end, by result: ok, rescued (calls were found in the text), leaked"
+    " (the format does not read the markup that was seen) or failed, with the error code as the"
+    " reason.",
     ("format", "outcome", "reason"),
     registry=REGISTRY,
 )
 TTFB = Histogram(
     "athena_upstream_ttfb_seconds",
-    "From asking the upstream that answered to the first content of its answer.",
+    "Time from the request to the upstream that answered until the first content of its answer.",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300),
     registry=REGISTRY,
 )
 OVERHEAD = Histogram(
     "athena_gateway_overhead_seconds",
-    "What the gateway itself worked on a conversation, without any waiting.",
+    "Work of the gateway itself on a conversation, without waiting.",
     buckets=(0.0005, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.125, 0.25, 0.5, 1),
     registry=REGISTRY,
 )
 OPEN_STREAMS = Gauge(
     "athena_open_streams",
-    "Conversations that are being answered, streamed or not.",
+    "Conversations being answered, streamed or not.",
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
 HELD_PLACES = Gauge(
     "athena_held_places",
-    "Requests that hold a place of those that a node and a key may have.",
+    "Concurrency slots in use, of those that a node and a key may have.",
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
 REFUSED_KEYS = Counter(
     "athena_refused_keys_total",
-    "Requests without a good key; a revoked one is unknown.",
+    "Requests without a valid key, by reason; a revoked key is unknown.",
     ("reason",),
     registry=REGISTRY,
 )
 REDIS_FALLBACKS = Counter(
     "athena_redis_fallbacks_total",
-    "Requests that were counted by one process alone, as Redis did not answer.",
+    "Requests counted by one process alone because Redis did not answer.",
     registry=REGISTRY,
 )
 DISCONNECTS = Counter(
     "athena_client_disconnects_total",
-    "Conversations whose client left before the end of the answer.",
+    "Conversations whose client disconnected before the end of the answer.",
     registry=REGISTRY,
 )
 AUDIT_QUEUE = Gauge(
     "athena_audit_queue_depth",
-    "Exchanges that have ended and wait to be written to the database.",
+    "Finished exchanges that wait to be written to the database.",
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
 JOURNAL_BYTES = Gauge(
     "athena_journal_bytes",
-    "What the journals have on disk: exchanges on their way to the database.",
+    "Size of the journals on disk: exchanges on their way to the database.",
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
 AUDIT_DROPPED = Counter(
     "athena_audit_dropped_total",
-    "Exchanges that are in no row: too many were waiting, or the database refused the row.",
+    "Exchanges without a row: too many were waiting, or the database refused the row.",
     registry=REGISTRY,
 )
 CONFIG_VERSION = Gauge(
     "athena_config_version",
-    "The version of the configuration that is live; of several workers, the lowest.",
+    "Version of the live configuration; the lowest of all workers.",
     multiprocess_mode="livemin",
     registry=REGISTRY,
 )
-CONFIG_VERSION.set(inf)  # a worker that is still starting is not the lowest
+CONFIG_VERSION.set(inf)  # a worker that is still starting does not count as the lowest
 ROWS_REMAINING = Gauge(
     "athena_retention_rows_remaining",
-    "Rows that were to be deleted by the last daily run and are still there.",
+    "Rows that the last daily deletion should have deleted but has not.",
     multiprocess_mode="mostrecent",
     registry=REGISTRY,
 )
 BUFFER_BYTES = Gauge(
     "athena_buffer_bytes",
-    "Bytes of open answers that have come and are held back, as nothing can be made of them yet.",
+    "Received bytes of open answers that are held back until they can be interpreted.",
     multiprocess_mode="livesum",
     registry=REGISTRY,
 )
 LOOP_LAG = Histogram(
     "athena_loop_lag_seconds",
-    "How late a timer on the event loop came, four times a second: what everything waited for.",
+    "Delay of a timer on the event loop, measured four times a second.",
     buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60),
     registry=REGISTRY,
 )
 LOG_DROPPED = Counter(
     "athena_log_dropped_total",
-    "Lines of the log that were dropped, as nobody read what was written before.",
+    "Log lines dropped because standard error was blocked or failed.",
     registry=REGISTRY,
 )
 
@@ -136,36 +135,36 @@ transform_series = lru_cache(256)(TRANSFORMS.labels)
 
 
 def count_refusal(status: int) -> None:
-    """Count a request that did not come as far as the application."""
+    """Count a request that was rejected before it reached the application."""
     request_series("", "", "", str(status), "client").inc()
 
 
-def measure(
+def set_gauges(
     *,
     open_streams: int,
-    places: int,
-    held: Iterable[int],
-    waiting: int,
+    slots: int,
+    buffered_bytes: Iterable[int],
+    audit_waiting: int,
     journal_bytes: int,
-    version: int,
+    configuration_version: int,
 ) -> None:
-    """Note how things stand in this process."""
+    """Set the gauges of this process."""
     OPEN_STREAMS.set(open_streams)
-    HELD_PLACES.set(places)
-    BUFFER_BYTES.set(sum(held))
-    AUDIT_QUEUE.set(waiting)
+    HELD_PLACES.set(slots)
+    BUFFER_BYTES.set(sum(buffered_bytes))
+    AUDIT_QUEUE.set(audit_waiting)
     JOURNAL_BYTES.set(journal_bytes)
-    CONFIG_VERSION.set(version)
+    CONFIG_VERSION.set(configuration_version)
 
 
 def exposition() -> bytes:
-    """What a scrape gets, in Prometheus's text format; where workers share, read from files."""
+    """Render all metrics in Prometheus's text format, summed over the workers if there are any."""
     directory = os.environ.get(DIRECTORY)
     if directory is None:
         return generate_latest(REGISTRY)
     for path in Path(directory).glob("gauge_live*.db"):
         if not _is_running(int(path.stem.rpartition("_")[2])):
-            path.unlink(missing_ok=True)  # what a dead worker counted stays, how it stood does not
+            path.unlink(missing_ok=True)  # counters of dead workers stay, gauges go
     shared = CollectorRegistry()
     MultiProcessCollector(shared, directory)  # type: ignore[no-untyped-call]
     return generate_latest(shared)
@@ -174,6 +173,6 @@ def exposition() -> bytes:
 def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError):  # or the number is somebody else's by now
+    except (ProcessLookupError, PermissionError):  # the latter: a pid of another user
         return False
     return True

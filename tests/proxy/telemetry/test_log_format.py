@@ -1,4 +1,4 @@
-"""The gateway's log: one line for each record, fields of their own, and no secrets in any of them."""
+"""Log lines: one per record, with separate fields and without secrets."""
 
 import json
 import logging
@@ -33,30 +33,30 @@ SECRETS = {
     "github": "ghp_" + "a1" * 18,
     "aws": "AKIAIOSFODNN7EXAMPLE",
     "bearer": "Bearer abcdefghijklmnop.qrstuvwxyz",
-    "known": "a house's own key",
+    "known": "a key of unusual form",
 }
 FORMATTERS = [JSONFormatter(), TextFormatter()]
 
 
-def lines_of(gateway):
-    """The lines of the log, but for what is said to people."""
+def log_lines(gateway):
+    """Parse the JSON lines of the log; skip the messages for the operator."""
     return [json.loads(line) for line in gateway.log.splitlines() if line.startswith("{")]
 
 
-def line_about(gateway, response):
+def line_of_request(gateway, response):
     request_id = response.headers["request-id"]
-    found = wait_for(lambda: [e for e in lines_of(gateway) if e.get("request_id") == request_id])
-    assert len(found) == 1
-    return found[0]
+    lines = wait_for(lambda: [e for e in log_lines(gateway) if e.get("request_id") == request_id])
+    assert len(lines) == 1
+    return lines[0]
 
 
 def record(message="something", *arguments, exc_info=None, **fields):
-    made = logging.LogRecord("athena.x", logging.INFO, __file__, 1, message, arguments, exc_info)
-    made.fields = fields
-    return made
+    result = logging.LogRecord("athena.x", logging.INFO, __file__, 1, message, arguments, exc_info)
+    result.fields = fields
+    return result
 
 
-def raised(error):
+def exc_info_of(error):
     try:
         raise error
     except type(error):
@@ -65,15 +65,15 @@ def raised(error):
 
 @pytest.fixture
 def known_secret():
-    log_format.hide([SECRETS["known"]])
+    log_format.redact_in_log([SECRETS["known"]])
     yield
-    log_format.hide([])
+    log_format.redact_in_log([])
 
 
-def test_an_exchange_is_a_line_with_fields_of_their_own(gateway, client, upstream, kimi):
+def test_an_exchange_is_one_line_with_separate_fields(gateway, client, upstream, kimi):
     upstream.script(kimi, reply(stream({"content": NATIVE["moonshotai/kimi-k2.5"]})))
     response = client.post("/v1/messages", json=ask(kimi, stream=True))
-    line = line_about(gateway, response)
+    line = line_of_request(gateway, response)
     assert re.fullmatch(r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
     assert 0 < line.pop("duration_ms") < 10_000
     notices = line.pop("notices")
@@ -95,34 +95,34 @@ def test_an_exchange_is_a_line_with_fields_of_their_own(gateway, client, upstrea
     }
 
 
-def test_a_failure_says_whose_and_why(gateway, client, upstream, model):
+def test_the_line_of_a_failed_exchange_has_its_code_and_source(gateway, client, upstream, model):
     upstream.script(model, whole({"error": {"message": "no such model"}}, 404))
-    line = line_about(gateway, client.post("/v1/messages", json=ask(model)))
+    line = line_of_request(gateway, client.post("/v1/messages", json=ask(model)))
     assert (line["error_code"], line["error_source"]) == ("upstream_not_found", "upstream")
     assert "no such model" in line["message"]
-    line = line_about(gateway, client.get("/v1/nothing"))
+    line = line_of_request(gateway, client.get("/v1/nothing"))
     assert (line["status"], line["error_code"]) == (404, "not_found")
     assert line.keys() <= DOCUMENTED
     assert "model" not in line
 
 
-def test_no_text_of_a_clients_or_a_servers_can_forge_a_line(gateway, client, upstream):
+def test_text_of_clients_and_upstreams_cannot_forge_a_line(gateway, client, upstream):
     name = 'x"}\n{"level": "ERROR", "message": "forged"}\r\x1b[2J\x7f\u2028\u202e'
     upstream.script(name, whole({"error": {"message": "no\n{\x1b[31m"}}, 500))
     response = client.post("/v1/messages", json=ask(name))
-    line = line_about(gateway, response)
+    line = line_of_request(gateway, response)
     assert line["model"] == name
     client.get("/v1/%0a%7b%22forged%22%3a1%7d")
     with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
         connection.sendall(b"\x00garbage\r\n\r\n")
         connection.recv(100)
-    wait_for(lambda: any(entry["logger"] == "athena.protocol" for entry in lines_of(gateway)))
+    wait_for(lambda: any(entry["logger"] == "athena.protocol" for entry in log_lines(gateway)))
     written = [line for line in gateway.log.split("\n") if line.startswith("{")]
     assert all(line.isascii() and line.isprintable() for line in written)
-    assert not [entry for entry in lines_of(gateway) if "forged" in entry]
+    assert not [entry for entry in log_lines(gateway) if "forged" in entry]
 
 
-def test_a_strange_host_name_is_answered_and_leaves_nothing_in_the_log(gateway, client):
+def test_an_unknown_host_name_is_rejected_without_a_log_line(gateway, client):
     before = len(gateway.log)
     response = client.get("/admin/login/", headers={"host": "strange.example"})
     assert response.status_code == 400
@@ -131,23 +131,23 @@ def test_a_strange_host_name_is_answered_and_leaves_nothing_in_the_log(gateway, 
     assert "Traceback" not in gateway.log[before:]
 
 
-def test_every_field_that_is_written_is_documented(gateway, client, upstream, model):
+def test_every_log_field_is_documented(gateway, client, upstream, model):
     upstream.script(model, says("Hi"))
-    line_about(gateway, client.post("/v1/messages", json=ask(model)))
-    written = {name for entry in lines_of(gateway) for name in entry}
+    line_of_request(gateway, client.post("/v1/messages", json=ask(model)))
+    written = {name for entry in log_lines(gateway) for name in entry}
     assert written <= DOCUMENTED
     assert {"time", "level", "logger", "message", "exception"} <= DOCUMENTED
 
 
 @pytest.mark.parametrize("formatter", FORMATTERS)
 @pytest.mark.parametrize("kind", SECRETS)
-def test_secrets_are_in_no_part_of_a_line(known_secret, formatter, kind):
+def test_secrets_are_redacted_in_every_part_of_a_line(known_secret, formatter, kind):
     secret = SECRETS[kind]
     line = formatter.format(
         record(
             "the upstream said %s",
             f"{secret} is wrong",
-            exc_info=raised(ValueError(f"at https://host/?key={secret}")),
+            exc_info=exc_info_of(ValueError(f"at https://host/?key={secret}")),
             model=secret,
         )
     )
@@ -156,16 +156,16 @@ def test_secrets_are_in_no_part_of_a_line(known_secret, formatter, kind):
 
 
 @pytest.mark.parametrize("formatter", FORMATTERS)
-def test_a_key_that_was_cut_short_hides_no_other_field(formatter):
+def test_a_truncated_private_key_does_not_hide_other_fields(formatter):
     line = formatter.format(record("-----BEGIN RSA PRIVATE KEY-----\nMIIE", model="kept"))
     assert "MIIE" not in line
     assert "kept" in line
 
 
-def test_a_defect_is_one_line_of_json_with_its_traceback():
+def test_an_exception_is_one_json_line_with_its_traceback():
     token = log_format.request_id.set("req_1")
     try:
-        line = JSONFormatter().format(record("a defect", exc_info=raised(ValueError("a\nb"))))
+        line = JSONFormatter().format(record("a defect", exc_info=exc_info_of(ValueError("a\nb"))))
     finally:
         log_format.request_id.reset(token)
     assert "\n" not in line
@@ -175,9 +175,13 @@ def test_a_defect_is_one_line_of_json_with_its_traceback():
     assert entry["exception"].endswith("ValueError: a\nb")
 
 
-def test_text_is_for_people_and_quotes_what_is_no_word():
+def test_text_lines_quote_values_that_are_not_words():
     line = TextFormatter().format(
-        record("done \x1b[2J", exc_info=raised(ValueError("a\n2026-01-01 forged")), model="a b=é\n")
+        record(
+            "done \x1b[2J",
+            exc_info=exc_info_of(ValueError("a\n2026-01-01 forged")),
+            model="a b=é\n",
+        )
     )
     first, *trace = line.split("\n")
     assert re.fullmatch(r"\S+Z INFO athena\.x done \\x1b\[2J model=\"a b=\\u00e9\\n\"", first)
@@ -190,24 +194,24 @@ def test_text_is_for_people_and_quotes_what_is_no_word():
     )
 
 
-def test_a_person_at_a_terminal_gets_text_and_a_file_gets_json(tmp_path):
+def test_a_terminal_gets_text_and_a_file_gets_json(tmp_path):
     gateway = Gateway(tmp_path)
     command = ["manage.py", "shell", "--no-imports", "-c"]
     code = "import logging; logging.getLogger('athena.x').info('hello')"
-    ours, theirs = pty.openpty()
+    terminal, stderr = pty.openpty()
     try:
         subprocess.run(
             [sys.executable, *command, code],
             cwd=ROOT,
             env=gateway.environment,
-            stderr=theirs,
+            stderr=stderr,
             check=True,
             timeout=60,
         )
-        assert os.read(ours, 1000).decode().strip().endswith("INFO athena.x hello")
+        assert os.read(terminal, 1000).decode().strip().endswith("INFO athena.x hello")
     finally:
-        os.close(ours)
-        os.close(theirs)
+        os.close(terminal)
+        os.close(stderr)
     done = gateway.manage(*command[1:], code)
     assert json.loads(done.stderr)["message"] == "hello"
     done = gateway.manage(*command[1:], code, environment={"ATHENA_LOG_FORMAT": "text"})
@@ -216,7 +220,7 @@ def test_a_person_at_a_terminal_gets_text_and_a_file_gets_json(tmp_path):
     assert "ATHENA_LOG_FORMAT must be one of auto, json, text, not 'xml'" in done.stderr
 
 
-def test_workers_write_lines_of_the_same_kind(upstream, tmp_path, model):
+def test_workers_write_the_same_log_lines(upstream, tmp_path, model):
     upstream.script(model, says("Hi"))
     gateway = Gateway(
         Path(tmp_path),
@@ -226,7 +230,7 @@ def test_workers_write_lines_of_the_same_kind(upstream, tmp_path, model):
     ).start()
     try:
         with gateway.client() as client:
-            line = line_about(gateway, client.post("/v1/messages", json=ask(model)))
+            line = line_of_request(gateway, client.post("/v1/messages", json=ask(model)))
         assert line["outcome"] == "ok"
     finally:
         gateway.stop()

@@ -1,4 +1,4 @@
-"""/metrics: what is counted, with which labels, for whom; and with several workers, for all of them."""
+"""/metrics: counters and their labels, access, and several workers."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ KIMI = NATIVE["moonshotai/kimi-k2.5"]
 
 @pytest.fixture(scope="module")
 def counted(upstream, tmp_path_factory):
-    """A gateway whose traffic is this module's alone."""
+    """Gateway that only this module uses."""
     gateway = Gateway(
         tmp_path_factory.mktemp("counted"),
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
@@ -48,7 +48,7 @@ def counted(upstream, tmp_path_factory):
 
 
 class Difference:
-    """What the counters have counted since it was made."""
+    """Change of the counters since its creation."""
 
     def __init__(self, gateway):
         self.gateway, self.before = gateway, scrape(gateway.url)
@@ -84,7 +84,7 @@ def test_a_conversation_is_counted_by_route_upstream_model_and_status(counted, u
     assert not [s for s in scrape(counted.url) if s.name.endswith("_created")]
 
 
-def test_whatever_clients_call_a_model_the_series_stay_the_same(counted, upstream, since):
+def test_model_names_of_clients_do_not_create_series(counted, upstream, since):
     hostile = ["x" * 500, 'a"} 1\nathena_x 1', "né", "named-\n", "openrouter/é"]
     with counted.client() as client:
         for name in [*(f"made/up-{n}" for n in range(20)), *hostile]:
@@ -107,7 +107,7 @@ def test_whatever_clients_call_a_model_the_series_stay_the_same(counted, upstrea
     assert since("athena_requests_total", model_group="other", status="404") >= 20
 
 
-def test_how_answers_were_read_is_counted_by_format_and_reason(counted, upstream, since):
+def test_translations_are_counted_by_format_and_reason(counted, upstream, since):
     answers = {
         "kimi-good": stream({"content": KIMI}),
         "kimi-bad": stream({"content": KIMI.replace('{"harbor"', '{"harbor')}),
@@ -123,11 +123,11 @@ def test_how_answers_were_read_is_counted_by_format_and_reason(counted, upstream
     assert since(name, format="kimi", outcome="rescued", reason="") == 1
     assert since(name, format="kimi", outcome="failed", reason="call_invalid_json") == 1
     assert since(name, format="standard", outcome="leaked", reason="") == 1
-    assert since(name) == 3, "an answer that broke off says nothing of its format"
+    assert since(name) == 3, "an answer that broke off does not count"
     assert since("athena_requests_total", status="200", error_source="upstream") == 2
 
 
-def test_refusals_are_counted_and_probes_are_not(counted, since):
+def test_refused_requests_are_counted_and_probes_are_not(counted, since):
     with counted.client() as client:
         assert client.get("/v1/models").status_code == 200
         assert client.get("/healthz").status_code == 200
@@ -140,15 +140,16 @@ def test_refusals_are_counted_and_probes_are_not(counted, since):
     assert since("athena_requests_total") == 3
 
 
-def test_open_streams_and_what_they_hold_back_are_seen_and_then_gone(counted, upstream, since):
-    held = "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide"
-    parts = [chunk({"content": "one"}), Pause(0.2), chunk({"content": held}), Pause(20)]
+def test_open_streams_and_buffered_bytes_are_measured_until_the_stream_ends(
+    counted, upstream, since
+):
+    partial_call = "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide"
+    parts = [chunk({"content": "one"}), Pause(0.2), chunk({"content": partial_call}), Pause(20)]
     upstream.script("kimi-slow", reply(*parts))
     connection = connect(counted, ask("kimi-slow", stream=True))
     wait_for(lambda: value(scrape(counted.url), "athena_open_streams") == 1)
-    # The chunk of the upstream's that has it, as it came.
-    held_bytes = len(chunk({"content": held}))
-    wait_for(lambda: value(scrape(counted.url), "athena_buffer_bytes") == held_bytes)
+    buffered_bytes = len(chunk({"content": partial_call}))
+    wait_for(lambda: value(scrape(counted.url), "athena_buffer_bytes") == buffered_bytes)
     connection.close()
     wait_for(lambda: value(scrape(counted.url), "athena_open_streams") == 0)
     assert value(scrape(counted.url), "athena_buffer_bytes") == 0
@@ -156,13 +157,13 @@ def test_open_streams_and_what_they_hold_back_are_seen_and_then_gone(counted, up
     assert since("athena_upstream_ttfb_seconds_count") == 1
 
 
-def test_the_version_of_the_configuration_is_seen(counted):
+def test_the_configuration_version_is_a_metric(counted):
     version = value(scrape(counted.url), "athena_config_version")
     counted.edit("k = FormatSettings.objects.first(); k.save()")
     wait_for(lambda: value(scrape(counted.url), "athena_config_version") > version)
 
 
-def test_a_row_that_is_dropped_is_counted():
+def test_a_dropped_row_is_counted():
     before = value(list(samples()), "athena_audit_dropped_total")
     audit = AuditRecorder()
     audit._drop()
@@ -175,17 +176,17 @@ def samples():
         yield from family.samples
 
 
-def test_a_defect_of_the_metrics_costs_neither_the_place_nor_the_row(monkeypatch):
+def test_a_failure_in_the_metrics_loses_neither_the_slot_nor_the_row(monkeypatch):
     runtime, submitted = Runtime(Configuration()), []
     monkeypatch.setattr("proxy.audit.measures.observe", lambda *_: 1 / 0)
     monkeypatch.setattr(runtime.quota, "release", submitted.append)
-    monkeypatch.setattr(runtime.audit, "record_end", lambda *ended: submitted.append(ended))
+    monkeypatch.setattr(runtime.audit, "record_end", lambda *arguments: submitted.append(arguments))
     exchange = Exchange("openai")
     runtime.end(exchange, 200)
     assert submitted == [exchange, (exchange, 200)]
 
 
-def test_the_token_opens_it_from_anywhere_and_forwarded_requests_need_it(counted):
+def test_forwarded_requests_need_the_metrics_token(counted):
     url = f"{counted.url}/metrics"
     forwarded = {"x-forwarded-for": "127.0.0.1"}
     with httpx.Client(trust_env=False) as client:
@@ -194,7 +195,7 @@ def test_the_token_opens_it_from_anywhere_and_forwarded_requests_need_it(counted
         assert client.post(url).status_code == 405
         for method in ("GET", "POST"):
             refused = client.request(method, url, headers=forwarded)
-            assert refused.status_code == 404, "it does not exist for them"
+            assert refused.status_code == 404, "the page must not be disclosed"
             assert refused.json()["error"]["message"] == "there is nothing at /metrics"
         for given in ("Bearer wrong", f"Bearer {TOKEN}x", TOKEN, f"Basic {TOKEN}", "Bearer"):
             refused = client.get(url, headers=forwarded | {"authorization": given})
@@ -202,7 +203,7 @@ def test_the_token_opens_it_from_anywhere_and_forwarded_requests_need_it(counted
         headers = forwarded | {"authorization": f"Bearer {TOKEN}"}
         answer = client.get(url, headers=headers)
         assert (answer.status_code, answer.headers["x-content-type-options"]) == (200, "nosniff")
-        # A client's key is not the token.
+        # A client key is not the token.
         assert client.get(url, headers=forwarded | {"x-api-key": KEY}).status_code == 404
     assert TOKEN not in counted.log
 
@@ -228,7 +229,7 @@ def is_answered(request):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
-def test_loopback_is_this_machine_unless_a_proxy_speaks(address):
+def test_loopback_addresses_are_local_unless_a_proxy_header_is_present(address):
     assert is_answered(request_from(address))
     for header in (
         "x_forwarded_for",
@@ -243,11 +244,11 @@ def test_loopback_is_this_machine_unless_a_proxy_speaks(address):
 
 
 @pytest.mark.parametrize("address", ["", "10.0.0.1", "::ffff:10.0.0.1", "fe80::1%eth0", "unix"])
-def test_any_other_address_is_a_stranger(address):
+def test_other_addresses_are_not_local(address):
     assert not is_answered(request_from(address))
 
 
-def test_without_a_token_no_token_is_right(settings):
+def test_no_token_is_accepted_if_none_is_configured(settings):
     settings.METRICS_TOKEN = ""
     for given in ("Bearer ", "Bearer", "", "Bearer x"):
         assert not is_answered(request_from("10.0.0.1", authorization=given))
@@ -257,7 +258,7 @@ def test_without_a_token_no_token_is_right(settings):
 
 
 @pytest.mark.parametrize("token", ["short", "with a space in the middle", "sixteen-or-more-é"])
-def test_a_token_that_is_no_token_is_refused_at_start(tmp_path, token):
+def test_an_invalid_metrics_token_is_rejected_at_the_start(tmp_path, token):
     done = Gateway(tmp_path, ATHENA_METRICS_TOKEN=token).manage("check")
     assert done.returncode != 0
     assert "ATHENA_METRICS_TOKEN must have at least 16 ASCII characters" in done.stderr
@@ -266,51 +267,51 @@ def test_a_token_that_is_no_token_is_refused_at_start(tmp_path, token):
 
 @pytest.fixture
 def workers(upstream, tmp_path):
-    """A gateway of two processes, with what an earlier one has left behind."""
+    """Gateway of two workers, with a metrics file of an earlier run."""
     gateway = Gateway(
         tmp_path,
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
         OPENROUTER_BASE_URL=upstream.url,
         ATHENA_WORKERS="2",
     )
-    left = tmp_path / f"metrics-{gateway.port}"
-    left.mkdir()
-    (left / "counter_1.db").write_bytes(b"left")
+    directory = tmp_path / f"metrics-{gateway.port}"
+    directory.mkdir()
+    (directory / "counter_1.db").write_bytes(b"left")
     gateway.start()
     yield gateway
     gateway.stop()
 
 
 def counts_of_workers(gateway, name="athena_requests_total", kind="counter"):
-    """What each process has in its own file, by its number."""
-    found = {}
+    """Return the value in the file of each process, by pid."""
+    counts = {}
     for path in (gateway.data_dir / f"metrics-{gateway.port}").glob(f"{kind}_*.db"):
         families = MultiProcessCollector.merge([str(path)])
         listed = [sample for family in families for sample in family.samples]
-        found[int(path.stem.rpartition("_")[2])] = value(listed, name)
-    return found
+        counts[int(path.stem.rpartition("_")[2])] = value(listed, name)
+    return counts
 
 
-def test_any_worker_answers_for_all_and_for_those_that_died(workers, upstream, model):
+def test_any_worker_reports_for_all_workers_including_dead_ones(workers, upstream, model):
     upstream.script(model, says("Hi"))
     sent = 0
 
     def ask_once():
-        with workers.client() as client:  # a connection of its own goes to either
+        with workers.client() as client:  # a new connection reaches either worker
             assert client.post("/v1/messages", json=ask(model)).status_code == 200
 
-    wait_for(lambda: len(counts_of_workers(workers)) == 2)  # one is ready before the other
+    wait_for(lambda: len(counts_of_workers(workers)) == 2)  # workers start one after the other
     while sent < 10 or min(counts_of_workers(workers).values()) < 2:
         ask_once()
         sent += 1
-        assert sent < 300, "one worker does all the work"
+        assert sent < 300, "one worker gets all requests"
     wait_for(lambda: sum(counts_of_workers(workers).values()) == sent)
     assert len(counts_of_workers(workers)) == 2
 
     def counted():
-        found = {value(scrape(workers.url), "athena_requests_total") for _ in range(10)}
-        assert len(found) == 1, "workers disagree"
-        return found.pop()
+        values = {value(scrape(workers.url), "athena_requests_total") for _ in range(10)}
+        assert len(values) == 1, "workers disagree"
+        return values.pop()
 
     assert counted() == sent
     assert value(scrape(workers.url), "athena_upstream_ttfb_seconds_count") == sent
@@ -324,8 +325,8 @@ def test_any_worker_answers_for_all_and_for_those_that_died(workers, upstream, m
     os.kill(holder, signal.SIGKILL)
     wait_for(lambda: value(scrape(workers.url), "athena_open_streams") == 0)
     connection.close()
-    assert counted() == sent, "what the dead worker counted stays counted"
-    wait_for(lambda: len(counts_of_workers(workers)) == 3)  # it has a successor
+    assert counted() == sent, "counters of a dead worker must stay"
+    wait_for(lambda: len(counts_of_workers(workers)) == 3)  # it was replaced
     wait_for(lambda: httpx.get(f"{workers.url}/readyz").status_code == 200)
     assert value(scrape(workers.url), "athena_config_version") >= 1
     upstream.script(model, says("Hi"))
