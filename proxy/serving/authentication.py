@@ -35,11 +35,6 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
     raise GatewayError(ErrorCode.INVALID_KEY, "invalid client key")
 
 
-def revoked() -> GatewayError:
-    """The error that ends an open answer when its key is revoked."""
-    return GatewayError(ErrorCode.KEY_REVOKED, "this client key was revoked")
-
-
 def allows_model(key: Key, model: str) -> bool:
     allowed = key.allowed_models
     return not allowed or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in allowed)

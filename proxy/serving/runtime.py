@@ -18,17 +18,16 @@ from proxy.audit.journal.journal import Journal
 from proxy.audit.recorder import AuditRecorder
 from proxy.audit.retention import Retention
 from proxy.configuration.live import Configuration, configuration
-from proxy.configuration.snapshot import Snapshot
 from proxy.errors import ErrorCode, GatewayError
 from proxy.http.request_limits import RequestLimits
 from proxy.process.drain import Drain
 from proxy.process.heartbeat import Heartbeat, State
 from proxy.process.loop_watchdog import Watchdog
 from proxy.process.supervisor import stop_with_parent
-from proxy.serving.authentication import revoked
 from proxy.serving.quota import Quota
 from proxy.serving.rate import rate_at
 from proxy.serving.relay import Relay
+from proxy.serving.revocation import abort_revoked
 from proxy.telemetry import metrics
 from proxy.telemetry.log_writer import dropped_lines
 from proxy.upstreams.client import UpstreamClient
@@ -44,7 +43,7 @@ logger = logging.getLogger("athena.runtime")
 class Runtime:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        configuration.on_change = self._abort_revoked
+        configuration.on_change = lambda snapshot: abort_revoked(self.relays, snapshot)
         self.client: UpstreamClient
         self.audit = AuditRecorder(
             Journal(Path(settings.DATA_DIR) / "journal", max_bytes=settings.SPOOL_BYTES),
@@ -163,13 +162,6 @@ class Runtime:
         for relay in list(self.relays):
             relay.abort_with(_restarting())
         self._abort_uploads()
-
-    def _abort_revoked(self, snapshot: Snapshot) -> None:
-        """End the open answers of keys that were revoked or deleted."""
-        valid = {key.id for key in snapshot.keys.values()}
-        for relay in list(self.relays):
-            if relay.key is not None and relay.key.id not in valid:
-                relay.abort_with(revoked())
 
     def _abort_uploads(self) -> None:
         for timeout in self.uploads:

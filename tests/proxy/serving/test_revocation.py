@@ -7,6 +7,7 @@ import pytest
 
 from tests.proxy.serving.test_quota import key_of
 from tests.support.chat import ask, chunk, error_of, reply, stream
+from tests.support.raw_client import answer, connect, post
 from tests.support.scripted_upstream import Pause
 from tests.support.waiting import wait_for
 
@@ -83,3 +84,16 @@ def test_open_streams_of_an_expired_key_go_on(gateway, model, script):
         gateway.edit(EXPIRE.format(name))
         assert client.post("/v1/messages", json=ask(model)).status_code == 401
         assert any("word" in line for line in lines)
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_a_key_that_is_revoked_while_its_body_arrives_gets_401(gateway, upstream, model, path):
+    name = f"sk-athena-revoked-in-{path.rpartition('/')[2]}"
+    upstream.script(model, reply(stream({"content": "secret"})))
+    with key_of(gateway, name, "max_streams=None"):
+        request = post(ask(model), path=path, key=name)
+        with connect(gateway.port, request[:-1]) as connection:
+            gateway.edit(REVOKE.format(name))
+            connection.sendall(request[-1:])
+            refused = answer(connection)
+    assert (refused.status, refused.code) == (401, "invalid_key")
