@@ -114,7 +114,7 @@ def _dsml_parameter(key: str, value: object) -> str:
 
 
 def _structured(calls: Sequence[Call]) -> Iterator[Delta]:
-    """Each call's name first, then the fragments of all their arguments in turn."""
+    """Yield the name of each call, then pieces of all their arguments in rotation."""
     for index, call in enumerate(calls):
         function = {"name": call.name, "arguments": ""}
         entry = {

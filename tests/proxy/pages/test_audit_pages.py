@@ -257,7 +257,7 @@ def test_failure_groups_show_sentence_count_and_sparkline(support):
 def test_exchange_shows_three_columns_and_marks_the_first_wrong_place(support):
     page = text_of(get(support, leaked_kimi().get_absolute_url()))
     assert "The client got tool calls as plain text" in page
-    assert page.count('class="s marker wrong"') == 2  # where it came from, and where it went
+    assert page.count('class="s marker wrong"') == 2  # in the model column and in the client column
     assert "&lt;|tool_calls_section_begin|&gt;</span>" in page
     assert 'data-event="1"' in page
     assert "$ATHENA_CLIENT_KEY" in page
@@ -315,7 +315,7 @@ def test_a_shortened_transcript_shows_a_note(support):
 
 
 def test_hostile_text_is_inert_on_every_page(support):
-    stored = storable(HOSTILE)  # as the gateway itself stores it
+    stored = storable(HOSTILE)  # as the gateway stores it
     group = failure_group(family=stored[:100])
     row = stored_exchange(
         stream({"content": HOSTILE}),

@@ -180,7 +180,7 @@ def test_a_concurrent_change_is_not_overwritten_without_warning(olga):
     row.refresh_from_db()
     assert (row.format, row.note) == ("qwen", "")
     for field in ('name="pattern" value="house/*"', 'name="note" value="mine"'):
-        assert field in page  # what was typed is still there
+        assert field in page  # the form keeps the input
 
     assert olga.post(url, {**mine, "seen": seen_version(page)}).status_code == 302
     row.refresh_from_db()
@@ -361,7 +361,7 @@ def test_an_expiry_in_the_past_is_rejected(olga):
     page = text_of(
         olga.post("/admin/proxy/clientkey/add/", {"label": "b", "allowed_models": "qwen/*"})
     )
-    assert "qwen/qwen3-coder" in page  # a model that it may use
+    assert "qwen/qwen3-coder" in page  # a model that the key may use
 
 
 def test_a_key_is_rotated_with_an_overlap(olga):

@@ -1,4 +1,4 @@
-"""Export and import on a page: shown first, then done, and never what was not shown."""
+"""Export and import page: differences are shown first, and only those are imported."""
 
 import re
 
