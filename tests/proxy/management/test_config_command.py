@@ -1,13 +1,9 @@
-"""`manage.py config` and `manage.py key`."""
+"""`manage.py config`: export, import and check."""
 
 import io
-import json
 import sys
-from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from proxy.models import (
@@ -18,7 +14,7 @@ from proxy.models import (
     ModelRoute,
     Upstream,
 )
-from proxy.models.keys import digest_of
+from tests.support.commands import run_command
 from tests.support.stored_exchanges import configure
 
 pytestmark = pytest.mark.django_db
@@ -31,20 +27,10 @@ def _configured(settings, tmp_path, monkeypatch):
     configure()
 
 
-def run(*arguments):
-    """Run a command; return its stdout, its stderr and its error message."""
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        call_command(*map(str, arguments), stdout=out, stderr=err)
-    except CommandError as error:
-        return out.getvalue(), err.getvalue(), str(error)
-    return out.getvalue(), err.getvalue(), ""
-
-
 @pytest.fixture
 def document(tmp_path):
     path = tmp_path / "athena.yaml"
-    assert run("config", "export", "--output", path) == ("", "", "")
+    assert run_command("config", "export", "--output", path) == ("", "", "")
     return path
 
 
@@ -55,14 +41,14 @@ def edit(path, old, new):
 
 
 def test_export_writes_to_the_terminal_or_a_file(document):
-    assert run("config", "export") == (document.read_text(), "", "")
-    _, _, failed = run("config", "export", "--output", document / "nowhere")
+    assert run_command("config", "export") == (document.read_text(), "", "")
+    _, _, failed = run_command("config", "export", "--output", document / "nowhere")
     assert "cannot be written" in failed
 
 
 def test_importing_an_export_changes_nothing(document):
-    assert run("config", "import", document) == ("Nothing was changed.\n", "", "")
-    assert run("config", "check", document) == ("Nothing would change.\n", "", "")
+    assert run_command("config", "import", document) == ("Nothing was changed.\n", "", "")
+    assert run_command("config", "check", document) == ("Nothing would change.\n", "", "")
 
 
 def test_import_prints_the_difference_and_a_dry_run_changes_nothing(document):
@@ -78,14 +64,14 @@ def test_import_prints_the_difference_and_a_dry_run_changes_nothing(document):
         "demo: moonshotai/kimi-k2.5 as kimi\n"
     )
     for arguments in (("import", document, "--dry-run"), ("check", document)):
-        printed, _, failed = run("config", *arguments)
+        printed, _, failed = run_command("config", *arguments)
         assert (
             printed
             == expected.format("would change") + "2 rows would change. Nothing was changed.\n"
         )
         assert not failed
     assert not FormatOverride.objects.exists()
-    printed, _, failed = run("config", "import", document)
+    printed, _, failed = run_command("config", "import", document)
     assert printed.startswith(
         expected.format("changed") + "2 rows changed. The configuration is now version "
     )
@@ -99,7 +85,7 @@ def test_import_reads_standard_input(monkeypatch):
         "stdin",
         io.TextIOWrapper(io.BytesIO(b"athena: 1\noverrides: [{pattern: x, format: kimi}]")),
     )
-    assert not run("config", "import", "-")[2]
+    assert not run_command("config", "import", "-")[2]
     assert FormatOverride.objects.get().pattern == "x"
 
 
@@ -108,23 +94,23 @@ def test_import_errors_have_line_numbers_and_change_nothing(document):
     edit(document, "\x1b", '"\\e"')  # as an escape in YAML
     edit(document, '"\\e"[31m', '"\\e[31m"')
     edit(document, "default_route: default", "default_route: gone")
-    before = run("config", "export")
+    before = run_command("config", "export")
     for arguments in (("import", document), ("import", document, "--dry-run"), ("check", document)):
-        printed, complaints, failed = run("config", *arguments)
+        printed, complaints, failed = run_command("config", *arguments)
         assert printed == ""
         assert complaints == (
             "line 7, column 3: gateway.default_route: the route 'gone' does not exist\n"
             "line 17, column 3: routes[0].upstream_modell: this field does not exist\n"
         )
         assert failed == "Import rejected. Nothing was changed."
-    assert run("config", "export") == before
+    assert run_command("config", "export") == before
 
 
 def test_an_unreadable_file_is_named(tmp_path):
-    assert "cannot be read" in run("config", "import", tmp_path / "nowhere")[2]
-    assert "cannot be read" in run("config", "check", tmp_path)[2]
+    assert "cannot be read" in run_command("config", "import", tmp_path / "nowhere")[2]
+    assert "cannot be read" in run_command("config", "check", tmp_path)[2]
     (tmp_path / "latin").write_bytes(b"athena: 1 # \xff")
-    assert "is not UTF-8" in run("config", "import", tmp_path / "latin")[2]
+    assert "is not UTF-8" in run_command("config", "import", tmp_path / "latin")[2]
 
 
 def test_exit_status_reports_failure(gateway, tmp_path):
@@ -145,7 +131,7 @@ def test_exit_status_reports_failure(gateway, tmp_path):
 
 def test_check_accepts_a_valid_configuration():
     FormatSettings.objects.create(format="gone")  # left over from an older release
-    assert run("config", "check") == ("No errors found.\n", "", "")
+    assert run_command("config", "check") == ("No errors found.\n", "", "")
 
 
 def test_check_lists_errors_and_hints_of_the_current_configuration():
@@ -161,7 +147,7 @@ def test_check_lists_errors_and_hints_of_the_current_configuration():
     FormatOverride.objects.create(pattern="past", format="klingon")
     GatewaySettings.objects.update(default_route=idle)
     ClientKey.objects.update(revoked_at=timezone.now())
-    printed, _, failed = run("config", "check")
+    printed, _, failed = run_command("config", "check")
     assert printed.splitlines() == [
         "ERROR  The format override past → klingon is invalid: format: Value 'klingon' is not a "
         "valid choice.",
@@ -176,78 +162,13 @@ def test_check_lists_errors_and_hints_of_the_current_configuration():
     ]
     assert failed == "The configuration has errors; they are listed above."
     GatewaySettings.objects.update(default_route=None)
-    assert "There is no default route" in run("config", "check")[0]
+    assert "There is no default route" in run_command("config", "check")[0]
     GatewaySettings.objects.all().delete()
-    assert "There is no configuration yet" in run("config", "check")[0]
+    assert "There is no configuration yet" in run_command("config", "check")[0]
 
 
 def test_a_hint_alone_is_not_a_failure():
     FormatOverride.objects.create(pattern="unused/*", format="kimi")
-    printed, _, failed = run("config", "check")
+    printed, _, failed = run_command("config", "check")
     assert printed.splitlines()[-1] == "No errors found."
     assert not failed
-
-
-def test_key_create_prints_only_the_key():
-    User.objects.create(username="ada")
-    arguments = ("--owner", "ada", "--days", 30, "--models", "claude-*", "qwen/*")
-    limits = ("--requests-per-minute", 60, "--at-once", 4)
-    printed, hint, failed = run("key", "create", "ada's laptop", *arguments, *limits)
-    assert not failed
-    assert "cannot be shown again" in hint
-    row = ClientKey.objects.get(label="ada's laptop")
-    assert digest_of(printed.strip()) == row.digest
-    assert (row.owner.username, row.allowed_models) == ("ada", ["claude-*", "qwen/*"])
-    assert (row.requests_per_minute, row.max_streams) == (60, 4)
-    assert timedelta(days=29) < row.expires_at - timezone.now() <= timedelta(days=30)
-    assert row.history.get().history_change_reason == "key create"
-    listed, _, _ = run("key", "list")
-    assert printed.strip() not in listed
-    assert f"{row.prefix}…  active   expires {row.expires_at:%Y-%m-%d}  never used  ada" in listed
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["x" * 101], "label: Ensure this value has at most 100 characters"),
-        ([""], "label: This field cannot be blank."),
-        (["x", "--owner", "stranger"], "no user is named 'stranger'"),
-        (["x", "--days", "0"], "--days must be from 1 to 3650"),
-        (["x", "--models", "a b"], "'a b' is not a valid pattern"),
-        (["x", "--at-once", "0"], "--at-once: Ensure"),
-        (["x", "--requests-per-minute", "-1"], "--requests-per-minute: Ensure"),
-    ],
-)
-def test_key_create_rejects_invalid_options(arguments, message):
-    before = ClientKey.objects.count()
-    assert message in run("key", "create", *arguments)[2]
-    assert ClientKey.objects.count() == before
-
-
-def test_keys_can_be_listed_as_json():
-    printed, _, _ = run("key", "create", "ci", "--json")
-    made = json.loads(printed)
-    assert digest_of(made.pop("key")) == ClientKey.objects.get(label="ci").digest
-    ClientKey.objects.filter(label="first").update(
-        expires_at=timezone.now(), last_used_at=timezone.now()
-    )
-    listed = json.loads(run("key", "list", "--json")[0])
-    assert made in listed
-    assert {row["label"]: row["state"] for row in listed} == {"ci": "active", "first": "expired"}
-    assert not {"digest", "key"} & listed[0].keys()
-
-
-def test_a_key_is_revoked_by_id_or_prefix():
-    for label in ("one", "two"):
-        run("key", "create", label)
-    one, two = (ClientKey.objects.get(label=label) for label in ("one", "two"))
-    assert run("key", "revoke", one.pk)[0] == f"Revoked {one}.\n"
-    ClientKey.objects.filter(pk=two.pk).update(prefix="sk-of-two")
-    assert run("key", "revoke", "sk-of-two")[0].startswith("Revoked two")
-    one.refresh_from_db()
-    assert one.revoked_at is not None
-    assert one.history.first().history_change_reason == "key revoke"
-    assert run("key", "revoke", one.pk)[0] == "This key was already revoked.\n"
-    assert run("key", "revoke", "sk-unknown")[2] == "no key has the id or prefix 'sk-unknown'"
-    ClientKey.objects.update(prefix="sk-same")
-    assert "Use an id instead" in run("key", "revoke", "sk-same")[2]

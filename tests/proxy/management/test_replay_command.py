@@ -1,11 +1,10 @@
 """`manage.py replay`: results of replays, and saved fixtures."""
 
 import json
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
 
+from tests.support.commands import run_command
 from tests.support.stored_exchanges import (
     KIMI,
     configure,
@@ -27,12 +26,8 @@ def configured(settings, tmp_path):
 
 def run(*arguments):
     """Run the command; return its output and its error message."""
-    out = StringIO()
-    try:
-        call_command("replay", *map(str, arguments), stdout=out)
-    except CommandError as error:
-        return out.getvalue(), str(error)
-    return out.getvalue(), ""
+    printed, _, error = run_command("replay", *arguments)
+    return printed, error
 
 
 def test_another_format_fixes_a_leak():

@@ -1,0 +1,27 @@
+"""`manage.py code`: starts Claude Code with the right environment."""
+
+from tests.support.gateway import KEY
+
+
+def test_code_starts_claude_with_the_right_environment_and_passes_its_exit_code(
+    demo_gateway, tmp_path
+):
+    program = tmp_path / "claude"
+    program.write_text(
+        '#!/bin/sh\necho "$ANTHROPIC_BASE_URL|$ANTHROPIC_AUTH_TOKEN|$ANTHROPIC_API_KEY|$*"\nexit 7\n'
+    )
+    program.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk-ant-of-another-user"}
+    done = demo_gateway.manage("code", "--", "-p", "hello there", environment=path)
+    assert done.returncode == 7
+    assert done.stdout.strip() == f"{demo_gateway.url}|{KEY}||-p hello there"
+
+
+def test_code_reports_what_is_missing(demo_gateway, tmp_path):
+    done = demo_gateway.manage("code", environment={"PATH": str(tmp_path)})
+    assert done.returncode == 127
+    assert "claude is not installed" in done.stderr
+    program = tmp_path / "claude"
+    program.touch(mode=0o755)
+    done = demo_gateway.manage("code", environment={"PATH": str(tmp_path), "ATHENA_PORT": "1"})
+    assert "Start it with `make run`" in done.stderr
