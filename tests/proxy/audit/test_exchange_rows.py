@@ -1,4 +1,4 @@
-"""What is remembered of every request, over a real gateway process."""
+"""Rows and transcripts of exchanges, written by a real gateway process."""
 
 import json
 import random
@@ -60,7 +60,7 @@ def letters():
 
 @pytest.fixture
 def model():
-    """A model whose family is this test's alone, and with it the kind of its failures."""
+    """A model of a family that no other test uses, so that its failures are a kind of their own."""
     return f"test/{letters()}-1"
 
 
@@ -104,7 +104,9 @@ def client(keeper):
         yield it
 
 
-def test_a_streamed_answer_with_a_call_is_one_row_with_every_field(keeper, client, upstream, model):
+def test_a_streamed_answer_with_a_tool_call_is_one_row_with_every_column(
+    keeper, client, upstream, model
+):
     parts = [
         chunk({"content": "See."}, provider="Parasail"),
         chunk({"tool_calls": [CALL]}),
@@ -169,7 +171,7 @@ _MEASURED = {
 }
 
 
-def test_a_whole_answer_is_one_row_with_its_bytes(keeper, client, upstream, model):
+def test_an_answer_without_streaming_is_one_row_with_its_size(keeper, client, upstream, model):
     body = {
         "id": "c",
         "provider": "Parasail",
@@ -186,9 +188,7 @@ def test_a_whole_answer_is_one_row_with_its_bytes(keeper, client, upstream, mode
 
 
 @pytest.mark.realtime
-def test_the_time_to_the_first_byte_and_the_duration_are_the_clients(
-    keeper, client, upstream, model
-):
+def test_first_byte_and_duration_are_measured_for_the_client(keeper, client, upstream, model):
     upstream.script(model, [Pause(0.3), *reply(chunk({"content": "a"}), Pause(0.4), END)])
     row = keeper.exchange(streamed(client, model))
     assert 300 <= row["first_byte_ms"] < 600
@@ -196,7 +196,7 @@ def test_the_time_to_the_first_byte_and_the_duration_are_the_clients(
     assert row["gateway_ms"] < 100
 
 
-def test_why_a_format_was_chosen_is_said(keeper, client, upstream):
+def test_a_row_says_why_its_format_was_chosen(keeper, client, upstream):
     for name, chosen in (
         (f"moonshotai/kimi-{letters()}", ("kimi", "detection")),
         (f"house/{letters()}", ("kimi", "override")),
@@ -231,9 +231,9 @@ def test_a_refused_request_is_a_client_error(keeper, client, model):
     )
 
 
-def test_a_request_with_no_key_leaves_nothing(keeper, upstream, model):
-    with keeper.client(**{"x-api-key": "sk-athena-nobody-knows-it"}) as stranger:
-        assert streamed(stranger, model).status_code == 401
+def test_a_request_without_a_valid_key_leaves_no_row(keeper, upstream, model):
+    with keeper.client(**{"x-api-key": "sk-athena-unknown-key"}) as unknown:
+        assert streamed(unknown, model).status_code == 401
     with keeper.client() as known:
         upstream.script(model, says("Hi"))
         keeper.exchange(streamed(known, model))
@@ -241,9 +241,7 @@ def test_a_request_with_no_key_leaves_nothing(keeper, upstream, model):
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_an_upstream_that_refuses_is_an_upstream_error_with_its_words(
-    keeper, client, upstream, model, streaming
-):
+def test_an_upstream_error_has_the_upstreams_message(keeper, client, upstream, model, streaming):
     upstream.script(model, whole({"error": {"message": "no capacity today"}}, status=500))
     response = client.post("/v1/messages", json=ask(model, stream=streaming))
     row = keeper.exchange(response)
@@ -257,7 +255,7 @@ def test_an_upstream_that_refuses_is_an_upstream_error_with_its_words(
     assert json.loads(kept["request"])["model"] == model
 
 
-def test_an_answer_that_breaks_off_is_an_upstream_error_in_its_body(
+def test_an_answer_that_breaks_off_is_an_upstream_error_in_the_body_phase(
     keeper, client, upstream, model
 ):
     upstream.script(model, [*reply(chunk({"content": "one"}), ends=False), Close])
@@ -267,9 +265,7 @@ def test_an_answer_that_breaks_off_is_an_upstream_error_in_its_body(
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_an_answer_that_is_not_understood_is_a_failed_translation(
-    keeper, client, upstream, streaming
-):
+def test_an_undecodable_answer_is_a_failed_translation(keeper, client, upstream, streaming):
     name = f"house/{letters()}"
     upstream.script(name, reply(stream({"content": BROKEN})))
     response = client.post("/v1/messages", json=ask(name, stream=streaming, tools=TOOLS))
@@ -280,7 +276,7 @@ def test_an_answer_that_is_not_understood_is_a_failed_translation(
     assert [name for name, _ in events][-2:] == ["ToolCallFailed", "MessageFailed"]
 
 
-def test_a_failure_in_the_first_read_keeps_its_events_and_who_served_it(
+def test_a_failure_in_the_first_read_keeps_its_events_and_served_by(
     keeper, client, upstream, model
 ):
     failed = b'data: {"provider":"Parasail","error":{"message":"overheated","code":500}}\n\n'
@@ -293,7 +289,7 @@ def test_a_failure_in_the_first_read_keeps_its_events_and_who_served_it(
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_a_client_that_leaves_is_told_from_a_failure(keeper, upstream, model, streaming):
+def test_a_client_disconnect_is_not_a_failure(keeper, upstream, model, streaming):
     script = upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
     connection = connect(keeper, ask(model, stream=streaming))
     wait_for(lambda: script.requests)
@@ -302,7 +298,7 @@ def test_a_client_that_leaves_is_told_from_a_failure(keeper, upstream, model, st
     assert (row["outcome"], row["error_code"], row["group_id"]) == ("client_disconnect", "", None)
 
 
-def test_silence_is_a_time_out_before_and_in_an_answer(keeper, client, upstream):
+def test_a_silent_upstream_is_a_timeout_before_and_during_the_answer(keeper, client, upstream):
     name = f"quick-{letters()}"
     upstream.script(name, [Pause(20)])
     row = keeper.exchange(streamed(client, name))
@@ -320,7 +316,7 @@ def test_silence_is_a_time_out_before_and_in_an_answer(keeper, client, upstream)
     )
 
 
-def test_an_answer_cut_by_a_restart_is_drained_and_still_written(upstream, model, tmp_path):
+def test_an_answer_stopped_by_a_restart_is_recorded_as_drained(upstream, model, tmp_path):
     gateway = Gateway(
         tmp_path, OPENROUTER_API_KEY=UPSTREAM_KEY, OPENROUTER_BASE_URL=upstream.url
     ).start()
@@ -333,9 +329,7 @@ def test_an_answer_cut_by_a_restart_is_drained_and_still_written(upstream, model
     assert (row["outcome"], row["error_code"], row["group_id"]) == ("drained", "draining", None)
 
 
-def test_a_retry_leaves_its_first_attempt_in_the_row_and_nothing_else(
-    keeper, client, upstream, model
-):
+def test_a_retry_records_only_the_error_of_its_first_attempt(keeper, client, upstream, model):
     tired = whole({"error": {"message": "tired"}}, status=503)
     upstream.script(model, tired, reply(stream({"content": "Hi"})))
     row = keeper.exchange(streamed(client, model, service_tier="auto"))
@@ -357,16 +351,14 @@ def test_a_fallback_is_recorded_with_the_route_that_answered(keeper, client, ups
     assert [attempt[:3] for attempt in row["attempts"]] == [["quick", name, "upstream_error"]]
 
 
-def test_counts_that_no_column_holds_are_bounded(keeper, client, upstream, model):
+def test_token_counts_too_large_for_the_column_are_bounded(keeper, client, upstream, model):
     usage = {"prompt_tokens": 10**12, "completion_tokens": 7}
     end = data({"id": "c", "choices": [], "usage": usage}) + b"data: [DONE]\n\n"
     upstream.script(model, reply(chunk({"content": "a"}), chunk({}, "stop"), end))
     assert keeper.exchange(streamed(client, model))["input_tokens"] == 2**31 - 1
 
 
-def test_transcripts_of_one_kind_of_failure_are_kept_up_to_the_hours_cap(
-    keeper, client, upstream, model
-):
+def test_transcripts_of_one_kind_of_failure_are_limited_per_hour(keeper, client, upstream, model):
     upstream.script(model, whole({"error": {"message": "no"}}, status=500))
     answers = [streamed(client, model) for _ in range(5)]
     rows = [keeper.exchange(answer) for answer in answers]
@@ -399,7 +391,7 @@ def test_a_resolved_group_that_comes_back_is_regressed(keeper, client, upstream,
         assert state() == then
 
 
-def test_a_transcript_has_all_four_parts_and_when_each_read_came(keeper, client, upstream, model):
+def test_a_transcript_has_all_parts_and_the_time_of_each_read(keeper, client, upstream, model):
     parts = [chunk({"content": "one"}), Pause(0.3), chunk({"tool_calls": [CALL]}), END]
     upstream.script(model, reply(*parts))
     response = streamed(client, model, tools=TOOLS)
@@ -441,7 +433,7 @@ def test_a_key_may_opt_out_of_transcripts_even_of_failures(keeper, upstream, mod
 
 
 def test_by_default_successes_leave_no_transcript_and_failures_do(gateway, upstream):
-    """The share of calls is 1 % by default: none of these few, but for bad luck."""
+    """By default 1 % of calls are kept: with these few, one is kept very rarely."""
     with gateway.client() as client:
         name = f"test/{letters()}"
         upstream.script(name, says("Hi"))
@@ -462,7 +454,7 @@ def test_capture_can_be_switched_off_entirely(gateway, upstream, model):
         gateway.edit("s = GatewaySettings.objects.get(); s.capture_content = True; s.save()")
 
 
-def test_of_long_parts_head_and_tail_are_kept(keeper, client, upstream, model):
+def test_long_parts_keep_their_head_and_tail(keeper, client, upstream, model):
     texts = [f"{number:06} {'x' * 90} " for number in range(3000)]
     body = b"".join(chunk({"content": text}) for text in texts) + END
     upstream.script(model, reply(*[body[at : at + 1000] for at in range(0, len(body), 1000)]))
@@ -482,12 +474,12 @@ def test_of_long_parts_head_and_tail_are_kept(keeper, client, upstream, model):
         assert full.endswith(value[head:])
         assert len(value) >= 65536 - 1100
         assert left_out == len(full) - 65536
-    said = "".join(fields["text"] for name, fields in kept["events"] if name == "TextDelta")
-    assert "000000 " in said
-    assert "002999 " in said
+    text = "".join(fields["text"] for name, fields in kept["events"] if name == "TextDelta")
+    assert "000000 " in text
+    assert "002999 " in text
     assert len(json.dumps(kept["events"])) < 70_000
     assert kept["events"][-1][0] == "MessageEnd"
-    # How the reads fall is the network's affair; where they are is not.
+    # The network decides where a read begins, but offsets are in order and within the bytes.
     offsets = [offset for offset, _ in kept["arrivals"]]
     assert offsets[0] == 0
     assert offsets == sorted(offsets)
@@ -497,7 +489,7 @@ def test_of_long_parts_head_and_tail_are_kept(keeper, client, upstream, model):
 CANARIES = ("sk-proj-canaryCanaryCanary0123", "ghp_canary0123456789canary0123456789canary")
 
 
-def test_no_canary_is_in_any_row_log_or_file(upstream, tmp_path):
+def test_no_secret_is_in_any_row_log_or_file(upstream, tmp_path):
     gateway = Gateway(
         tmp_path, OPENROUTER_API_KEY=UPSTREAM_KEY, OPENROUTER_BASE_URL=upstream.url
     ).start()
@@ -550,8 +542,8 @@ def test_no_canary_is_in_any_row_log_or_file(upstream, tmp_path):
     assert len(gateway.rows("SELECT id FROM proxy_exchange")) == count
     assert gateway.rows("SELECT count(*) AS n FROM proxy_transcript")[0]["n"] > 60
     stored = dump(gateway.environment["DATABASE_URL"])
-    # Also as the pages would show it: whatever the chunks of an answer say together.
-    answers = [(said.raw, said.sent) for said in gateway.transcripts()]
+    # Also in the joined text of an answer, as the pages show it.
+    answers = [(content.raw, content.sent) for content in gateway.transcripts()]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     files = [path for path in files if path.name not in ("client_key", "secret_key")]
     for secret in secrets:
@@ -559,8 +551,8 @@ def test_no_canary_is_in_any_row_log_or_file(upstream, tmp_path):
             assert secret.encode() not in path.read_bytes(), path.name
         assert secret not in stored
         for answer in (part for row in answers for part in row):
-            spoken = [json.loads(line[6:]) for line in answer.split(b"\n") if _is_event(line)]
-            assert secret not in "".join(_strings(spoken))
+            chunks = [json.loads(line[6:]) for line in answer.split(b"\n") if _is_event(line)]
+            assert secret not in "".join(_strings(chunks))
 
 
 def _is_event(line):
@@ -571,7 +563,7 @@ def _is_event(line):
 
 
 def _strings(value):
-    """What deltas say; names and ids stand between them."""
+    """The texts of deltas, without names and ids."""
     if isinstance(value, dict):
         for name, item in value.items():
             if isinstance(item, str):
@@ -591,21 +583,21 @@ def _strings(value):
             yield from _strings(item)
 
 
-def test_markup_in_the_answer_of_a_standard_model_is_found(keeper, client, upstream, model):
+def test_native_markup_in_a_standard_answer_is_recorded_as_a_leak(keeper, client, upstream, model):
     upstream.script(model, says(KIMI))
     row = keeper.exchange(streamed(client, model, tools=TOOLS))
     assert (row["outcome"], row["format"], row["leaked_format"]) == ("ok", "standard", "kimi")
     assert ["native_markup_seen", "kimi", 1] in row["notices"]
     kept = keeper.transcript(row)
-    as_it_was = decode_again(kept["raw"], kept["reading"], kept["tools"])
-    assert "ToolCallEnd" not in [type(event).__name__ for event in as_it_was.events]
+    original = decode_again(kept["raw"], kept["reading"], kept["tools"])
+    assert "ToolCallEnd" not in [type(event).__name__ for event in original.events]
     fixed = decode_again(kept["raw"], kept["reading"] | {"format": "kimi"}, kept["tools"])
     assert fixed.failure is None
     assert "ToolCallEnd" in [type(event).__name__ for event in fixed.events]
     assert b'"tool_use"' in fixed.sent
 
 
-def test_leaked_markup_is_kept_where_nothing_else_would_be(gateway, upstream, model):
+def test_an_exchange_with_leaked_markup_keeps_its_transcript_by_default(gateway, upstream, model):
     upstream.script(model, says(KIMI))
     with gateway.client() as client:
         row = gateway.exchange(streamed(client, model, tools=TOOLS))
@@ -615,7 +607,7 @@ def test_leaked_markup_is_kept_where_nothing_else_would_be(gateway, upstream, mo
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
-def test_a_stored_answer_decode_again_gives_the_same_events_and_bytes(
+def test_decoding_a_stored_answer_again_gives_the_same_events_and_bytes(
     keeper, client, upstream, format_name, dialect
 ):
     vendor, text = NATIVE[format_name]
@@ -635,7 +627,7 @@ def test_a_stored_answer_decode_again_gives_the_same_events_and_bytes(
     again = decode_again(kept["raw"], kept["reading"], kept["tools"])
     assert again.events == [load_event(fields) for fields in kept["events"]]
     assert row["tool_calls"] == (0 if format_name == "standard" else 1)
-    # The original was written read by read, which cuts deltas; together they say the same.
+    # The original was encoded read by read, with more deltas but the same content.
     first, second = view(response.content, "anthropic"), view(again.sent, "anthropic")
     first.names = second.names = []
     assert first == second
@@ -643,7 +635,7 @@ def test_a_stored_answer_decode_again_gives_the_same_events_and_bytes(
         assert again.sent == response.content
 
 
-def test_a_stored_call_of_a_custom_tool_is_one_when_it_is_decode_again(keeper, upstream, model):
+def test_decoding_a_stored_custom_tool_call_again_gives_a_custom_tool_call(keeper, upstream, model):
     upstream.script(model, reply(structured(json.dumps({"input": PATCH}), [12])))
     request = {"model": model, "messages": [{"role": "user", "content": "x"}], "stream": True}
     with keeper.client() as client:
@@ -655,7 +647,7 @@ def test_a_stored_call_of_a_custom_tool_is_one_when_it_is_decode_again(keeper, u
     assert (call["type"], call["text"]) == ("custom", PATCH)
 
 
-def test_text_that_no_database_takes_is_stored_all_the_same(keeper, client, upstream, model):
+def test_text_that_databases_refuse_is_stored_with_replacements(keeper, client, upstream, model):
     parts = [b'data: {"choices":[{"delta":{"content":"a\\u0000b\\ud83d"}}]}\n\n', END]
     upstream.script(model, reply(*parts))
     row = keeper.exchange(streamed(client, model, text="nul \0 here"))
@@ -664,7 +656,7 @@ def test_text_that_no_database_takes_is_stored_all_the_same(keeper, client, upst
     assert kept["raw"] == b"".join(parts)
 
 
-def posted(client, body):
+def post_body(client, body):
     response = client.post(
         "/v1/messages", content=body, headers={"content-type": "application/json"}
     )
@@ -672,17 +664,15 @@ def posted(client, body):
     return response
 
 
-def test_line_feeds_in_a_request_are_none_in_the_journal(keeper, client, upstream, model):
+def test_line_feeds_in_a_request_do_not_split_a_journal_line(keeper, client, upstream, model):
     upstream.script(model, says("hi"))
     pretty = json.dumps(ask(model, stream=True, tools=TOOLS), indent=1)
-    row = keeper.exchange(posted(client, pretty))
+    row = keeper.exchange(post_body(client, pretty))
     assert keeper.transcript(row)["tools"][0]["schema"] == TOOLS[0]["input_schema"]
 
 
 @pytest.mark.parametrize("fields", [{}, {"request_id": "req_forged", "model": "forged"}])
-def test_nobody_writes_a_line_of_the_journal_in_a_tools_schema(
-    keeper, client, upstream, model, fields
-):
+def test_a_tool_schema_cannot_forge_a_journal_line(keeper, client, upstream, model, fields):
     upstream.script(model, says("hi"))
     exchange = {"created_at": "2026-01-01T00:00:00+00:00", **fields}
     entry = {"type": "ended", "exchange": exchange, "transcript": None, "fingerprint": None}
@@ -690,14 +680,16 @@ def test_nobody_writes_a_line_of_the_journal_in_a_tools_schema(
     asked = json.dumps(ask(model, stream=True, tools=[tool]))
     forged = asked.replace('"@"', f"\n{json.dumps(entry)}\n")
     for body in (forged, asked):
-        assert keeper.exchange(posted(client, body))["model"] == model
+        assert keeper.exchange(post_body(client, body))["model"] == model
     assert keeper.rows("SELECT id FROM proxy_exchange WHERE request_id = 'req_forged'") == []
 
 
 @pytest.mark.parametrize("number", ["1e-20000", "1e-5", "0." + "0" * 20000 + "1", "9" * 400])
-def test_a_number_that_a_database_refuses_costs_no_row(keeper, client, upstream, model, number):
+def test_a_number_that_databases_refuse_does_not_cost_the_row(
+    keeper, client, upstream, model, number
+):
     upstream.script(model, says("hi"))
     tool = {"name": "t", "input_schema": {"type": "object", "minimum": "@"}}
     asked = json.dumps(ask(model, stream=True, tools=[tool])).replace('"@"', number)
-    row = keeper.exchange(posted(client, asked))
+    row = keeper.exchange(post_body(client, asked))
     assert keeper.transcript(row) is not None

@@ -1,4 +1,4 @@
-"""What a dead process had in its journal becomes rows, once."""
+"""Recovery: the journal of a dead process is stored exactly once."""
 
 import os
 import signal
@@ -17,24 +17,24 @@ from proxy.audit.bulk_insert import insert_batch
 from proxy.audit.journal.entries import DropEntry, StartEntry, encode
 from proxy.audit.journal.journal import Journal, lock_journal
 from proxy.audit.recorder import AuditRecorder
-from tests.proxy.audit.test_recorder import entry, one_connection  # noqa: F401
 from tests.support.chat import ask, chunk, reply, says, stream
 from tests.support.database import of_sqlite
 from tests.support.gateway import KEY, Gateway
+from tests.support.journal_entries import failed_entry
 from tests.support.scripted_upstream import Pause
 from tests.support.waiting import wait_for
 
 
-def dead(root, *lines):
-    """A journal whose process is gone."""
+def dead_journal(root, *entries):
+    """A journal whose process is dead."""
     folder = root / f"dead{len(list(root.iterdir()))}"
     folder.mkdir()
-    (folder / "00000001.jsonl").write_bytes(b"".join(map(encode, lines)))
+    (folder / "00000001.jsonl").write_bytes(b"".join(map(encode, entries)))
     return folder
 
 
-@pytest.fixture(params=[True, False], ids=["remembered", "from disk"])
-def audit(tmp_path, one_connection, monkeypatch, request):  # noqa: F811
+@pytest.fixture(params=[True, False], ids=["cached", "from disk"])
+def audit(tmp_path, one_connection, monkeypatch, request):
     if not request.param:
         monkeypatch.setattr("proxy.audit.journal.reader._CACHE_BYTES", 0)
     audit = AuditRecorder(Journal(tmp_path, max_bytes=2**30))
@@ -43,7 +43,7 @@ def audit(tmp_path, one_connection, monkeypatch, request):  # noqa: F811
     audit.journal.close()
 
 
-def begun(name, **fields):
+def start_entry(name, **fields):
     return StartEntry(
         {
             "request_id": name,
@@ -63,15 +63,15 @@ def outcomes():
     return dict(models.Exchange.objects.values_list("request_id", "outcome"))
 
 
-def test_what_had_ended_is_stored_and_what_had_not_is_marked(audit, tmp_path):
-    folder = dead(
+def test_ended_exchanges_are_stored_and_open_ones_are_marked_as_crashed(audit, tmp_path):
+    folder = dead_journal(
         tmp_path,
-        begun("req_1"),
-        begun("open"),
-        entry(1),
-        begun("full"),
+        start_entry("req_1"),
+        start_entry("open"),
+        failed_entry(1),
+        start_entry("full"),
         DropEntry("full"),
-        entry(2),
+        failed_entry(2),
     )
     audit._write_all()
     failed = "upstream_error"
@@ -85,9 +85,11 @@ def test_what_had_ended_is_stored_and_what_had_not_is_marked(audit, tmp_path):
     assert row.group.count == 1
 
 
-def test_what_the_database_has_already_is_not_stored_twice(audit, tmp_path):
-    insert_batch([entry(1), entry(2)])
-    dead(tmp_path, begun("req_1"), entry(1), begun("req_2"), entry(3))
+def test_recovered_rows_are_not_stored_twice(audit, tmp_path):
+    insert_batch([failed_entry(1), failed_entry(2)])
+    dead_journal(
+        tmp_path, start_entry("req_1"), failed_entry(1), start_entry("req_2"), failed_entry(3)
+    )
     audit._write_all()
     assert outcomes().keys() == {"req_1", "req_2", "req_3"}
     assert models.FailureGroup.objects.get().count == 3
@@ -95,13 +97,13 @@ def test_what_the_database_has_already_is_not_stored_twice(audit, tmp_path):
     assert audit.dropped == 0
 
 
-def test_a_commit_whose_answer_was_lost_is_not_repeated(audit, monkeypatch):
+def test_a_commit_with_a_lost_answer_is_not_repeated(audit, monkeypatch):
     def store_and_fail(batch):
         insert_batch(batch)
         raise OperationalError("the connection is lost")
 
     for number in range(3):
-        audit.add(entry(number))
+        audit.add(failed_entry(number))
     with monkeypatch.context() as broken:
         broken.setattr("proxy.audit.recorder.insert_batch", store_and_fail)
         audit._write_all()
@@ -111,11 +113,11 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(audit, monkeypatch):
     assert models.FailureGroup.objects.get().count == 3
 
 
-def test_while_the_database_is_away_the_dead_ones_journal_stays(audit, tmp_path, monkeypatch):
-    folder = dead(tmp_path, entry(1), begun("open"))
+def test_a_dead_journal_is_kept_while_the_database_is_down(audit, tmp_path, monkeypatch):
+    folder = dead_journal(tmp_path, failed_entry(1), start_entry("open"))
 
     def refuse(batch):
-        raise OperationalError("gone")
+        raise OperationalError("database down")
 
     with monkeypatch.context() as broken:
         broken.setattr("proxy.audit.recorder.insert_batch", refuse)
@@ -126,9 +128,9 @@ def test_while_the_database_is_away_the_dead_ones_journal_stays(audit, tmp_path,
     assert not folder.exists()
 
 
-def test_the_journals_of_the_living_are_left_alone(audit, tmp_path):
-    folder = dead(tmp_path, entry(1))
-    (tmp_path / "a file of somebody's").write_text("x")
+def test_journals_of_living_processes_are_left_alone(audit, tmp_path):
+    folder = dead_journal(tmp_path, failed_entry(1))
+    (tmp_path / "another file").write_text("x")
     lock = lock_journal(folder)
     audit._write_all()
     assert folder.exists()
@@ -139,32 +141,32 @@ def test_the_journals_of_the_living_are_left_alone(audit, tmp_path):
     assert outcomes().keys() == {"req_1"}
 
 
-def test_lines_that_nobody_can_read_cost_themselves_alone(audit, tmp_path):
-    folder = dead(tmp_path, entry(1))
+def test_an_unreadable_line_costs_only_itself(audit, tmp_path):
+    folder = dead_journal(tmp_path, failed_entry(1))
     with (folder / "00000001.jsonl").open("ab") as file:
-        file.write(b"\0\0\0\n{}\n" + encode(entry(2)) + encode(entry(3))[:50])
+        file.write(b"\0\0\0\n{}\n" + encode(failed_entry(2)) + encode(failed_entry(3))[:50])
     audit._write_all()
     assert outcomes().keys() == {"req_1", "req_2"}
 
 
-def test_a_journal_that_somebody_deleted_is_begun_anew(audit):
-    made = entry(1)
+def test_a_deleted_journal_is_replaced(audit):
+    entry = failed_entry(1)
     for path in (audit.journal.root / audit.journal.name).iterdir():
         path.unlink()
-    audit.add(made)
+    audit.add(entry)
     audit._write_all()
     assert audit._is_journal_deleted
     audit._replace_journal()
     assert (audit.pending, audit.dropped) == (0, 1)
     audit.open_journal()
-    audit.add(made)
+    audit.add(entry)
     audit._write_all()
     assert outcomes().keys() == {"req_1"}
 
 
 @pytest.fixture
-def killed(upstream, tmp_path):
-    """A gateway that a test may kill; nobody stops it twice."""
+def start_gateway(upstream, tmp_path):
+    """Starts gateways that the test kills. They are stopped afterwards if they still run."""
     gateways = []
 
     def make(**environment):
@@ -181,7 +183,7 @@ def killed(upstream, tmp_path):
 
 
 class Streams:
-    """Open streams, each in a thread; what ended how is known by its request id."""
+    """Open streams, each in a thread. `ends` says by request id which were complete."""
 
     def __init__(self, gateway, model, number):
         self.ids, self.ends = [], {}
@@ -216,13 +218,13 @@ class Streams:
 
 
 @of_sqlite
-def test_a_killed_gateway_loses_nothing_that_had_ended_and_marks_what_had_not(killed, upstream):
-    gateway = killed()
+def test_a_killed_gateway_loses_no_ended_exchange_and_marks_open_ones(start_gateway, upstream):
+    gateway = start_gateway()
     upstream.script("test/quick", says("Hi"))
     upstream.script("test/slow", reply(chunk({"content": "and then"}), Pause(60)))
     path = gateway.data_dir / "athena.sqlite3"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")  # so that nothing reaches the database
+        other.execute("BEGIN IMMEDIATE")  # locks the database
         with gateway.client() as client:
             ended = [
                 client.post("/v1/messages", json=ask("test/quick")).headers["request-id"]
@@ -247,7 +249,7 @@ def test_a_killed_gateway_loses_nothing_that_had_ended_and_marks_what_had_not(ki
 
 
 def workers_of(gateway):
-    """The processes that serve: those that listen on a journal of their own."""
+    """The ids of the worker processes: those with a journal of their own."""
     children = Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children")
     return [
         int(pid)
@@ -260,8 +262,8 @@ def workers_of(gateway):
     ]
 
 
-def test_of_a_killed_worker_the_siblings_find_the_rows(killed, upstream):
-    gateway = killed(ATHENA_WORKERS="2")
+def test_other_workers_recover_the_rows_of_a_killed_worker(start_gateway, upstream):
+    gateway = start_gateway(ATHENA_WORKERS="2")
     slow = [chunk({"content": "a"}), Pause(6), stream({"content": "b"})]
     upstream.script("test/slow", reply(*slow))
     wait_for(lambda: len(workers_of(gateway)) == 2)
@@ -275,13 +277,13 @@ def test_of_a_killed_worker_the_siblings_find_the_rows(killed, upstream):
             f"{gateway.url}/v1/messages", json=ask("test/quick"), headers={"x-api-key": KEY}
         )
         answered.append((response.status_code, response.headers.get("request-id")))
-    assert {status for status, _ in answered} == {200}, "its sibling serves"
+    assert {status for status, _ in answered} == {200}, "the other worker serves"
     ends = streams.join()
     expected = {name: "ok" if is_whole else "crashed" for name, is_whole in ends.items()}
     expected |= {name: "ok" for _, name in answered}
     wait_for(lambda: len(gateway.rows("SELECT id FROM proxy_exchange")) == 18)
     rows = gateway.rows("SELECT request_id, outcome FROM proxy_exchange")
     assert {row["request_id"]: row["outcome"] for row in rows} == expected
-    assert len(rows) == len(expected), "each once"
+    assert len(rows) == len(expected), "no row twice"
     wait_for(lambda: len(workers_of(gateway)) == 2)
-    assert set(workers_of(gateway)) != set(before), "there is a new one"
+    assert set(workers_of(gateway)) != set(before), "there is a new worker"

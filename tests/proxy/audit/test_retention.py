@@ -1,4 +1,4 @@
-"""What is old is deleted, in batches, by one process at a time."""
+"""Retention: old rows are deleted in batches, by one process at a time."""
 
 import asyncio
 import threading
@@ -29,7 +29,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def gateway_row(monkeypatch):
-    # A test's transaction is in a connection that must not be closed.
+    # The connection has the transaction of the test, and must stay open.
     monkeypatch.setattr("proxy.audit.retention.renew_connection", lambda: None)
     return GatewaySettings.objects.create(pk=1, transcript_days=7, exchange_days=90)
 
@@ -38,7 +38,7 @@ def days_ago(days):
     return NOW - timedelta(days=days)
 
 
-def test_transcripts_go_before_exchanges_and_take_nothing_with_them():
+def test_transcripts_are_deleted_before_their_exchanges():
     rows = {
         days: stored_exchange(b"data: [DONE]\n\n", created_at=days_ago(days)) for days in (91, 8, 1)
     }
@@ -64,7 +64,7 @@ def test_transcripts_go_before_exchanges_and_take_nothing_with_them():
     assert not Replay.objects.exists()
 
 
-def test_groups_that_nobody_touched_go_with_their_last_failure(admin_user):
+def test_untouched_groups_are_deleted_with_their_last_failure(admin_user):
     fields = {"first_seen": days_ago(100), "last_seen": days_ago(91)}
     failure_group(**fields)
     kept = {
@@ -81,7 +81,7 @@ def test_groups_that_nobody_touched_go_with_their_last_failure(admin_user):
     assert set(FailureGroup.objects.all()) == kept
 
 
-def test_batches_are_bounded_and_between_them_there_is_a_pause():
+def test_batches_are_bounded_with_a_pause_between_them():
     for _ in range(25):
         exchange_row(created_at=days_ago(200))
     pauses = []
@@ -89,7 +89,7 @@ def test_batches_are_bounded_and_between_them_there_is_a_pause():
     assert len(pauses) == 3
 
 
-def test_a_run_that_is_stopped_leaves_the_rest_and_is_due_again():
+def test_a_stopped_run_is_due_again():
     for _ in range(25):
         exchange_row(created_at=days_ago(200))
     assert prune(now=NOW, batch=10, pause=lambda: True)["exchanges"] == 10
@@ -98,7 +98,7 @@ def test_a_run_that_is_stopped_leaves_the_rest_and_is_due_again():
     assert prune(now=NOW, batch=10, unless_done_since=days_ago(1))["exchanges"] == 15
 
 
-def test_two_do_not_prune_at_once_and_a_dead_one_does_not_block_for_long():
+def test_only_one_process_prunes_and_a_dead_one_does_not_block_for_long():
     assert Chore.acquire(CHORE, "other", now=NOW, hold=timedelta(minutes=5))
     with pytest.raises(AlreadyPruning):
         prune(now=NOW)
@@ -107,7 +107,7 @@ def test_two_do_not_prune_at_once_and_a_dead_one_does_not_block_for_long():
     assert not Chore.extend(CHORE, "other", NOW)
 
 
-def test_one_that_lost_the_lock_stops():
+def test_a_process_that_lost_the_lock_stops_pruning():
     for _ in range(20):
         exchange_row(created_at=days_ago(200))
 
@@ -118,7 +118,7 @@ def test_one_that_lost_the_lock_stops():
     assert Chore.objects.get().holder == "another"
 
 
-def test_the_daily_run_is_done_by_one_process_of_many(monkeypatch):
+def test_one_of_many_processes_does_the_daily_run(monkeypatch):
     exchange_row(created_at=datetime.now(UTC) - timedelta(days=200))
     processes = [Retention() for _ in range(3)]
     runs = []
@@ -129,7 +129,7 @@ def test_the_daily_run_is_done_by_one_process_of_many(monkeypatch):
     assert not Exchange.objects.exists()
 
 
-def test_a_daily_run_that_fails_is_tried_again(caplog, monkeypatch):
+def test_a_failed_daily_run_is_tried_again(caplog, monkeypatch):
     GatewaySettings.objects.all().delete()
     monkeypatch.setattr("proxy.audit.retention.logger.propagate", True)
     process = Retention()
@@ -140,7 +140,7 @@ def test_a_daily_run_that_fails_is_tried_again(caplog, monkeypatch):
     assert Chore.objects.get(name=CHORE).done_at is not None
 
 
-def test_what_a_daily_run_leaves_behind_is_in_the_metrics(monkeypatch):
+def test_rows_left_by_a_failed_run_are_in_the_metrics(monkeypatch):
     exchange_row(created_at=datetime.now(UTC) - timedelta(days=200))
 
     def fail(**options):
@@ -154,10 +154,10 @@ def test_what_a_daily_run_leaves_behind_is_in_the_metrics(monkeypatch):
     assert ROWS_REMAINING._value.get() == 0
     exchange_row(created_at=datetime.now(UTC) - timedelta(days=200))
     Retention().prune_if_due()
-    assert ROWS_REMAINING._value.get() == 0, "that one is the next run's"
+    assert ROWS_REMAINING._value.get() == 0, "the next run deletes it"
 
 
-def test_a_run_has_a_budget_and_what_is_left_is_counted(monkeypatch):
+def test_a_run_is_limited_in_time_and_remaining_rows_are_counted(monkeypatch):
     monkeypatch.setattr("proxy.audit.retention._MAX_RUN_SECONDS", 0)
     for _ in range(3):
         stored_exchange(b"data: [DONE]\n\n", created_at=datetime.now(UTC) - timedelta(days=200))
@@ -165,11 +165,11 @@ def test_a_run_has_a_budget_and_what_is_left_is_counted(monkeypatch):
     process.prune_if_due()
     assert (Transcript.objects.count(), Exchange.objects.count()) == (0, 3), "one batch"
     assert ROWS_REMAINING._value.get() == 3
-    process.prune_if_due()  # it is due again: nothing says that it is done
+    process.prune_if_due()  # due again, because it was not finished
     assert Exchange.objects.count() == 0
 
 
-def test_the_command_says_what_it_deleted():
+def test_the_prune_command_reports_what_it_deleted():
     stored_exchange(b"x", created_at=datetime.now(UTC) - timedelta(days=200))
     out = StringIO()
     call_command("prune", "--batch", "10", "--pause", "0", stdout=out)
@@ -184,7 +184,7 @@ def test_the_command_says_what_it_deleted():
         call_command("prune", "--batch", "0", stdout=out)
 
 
-def test_the_gateway_looks_by_itself_and_off_the_event_loop(monkeypatch):
+def test_the_gateway_prunes_in_a_thread(monkeypatch):
     seen = []
     monkeypatch.setattr(
         Retention, "prune_if_due", lambda self: seen.append(threading.current_thread().name)

@@ -1,10 +1,8 @@
-"""The sums are what the exchanges say: after every batch, after a deletion, after the migration."""
+"""Traffic sums match the exchanges after every batch, after a deletion and after the migration."""
 
 import random
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from itertools import count
 
 import pytest
 from django.apps import apps
@@ -12,7 +10,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from proxy.audit.bulk_insert import insert_batch
-from proxy.audit.journal.entries import EndEntry
 from proxy.audit.recorder import AuditRecorder
 from proxy.audit.retention import prune
 from proxy.audit.traffic.aggregation import SUMS
@@ -23,52 +20,23 @@ from proxy.models import (
     Facet,
     GatewaySettings,
     Measure,
-    Outcome,
     Span,
     TrafficSum,
     TrafficTime,
 )
+from tests.support.journal_entries import NOW, random_entry
 
 fill = import_module("proxy.migrations.0005_traffic").fill
-NOW = datetime(2026, 6, 1, 12, 34, tzinfo=UTC)
-_numbers = count()
 
 
-def entry(chance, **fields):
-    """An exchange as anything may come of it."""
-    row = {
-        "request_id": f"req_{next(_numbers)}",
-        "created_at": NOW - timedelta(seconds=chance.randrange(100 * 86400)),
-        "dialect": "anthropic",
-        "model": chance.choice(["a/b", "a/b c", "kimi", "", "’); DROP TABLE"]),
-        "upstream": chance.choice(["openrouter", "vllm", ""]),
-        "served_by": chance.choice(["Parasail", "Two Words", ""]),
-        "format": chance.choice(["kimi", "standard", ""]),
-        "status": 200,
-        "outcome": chance.choice(Outcome.values),
-        "tool_calls": chance.randrange(4),
-        "rescued_calls": chance.choice([0, 0, 1, 3]),
-        "leaked_format": chance.choice(["", "", "kimi"]),
-        "input_tokens": chance.choice([None, 0, 2_000_000_000]),
-        "output_tokens": chance.choice([None, None, 7]),
-        "cache_read_tokens": None,
-        "first_byte_ms": chance.choice([None, 0.0, chance.lognormvariate(6, 2)]),
-        "duration_ms": 1.0,
-        "gateway_ms": chance.lognormvariate(1, 1),
-        "configuration_version": 1,
-        **fields,
-    }
-    return EndEntry(row, None)
-
-
-def told(numbers):
-    """Their sum; None if there is no number."""
+def total(numbers):
+    """The sum of the known numbers; None if none is known."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None
 
 
 def expected():
-    """The sums and counts, from the rows that are there."""
+    """The sums and counts, computed from the stored exchanges."""
     rows = {}
     times = Counter()
     for row in Exchange.objects.all():
@@ -87,19 +55,19 @@ def expected():
                 times[span, Measure.FIRST_BYTE, start, bucket_of(row.first_byte_ms)] += 1
     sums = {
         key: (
-            len(found),
-            len([row for row in found if row.outcome in FAILURES]),
-            len([row for row in found if row.outcome == "client_error"]),
-            len([row for row in found if row.outcome == "client_disconnect"]),
-            sum(row.tool_calls for row in found),
-            sum(row.rescued_calls for row in found),
-            len([row for row in found if row.rescued_calls]),
-            len([row for row in found if row.leaked_format]),
-            told(row.input_tokens for row in found),
-            told(row.output_tokens for row in found),
-            told(row.cache_read_tokens for row in found),
+            len(group),
+            len([row for row in group if row.outcome in FAILURES]),
+            len([row for row in group if row.outcome == "client_error"]),
+            len([row for row in group if row.outcome == "client_disconnect"]),
+            sum(row.tool_calls for row in group),
+            sum(row.rescued_calls for row in group),
+            len([row for row in group if row.rescued_calls]),
+            len([row for row in group if row.leaked_format]),
+            total(row.input_tokens for row in group),
+            total(row.output_tokens for row in group),
+            total(row.cache_read_tokens for row in group),
         )
-        for key, found in rows.items()
+        for key, group in rows.items()
     }
     return sums, dict(times)
 
@@ -114,16 +82,16 @@ def stored():
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("seed", range(5))
-def test_the_sums_are_what_the_exchanges_say(seed):
+def test_the_sums_match_the_exchanges(seed):
     chance = random.Random(seed)
     GatewaySettings.objects.create(pk=1, exchange_days=90)
     for size in (1, 7, 150, 40):
-        insert_batch([entry(chance) for _ in range(size)])
+        insert_batch([random_entry(chance) for _ in range(size)])
         assert stored() == expected()
     prune(now=NOW)
     assert Exchange.objects.count() < 198
     assert stored() == expected()
-    Exchange.objects.filter(outcome="crashed").delete()  # at the time of the migration: none
+    Exchange.objects.filter(outcome="crashed").delete()  # the migration is from before this outcome
     TrafficSum.objects.all().delete()
     TrafficTime.objects.all().delete()
     fill(apps, None)
@@ -131,11 +99,11 @@ def test_the_sums_are_what_the_exchanges_say(seed):
 
 
 @pytest.mark.django_db
-def test_a_row_that_the_database_refuses_is_in_no_sum(monkeypatch):
+def test_a_refused_row_is_not_in_the_sums(monkeypatch):
     monkeypatch.setattr("proxy.audit.recorder.renew_connection", lambda: None)
     audit, chance = AuditRecorder(), random.Random(1)
     for number in range(5):
-        audit.add(entry(chance, status=None if number == 2 else 200))
+        audit.add(random_entry(chance, status=None if number == 2 else 200))
     audit._write_all()
     assert (audit.pending, audit.dropped) == (0, 1)
     assert Exchange.objects.count() == 4
@@ -144,24 +112,24 @@ def test_a_row_that_the_database_refuses_is_in_no_sum(monkeypatch):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("size", [1, 200])
-def test_a_batch_is_added_in_two_statements_however_long_it_is(size):
+def test_a_batch_of_any_size_is_added_in_two_statements(size):
     chance = random.Random(1)
-    with CaptureQueriesContext(connection) as made:
-        insert_batch([entry(chance) for _ in range(size)])
-    assert len([one for one in made.captured_queries if "ON CONFLICT" in one["sql"]]) == 2
+    with CaptureQueriesContext(connection) as queries:
+        insert_batch([random_entry(chance) for _ in range(size)])
+    assert len([query for query in queries.captured_queries if "ON CONFLICT" in query["sql"]]) == 2
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.95, 0.99, 1])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_percentile_is_right_but_for_a_bucket(seed, share):
+def test_a_percentile_is_exact_up_to_one_bucket(seed, share):
     chance = random.Random(seed)
-    took = sorted(chance.lognormvariate(6, 1.5) for _ in range(2000))
-    found = percentile(Counter(map(bucket_of, took)), share)
-    exact = took[max(0, round(len(took) * share) - 1)]
-    assert exact / 1.1 < found < exact * 1.1
+    durations = sorted(chance.lognormvariate(6, 1.5) for _ in range(2000))
+    estimate = percentile(Counter(map(bucket_of, durations)), share)
+    exact = durations[max(0, round(len(durations) * share) - 1)]
+    assert exact / 1.1 < estimate < exact * 1.1
 
 
-def test_percentiles_at_the_edges():
+def test_percentiles_of_extreme_values():
     assert percentile({}, 0.5) is None
     assert percentile({3: 0}, 0.5) is None
     assert bucket_of(0) == bucket_of(-1) == -80
@@ -169,6 +137,6 @@ def test_percentiles_at_the_edges():
     assert percentile({80: 1}, 1) == pytest.approx(1024 * 2 ** (1 / 8))
 
 
-def test_the_tables_have_the_sums():
+def test_the_table_has_a_column_for_every_sum():
     columns = {field.name for field in TrafficSum._meta.get_fields()}
     assert columns == {"id", "span", "facet", "start", "value", *SUMS}

@@ -1,4 +1,4 @@
-"""What an exchange said: packed, opened, and told apart from what is neither."""
+"""The transcript codec: packing, unpacking, and unreadable bytes."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.support.staff_pages import get, log_in, text_of
 from tests.support.stored_exchanges import configure, exchange_row, stored_exchange
 from tests.support.wire import stream
 
-SAID = TranscriptContent(
+CONTENT = TranscriptContent(
     headers={"user-agent": "claude-cli/2.0"},
     request='{"model": "ø"}',
     tools=[
@@ -44,16 +44,16 @@ def support(db):
     return web
 
 
-def damaged():
+def exchange_with_damaged_transcript():
     row = stored_exchange(stream({"content": "Hello"}))
     Transcript.objects.update(packed=bytes(row.transcript.packed)[:-3])
     return row
 
 
-def test_what_is_opened_is_what_was_packed():
-    again = unpack(pack(SAID))
-    assert again == SAID
-    assert json.dumps(asdict(again), default=repr) == json.dumps(asdict(SAID), default=repr)
+def test_unpacking_is_the_inverse_of_packing():
+    unpacked = unpack(pack(CONTENT))
+    assert unpacked == CONTENT
+    assert json.dumps(asdict(unpacked), default=repr) == json.dumps(asdict(CONTENT), default=repr)
     assert unpack(pack(TranscriptContent())) == TranscriptContent()
 
 
@@ -64,20 +64,20 @@ def test_what_is_opened_is_what_was_packed():
         b"abc",
         bytes(100),
         os.urandom(200),
-        pack(SAID)[:-1],
-        pack(SAID) + b"x",
-        b"\xff\xff\xff\x7f" + pack(SAID)[4:],
-        b"\xff\xff\xff\xff" + pack(SAID)[4:],
+        pack(CONTENT)[:-1],
+        pack(CONTENT) + b"x",
+        b"\xff\xff\xff\x7f" + pack(CONTENT)[4:],
+        b"\xff\xff\xff\xff" + pack(CONTENT)[4:],
     ],
 )
-def test_what_was_not_packed_is_refused(data):
+def test_bytes_that_are_not_a_transcript_are_unreadable(data):
     with pytest.raises(Unreadable):
         unpack(data)
 
 
 @given(st.data())
-def test_damage_is_refused_or_is_somewhere_in_what_was_said(data):
-    packed = bytearray(pack(SAID))
+def test_a_damaged_transcript_is_unreadable_or_gives_other_content(data):
+    packed = bytearray(pack(CONTENT))
     packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     try:
         unpack(bytes(packed))
@@ -85,30 +85,30 @@ def test_damage_is_refused_or_is_somewhere_in_what_was_said(data):
         return
 
 
-def test_a_row_of_the_version_before_says_the_same(db):
+def test_a_row_with_unpacked_columns_has_the_same_content(db):
     row = exchange_row()
-    Transcript.objects.create(exchange=row, **asdict(SAID))
-    assert Transcript.objects.get().content == SAID
+    Transcript.objects.create(exchange=row, **asdict(CONTENT))
+    assert Transcript.objects.get().content == CONTENT
 
 
-def test_the_page_of_what_cannot_be_read_says_so(support):
-    row = damaged()
+def test_the_page_of_an_unreadable_transcript_says_so(support):
+    row = exchange_with_damaged_transcript()
     page = text_of(get(support, row.get_absolute_url()))
     assert (
         "A transcript was kept but cannot be read: its bytes are not a packed transcript." in page
     )
     assert support.get(reverse("audit:fixture", args=[row.request_id])).status_code == 404
-    again = support.post(reverse("audit:replay", args=[row.request_id]), follow=True)
-    assert "This exchange cannot be replayed: its transcript cannot be read" in text_of(again)
+    replayed = support.post(reverse("audit:replay", args=[row.request_id]), follow=True)
+    assert "This exchange cannot be replayed: its transcript cannot be read" in text_of(replayed)
 
 
-def test_the_api_says_what_cannot_be_read(db):
+def test_the_api_reports_an_unreadable_transcript(db):
     configure()
-    row = damaged()
+    row = exchange_with_damaged_transcript()
     response = client_of(person(SUPPORT)).get(f"/api/transcripts/{row.request_id}/")
     assert (response.status_code, response.json()["detail"]) == (
         409,
-        "It cannot be read: its bytes are not a packed transcript.",
+        "This transcript cannot be read: its bytes are not a packed transcript.",
     )
     with pytest.raises(CommandError, match="needs exactly one replayable exchange"):
         call_command("replay", "--request-id", row.request_id, "--save-fixture", "x")

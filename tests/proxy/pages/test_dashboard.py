@@ -26,7 +26,7 @@ from proxy.pages.dashboard import board_context
 from proxy.pages.number_format import count_figure, format_count, format_duration, format_percent
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.support.exchange_filters import filter_exchanges
-from tests.proxy.audit.test_traffic import entry
+from tests.support.journal_entries import random_entry
 from tests.support.staff_pages import HOSTILE, log_in, text_of
 from tests.support.stored_exchanges import configure
 
@@ -78,7 +78,7 @@ def test_every_number_matches_the_exchanges_it_links_to(name, seed):
     chance = random.Random(seed)
     spread = RANGES[name].length.total_seconds() * 1.3
     ages = sorted((chance.random() * spread for _ in range(300)), reverse=True)
-    insert_batch([entry(chance, created_at=NOW - timedelta(seconds=age)) for age in ages])
+    insert_batch([random_entry(chance, created_at=NOW - timedelta(seconds=age)) for age in ages])
     shown = board_context(name, NOW)
     since = RANGES[name].start(NOW)
     inside = Exchange.objects.filter(created_at__gte=since)
@@ -111,7 +111,7 @@ def test_every_number_matches_the_exchanges_it_links_to(name, seed):
 def test_tables_show_ten_values_and_sum_the_rest_as_other():
     chance = random.Random(1)
     batch = [
-        entry(chance, created_at=NOW, model=f"m{number:02}", output_tokens=None)
+        random_entry(chance, created_at=NOW, model=f"m{number:02}", output_tokens=None)
         for number in range(13)
         for _ in range(20 - number)
     ]
@@ -134,7 +134,9 @@ def test_unknown_numbers_are_shown_as_a_dash_not_zero():
         assert (figure.text, figure.href) == ("–", ""), label
     assert shown["requests"].columns[0].blocks == []
     assert shown["times"].lines[0].path == ""
-    insert_batch([entry(random.Random(1), created_at=NOW, input_tokens=None, first_byte_ms=None)])
+    insert_batch(
+        [random_entry(random.Random(1), created_at=NOW, input_tokens=None, first_byte_ms=None)]
+    )
     shown = board_context("24h", NOW)
     assert tile(shown, "Tokens in").figure.text == "–"
     assert tile(shown, "Time to first byte").figure.text == "–"
@@ -145,7 +147,7 @@ def test_unknown_numbers_are_shown_as_a_dash_not_zero():
 def test_served_by_table_names_the_upstream():
     chance = random.Random(1)
     for upstream, served_by in (("openrouter", "Two Words"), ("openrouter", ""), ("", "")):
-        insert_batch([entry(chance, created_at=NOW, upstream=upstream, served_by=served_by)])
+        insert_batch([random_entry(chance, created_at=NOW, upstream=upstream, served_by=served_by)])
     rows = table(board_context("24h", NOW), "Served by")
     assert {row.name: row.detail for row in rows.values()} == {
         "Two Words": "via openrouter",
@@ -203,7 +205,7 @@ def test_hostile_names_are_inert():
     configure()
     stored = HOSTILE.replace("\0", "")
     hostile = {"model": stored, "upstream": "openrouter", "served_by": stored[:100]}
-    insert_batch([entry(random.Random(1), created_at=timezone.now(), **hostile)])
+    insert_batch([random_entry(random.Random(1), created_at=timezone.now(), **hostile)])
     web = logged_in(SUPPORT)
     page = text_of(web.get("/admin/"))
     assert "<script>window" not in page
@@ -225,7 +227,7 @@ def test_dashboard_needs_few_queries_regardless_of_traffic(django_assert_max_num
         now = timezone.now()
         insert_batch(
             [
-                entry(chance, created_at=now - timedelta(hours=hour), model=f"m{hour}")
+                random_entry(chance, created_at=now - timedelta(hours=hour), model=f"m{hour}")
                 for hour in range(300)
             ]
         )
@@ -247,7 +249,7 @@ def test_ranges_are_of_whole_hours_or_days_and_end_now():
 def test_an_exchange_is_counted_in_the_step_of_its_hour():
     chance = random.Random(1)
     for hours in (0, 6, 30):
-        insert_batch([entry(chance, created_at=NOW - timedelta(hours=hours))])
+        insert_batch([random_entry(chance, created_at=NOW - timedelta(hours=hours))])
     seen = query_range(RANGES["7d"], NOW)
     full = [step.start for step in seen.steps if step.sums.requests]
     assert full == [
@@ -321,7 +323,11 @@ def test_links_work_for_any_model_name():
     names = ["", "none", " none", '"', '""', '"none"', "a&model=b", "%00", "é<b>", "\t"]
     counts = {name: number for number, name in enumerate(names, 1)}
     insert_batch(
-        [entry(chance, created_at=NOW, model=name) for name in names for _ in range(counts[name])]
+        [
+            random_entry(chance, created_at=NOW, model=name)
+            for name in names
+            for _ in range(counts[name])
+        ]
     )
     for name, row in table(board_context("24h", NOW), "By model").items():
         models = linked_exchanges(row.figures["requests"].href).values_list("model", flat=True)

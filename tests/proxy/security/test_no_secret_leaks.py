@@ -1,8 +1,8 @@
-"""Secrets that nobody may find: pushed through a real gateway, and looked for everywhere.
+"""Sends secrets through a real gateway, and searches for them everywhere.
 
-`test_recording.py` does so with every shape of a secret at every place of a conversation. Here it
-is the gateway's own secrets, with failures of every kind, and every page, export and log that could
-show them.
+`tests/proxy/audit/test_exchange_rows.py` does this with every kind of secret at every place of a
+conversation. Here it is the gateway's own secrets, with failures of every kind, and every page,
+export and log that could show them.
 """
 
 import re
@@ -18,7 +18,7 @@ from tests.support.operator_session import Operator
 from tests.support.scripted_upstream import Close, Reset, whole
 from tests.support.wire import stream
 
-CLIENT = "canary0client0key0sQ7vX2"  # shapes that no pattern knows: they are known, or leaked
+CLIENT = "canary0client0key0sQ7vX2"  # matches no pattern: found only as a known secret
 STORED = "canary0upstream0key0w9Lk"
 HEADER = "canary0header0value0Zt4m"
 VARIABLE = "sk-or-canary0variable0key0Hd3"
@@ -53,36 +53,38 @@ def tapped(upstream, tmp_path_factory):
     gateway.stop()
 
 
-def speak(gateway, upstream):
-    """Every kind of end, each repeating what the gateway sent."""
-    said = f"{STORED} {HEADER}"  # an upstream knows what it was sent, and no more
+def send_requests(gateway, upstream):
+    """Requests with every kind of answer, each with the secrets that the upstream got."""
+    secrets = f"{STORED} {HEADER}"
     half = [
         {"content": part} for part in (f"{STORED[:9]}", f"{STORED[9:]} {HEADER[:7]}", HEADER[7:])
     ]
     call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": f'{{"k":"{STORED}'}}
-    ends = [
-        reply(stream({"content": said})),
+    answers_by_kind = [
+        reply(stream({"content": secrets})),
         reply(stream(*half)),
         reply(*map(chunk, half), Reset, ends=False),
         reply(chunk({"tool_calls": [call]}), Close, ends=False),
-        reply(chunk({"content": "x"}), data({"error": {"message": said}})),
-        reply(chunk({"content": "x"}), f"data: {{{said}\n\n".encode()),
-        whole({"error": {"message": said}}, status=400),
-        whole({"error": {"message": said}}, status=401),
-        whole({"error": {"message": said}}, status=429, headers=[f"x-ratelimit-note: {said}"]),
-        whole({"error": {"message": said}}, status=500),
-        whole(f"<html>{said}</html>".encode(), status=502),
-        whole({"type": "error", "error": {"type": "api_error", "message": said}}, status=500),
+        reply(chunk({"content": "x"}), data({"error": {"message": secrets}})),
+        reply(chunk({"content": "x"}), f"data: {{{secrets}\n\n".encode()),
+        whole({"error": {"message": secrets}}, status=400),
+        whole({"error": {"message": secrets}}, status=401),
+        whole(
+            {"error": {"message": secrets}}, status=429, headers=[f"x-ratelimit-note: {secrets}"]
+        ),
+        whole({"error": {"message": secrets}}, status=500),
+        whole(f"<html>{secrets}</html>".encode(), status=502),
+        whole({"type": "error", "error": {"type": "api_error", "message": secrets}}, status=500),
         reply(b"", status=302, headers=[f"location: http://elsewhere.invalid/{STORED}"]),
-        [f"HTTP/1.1 200 {said}\r\n{said}\r\n\r\n".encode()],
-        reply(said.encode(), headers=[f"content-encoding: {STORED}"]),
+        [f"HTTP/1.1 200 {secrets}\r\n{secrets}\r\n\r\n".encode()],
+        reply(secrets.encode(), headers=[f"content-encoding: {STORED}"]),
     ]
     answers = []
     headers = {"x-api-key": CLIENT}
     with httpx.Client(base_url=gateway.url, headers=headers, timeout=30, trust_env=False) as client:
-        for end in ends:
+        for answer in answers_by_kind:
             for model in (MODEL, DIRECT):
-                upstream.script(model, end)
+                upstream.script(model, answer)
                 for is_streaming in (True, False):
                     body = ask(model, text=f"Authorization: Bearer {CLIENT}", stream=is_streaming)
                     answers.append(client.post("/v1/messages", json=body))
@@ -94,12 +96,12 @@ def speak(gateway, upstream):
     return answers
 
 
-def test_the_gateways_own_secrets_are_found_nowhere(tapped, upstream):
+def test_the_gateways_own_secrets_leak_nowhere(tapped, upstream):
     """X1, X2, O8."""
-    answers = speak(tapped, upstream)
+    answers = send_requests(tapped, upstream)
     seen = {f"answer {n}": f"{a.headers} {_refusal(a)}" for n, a in enumerate(answers)}
     seen["metrics"] = httpx.get(f"{tapped.url}/metrics", trust_env=False).text
-    tapped.exchange(answers[-1])  # the last is written, and so are all
+    tapped.exchange(answers[-1])  # the last row is written, so all are
     operator = Operator(tapped)
     pages = operator._pages
     for name, route in PAGES:
@@ -128,16 +130,16 @@ def test_the_gateways_own_secrets_are_found_nowhere(tapped, upstream):
         (place, secret) for place, text in seen.items() for secret in SECRETS if secret in text
     ]
     assert not leaks, "\n".join(map(str, leaks))
-    tapped.start()  # for the fixture to stop
+    tapped.start()  # the fixture stops it
 
 
 def _refusal(answer):
-    """What the gateway itself says. A model's own words go to their client as they are."""
+    """Text that the gateway wrote. The text of a model reaches the client unchanged."""
     return answer.text if answer.status_code != 200 else ""
 
 
 def _addresses(gateway, route):
-    """The pages of an exchange of each kind, of each row, and of each group."""
+    """The URLs of a route: for an exchange of each kind, each upstream, and each group."""
     ids = [row["id"] for row in gateway.rows("SELECT id FROM proxy_upstream")]
     if "<slug:request_id>" in route:
         found = gateway.rows("SELECT max(request_id) AS id FROM proxy_exchange GROUP BY error_code")

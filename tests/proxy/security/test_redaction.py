@@ -1,4 +1,4 @@
-"""Secrets are taken out in time that grows with the text, whoever wrote it."""
+"""Secrets are redacted in linear time, even in hostile text."""
 
 import os
 from pathlib import Path
@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from formats import (
+    DIALECTS,
     Limits,
+    MessageEnd,
     MessageStart,
     Notice,
     NoticeCode,
+    ReplyOptions,
+    StopReason,
+    TextDelta,
     Tool,
     ToolCallDelta,
     ToolCallStart,
@@ -33,6 +38,7 @@ from proxy.security.redaction import _PATTERNS, _PREFIXES, WORD, Redactor
 from tests.support.chat import ask, error_of, reply, says, stream
 from tests.support.linear_time import is_linear
 from tests.support.scripted_upstream import whole
+from tests.support.wire import byte_cuts
 
 SIZE = 50_000
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
@@ -78,7 +84,7 @@ OPENINGS = ["sk- ", "eyJaaaaaaaa."]
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_twice_the_hostile_text_takes_twice_the_time(unit):
+def test_redaction_of_hostile_text_takes_linear_time(unit):
     for opening in OPENINGS:
 
         def redact(size, opening=opening):
@@ -87,7 +93,7 @@ def test_twice_the_hostile_text_takes_twice_the_time(unit):
         assert is_linear(redact, SIZE), opening
 
 
-def test_a_short_text_is_cut_before_it_is_searched(monkeypatch):
+def test_a_long_text_is_cut_before_it_is_searched(monkeypatch):
     searched = []
     monkeypatch.setattr(
         Redactor, "redact_text", lambda self, text: searched.append(len(text)) or text
@@ -99,7 +105,7 @@ def test_a_short_text_is_cut_before_it_is_searched(monkeypatch):
 @pytest.mark.parametrize("secret", ["sk-or-v1-0123456789abcdef0123", JWT, "the-clients-own-key"])
 @pytest.mark.parametrize("before", ["x ", "sk-or-v1-0123456789abcdef0123 "])
 def test_no_cut_leaves_half_a_secret(secret, before):
-    """Wherever it is: behind other secrets, too, which are shorter when they are taken out."""
+    """Also after other secrets, which become shorter when they are redacted."""
     for size in range(0, 3000, 7):
         text = before * (size // len(before)) + " " * (size % 30) + secret + " and more" * 500
         brief = Redactor(["the-clients-own-key"]).redact_start(text, 200)
@@ -120,16 +126,16 @@ def test_no_cut_leaves_half_a_secret(secret, before):
         JWT,
     ],
 )
-def test_an_escape_before_a_secret_is_no_part_of_it(secret, escape):
-    """As in the text of a request, where a key stands at the beginning of a line."""
-    said = f'{{"content":"my key:{escape}{secret}"}}'
+def test_a_json_escape_before_a_secret_does_not_hide_it(secret, escape):
+    """As in the JSON of a request, where a key stands at the start of a line."""
+    text = f'{{"content":"my key:{escape}{secret}"}}'
     redactor = Redactor()
-    assert secret not in redactor.redact_text(said)
-    assert secret.encode() not in redactor.redact_bytes(said.encode())
+    assert secret not in redactor.redact_text(text)
+    assert secret.encode() not in redactor.redact_bytes(text.encode())
     assert redactor.count == 2
 
 
-def test_what_only_begins_like_a_jwt_hides_no_other_secret():
+def test_the_start_of_a_jwt_does_not_hide_another_secret():
     redactor = Redactor()
     text = "eyJ-abcdefgh-sk-0123456789abcdef0123 and Bearer eyJabcdefghijklmnop"
     assert redactor.redact_text(text) == "eyJ-abcdefgh-[redacted:key] and Bearer [redacted:bearer]"
@@ -139,26 +145,26 @@ def test_what_only_begins_like_a_jwt_hides_no_other_secret():
     assert Redactor().redact_text(f"x-{JWT}") == "x-[redacted:jwt]"
 
 
-def test_the_words_at_a_gap_are_left_out_in_linear_time():
+def test_partial_words_at_a_cut_are_removed_in_linear_time():
     assert _without_partial_words(b"one two-thr", b"ee-four five") == (b"one ", b" five")
     assert _without_partial_words(b"x" * 600, b"y" * 600) == (b"x" * 88, b"y" * 88)
 
-    def seam(size):
+    def remove_words(size):
         words = WORD.encode() * (size // len(WORD))
         for _ in range(50):
             _without_partial_words(words + b" ", words)
 
-    assert is_linear(seam, SIZE)
+    assert is_linear(remove_words, SIZE)
 
 
 def cpu(gateway):
-    """Seconds that the gateway has worked."""
+    """CPU seconds that the gateway has used."""
     assert gateway.process is not None
     fields = Path(f"/proc/{gateway.process.pid}/stat").read_text().rpartition(") ")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_hostile_names_keep_nobody_waiting(gateway, client, upstream, model):
+def test_hostile_names_take_little_time(gateway, client, upstream, model):
     upstream.script(model, says("Hi"))
     before = cpu(gateway)
     agent = {"user-agent": "eyJ-" * 15_000}
@@ -175,8 +181,10 @@ def test_hostile_names_keep_nobody_waiting(gateway, client, upstream, model):
     assert cpu(gateway) - before < 2
 
 
-def test_a_failed_request_with_an_image_keeps_nobody_waiting(gateway, client, upstream):
-    model = "pictures/seen"  # of a family of its own: an hour keeps so many transcripts of each
+def test_a_failed_request_with_an_image_takes_little_time(gateway, client, upstream):
+    model = (
+        "pictures/seen"  # a family of its own: transcripts per hour and kind of failure are limited
+    )
     upstream.script(model, *[whole({"error": {"message": "no"}}, status=500)] * 2)
     source = {"type": "base64", "media_type": "image/png", "data": WORD[:52] * 18_000}
     body = ask(model)
@@ -207,9 +215,9 @@ def is_storable(value):
     return all("\0" not in text and text.encode() for text in texts(value) if text)
 
 
-def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch):
+def test_any_text_from_clients_and_upstreams_can_be_stored(monkeypatch):
     monkeypatch.setattr(TranscriptSampling, "keeps", lambda *_: True)
-    # pytest captures records, and cannot pass half a pair from one process to another.
+    # pytest cannot pass unpaired surrogates in log records from one process to another.
     monkeypatch.setattr(Exchange, "log", lambda *_: None)
     exchange = Exchange("openai")
     exchange.request.snapshot = SimpleNamespace(version=1)
@@ -251,7 +259,7 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
     audit = AuditRecorder()
     audit.record_end(exchange, 502)
     entry, _ = audit._memory[0]
-    assert repr(decode(encode(entry)).exchange) == repr(entry.exchange), "of plain types"
+    assert repr(decode(encode(entry)).exchange) == repr(entry.exchange), "plain types only"
     content = unpack(entry.packed)
     assert content.tools[0]["name"] == "a␀b\ufffdc\ufffdd"
     assert content.tools[0]["schema"]["a␀b"] == ["␀", {"x": "␀"}]
@@ -270,7 +278,7 @@ def test_whatever_others_write_can_be_stored_wherever_they_write_it(monkeypatch)
         (b'{"x": "sk-0123456789abcdef0123"}', {"x": "[redacted:key]"}),
     ],
 )
-def test_a_schema_is_stored_as_it_is_if_every_database_takes_it(schema, kept):
+def test_a_tool_schema_is_stored_unless_databases_refuse_it(schema, kept):
     tools = (Tool("first", None, schema), Tool("second", None, b'{"a": [1, -2.5e3]}'))
     stored, left_out = _tools(tools, Redactor(), 2**16)
     content = unpack(pack(TranscriptContent(tools=stored)))
@@ -278,7 +286,7 @@ def test_a_schema_is_stored_as_it_is_if_every_database_takes_it(schema, kept):
     assert left_out == 0
 
 
-def test_a_tool_with_a_nul_in_its_name_costs_no_row(gateway, client, upstream, model):
+def test_a_tool_with_nul_in_its_name_does_not_cost_the_row(gateway, client, upstream, model):
     upstream.script(model, reply(stream({"content": "Hi"})[:-40] + b"data: {bad\n\n"))
     tools = [{"name": "a\0b", "input_schema": {"type": "object", "description": "\0"}}]
     response = client.post("/v1/messages", json=ask(model, tools=tools))
@@ -295,7 +303,7 @@ SECRETS_IN_TEXTS = ["sk-ant-0123456789abcdefghij", "ghs_" + "a1" * 20, "hidden-k
 @pytest.mark.parametrize("secret", SECRETS_IN_TEXTS)
 @pytest.mark.parametrize("place", ["user-agent", "x-claude-code-session-id", "model", "notice"])
 @pytest.mark.parametrize("around", ["{}", "{} and more", "before {}", "\0{}", "ä {}", "{}\n"])
-def test_a_secret_in_one_text_of_a_row_is_found_among_all(secret, place, around):
+def test_a_secret_in_any_text_of_a_row_is_redacted(secret, place, around):
     exchange = Exchange("anthropic")
     text = around.format(secret)
     exchange.request.headers = {"user-agent": "claude-cli/2.0", place: text}
@@ -308,7 +316,7 @@ def test_a_secret_in_one_text_of_a_row_is_found_among_all(secret, place, around)
     assert "[redacted:" in str(row)
 
 
-def test_texts_of_a_row_are_cut_and_nothing_else():
+def test_long_texts_of_a_row_are_cut():
     exchange = Exchange("anthropic")
     exchange.request.model = "m" * 300
     exchange.request.headers = {"user-agent": "a" * 300}
@@ -316,13 +324,13 @@ def test_texts_of_a_row_are_cut_and_nothing_else():
     assert (row["model"], row["user_agent"]) == ("m" * 200, "a" * 200)
 
 
-def test_a_text_that_was_clean_for_one_is_searched_for_the_secrets_of_another():
+def test_a_cached_clean_text_is_searched_for_other_known_secrets():
     assert Redactor().is_clean_text("of mine-and-secret here")
     assert Redactor(["another-secret"]).is_clean_text("of mine-and-secret here")
     assert not Redactor(["mine-and-secret"]).is_clean_text("of mine-and-secret here")
 
 
-def test_only_short_texts_without_the_look_of_a_secret_are_remembered(monkeypatch):
+def test_only_short_clean_texts_are_cached(monkeypatch):
     monkeypatch.setattr(redaction, "_cached_clean_texts", set())
     looks = "sk-ant-0123456789abcdefghij"
     assert Redactor().is_clean_text("m" * 1025)
@@ -338,13 +346,13 @@ def test_only_short_texts_without_the_look_of_a_secret_are_remembered(monkeypatc
 
 @pytest.mark.parametrize("secret", ["sk-01234", "of-sk-0123", "plain0secret", "ghp_0123"])
 @pytest.mark.parametrize("before", ["", "x", "task-", "ø", "\\u00f8", "-----BEGIN"])
-def test_a_known_secret_is_found_wherever_it_stands(before, secret):
+def test_a_known_secret_is_redacted_at_any_place(before, secret):
     redactor = Redactor([secret])
     assert not redactor.is_clean(f"{before}{secret}y".encode())
     assert secret not in redactor.redact_bytes(f"{before}{secret}y".encode()).decode()
 
 
-def test_no_mark_hides_another():
+def test_no_prefix_hides_another():
     hidden = {
         (mark, other)
         for mark in _PREFIXES
@@ -363,10 +371,58 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8), st.sampled_from([1, 7, 16, 2**16]))
-def test_whatever_looks_like_a_secret_is_suspected(pieces, window):
+def test_any_text_that_looks_like_a_secret_is_searched(pieces, window):
     text = "".join(pieces)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redaction, "_WINDOW", window)
         if any(found.lastgroup != "eyj" for found in _PATTERNS.finditer(text)):
             assert not Redactor().is_clean(text.encode())
             assert Redactor().redact_text(text) != text
+
+
+SECRETS_BY_KIND = {
+    "key": "sk-or-v1-0123456789abcdef0123",
+    "github": "ghp_0123456789abcdef0123456789abcdef0123",
+    "aws": "AKIA0123456789ABCDEF",
+    "google": "AIza0123456789abcdef0123456789abcdef012",
+    "slack": "xoxb-0123456789-abcdef",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    "pem": "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
+    "bearer": "abcdef0123456789abcdef",
+    "known": "the client's own key",
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS_BY_KIND)
+def test_every_kind_of_secret_is_redacted(kind):
+    redactor = Redactor(["the client's own key"])
+    before = "Bearer " if kind == "bearer" else "it is "
+    assert (
+        redactor.redact_text(f"{before}{SECRETS_BY_KIND[kind]}, you see")
+        == f"{before}[redacted:{kind}], you see"
+    )
+    assert redactor.count == 1
+
+
+def test_text_without_secrets_is_unchanged():
+    redactor = Redactor(["short", ""])
+    text = "a task-force, desk-top, sk-8, Bearer of news, eyJ.a.b, short"
+    assert (redactor.redact_text(text), redactor.count) == (text, 0)
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_a_secret_split_over_chunks_is_redacted(dialect):
+    secret = SECRETS_BY_KIND["key"]
+    for at in range(1, len(secret)):
+        wire = stream({"content": f"x {secret[:at]}"}, {"content": f"{secret[at:]} y"})
+        if dialect == "anthropic":
+            deltas = [TextDelta(f"x {secret[:at]}"), TextDelta(f"{secret[at:]} y")]
+            events = [MessageStart("m", "m"), *deltas, MessageEnd(StopReason.END_TURN)]
+            wire = DIALECTS["anthropic"].encoder(ReplyOptions()).feed(events)
+        clean = Redactor().redact_stream(wire, dialect, is_suspect=True)
+        assert "x [redacted:key] y" in clean.decode()
+
+
+def test_bytes_that_are_not_utf8_are_kept():
+    for part in byte_cuts(b"\xff\x00 plain \xfe", 2):
+        assert b"".join(map(Redactor().redact_bytes, part)) == b"\xff\x00 plain \xfe"
