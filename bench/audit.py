@@ -78,7 +78,7 @@ def cases(rows: int, now: datetime) -> Mapping[str, Case]:
         "format kimi": listed(format="kimi"),
         "model, common": listed(model=MODELS[0]),
         "model, rare": listed(model=MODELS[-1]),
-        "model, unknown": listed(model="nobody/knows"),
+        "model, unknown": listed(model="unknown/model"),
         "upstream": listed(upstream="moonshot"),
         "key": listed(key=key),
         "code": listed(code="call_truncated"),

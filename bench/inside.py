@@ -66,8 +66,8 @@ class ScriptedTransport(asyncio.Transport):
         self._is_closing = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if found := _MARKER.search(data):
-            for piece in self._loop.answers[found[1].decode()]:
+        if marker := _MARKER.search(data):
+            for piece in self._loop.answers[marker[1].decode()]:
                 self._loop.pieces.append((self, piece))
 
     def writelines(self, list_of_data: Any) -> None:

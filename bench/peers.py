@@ -200,7 +200,7 @@ def installed() -> list[Peer]:
 
 
 def missing() -> list[str]:
-    """How to install the peers that are not installed."""
+    """Instructions for the peers that are not installed."""
     return [
         f"{peer.name} is not installed. `make bench-peers` installs {peer.package} ({peer.needs})."
         for peer in ALL

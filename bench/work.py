@@ -191,16 +191,16 @@ def _report_nonlinear(lines: Sequence[str]) -> int:
 
 def show(text: str, *, callgrind: bool) -> int:
     """Print the cases whose name contains a text, with the functions they call most."""
-    found = {
+    counts = {
         case.name: count_case(case.at_scale(1), NamedCalls) for case in cases() if text in case.name
     }
     letters = [letter for letter in GATEWAY_LETTERS if text in _gateway_case(letter)]
     if letters:
-        found |= count_gateway(letters, NamedCalls)
-    if not found:
+        counts |= count_gateway(letters, NamedCalls)
+    if not counts:
         print(f"No case has {text!r} in its name; {RECORDED.name} lists all.", file=sys.stderr)
         return 1
-    for name, calls in found.items():
+    for name, calls in counts.items():
         assert isinstance(calls, NamedCalls)
         print(f"{name}: {calls.total} calls")
         if callgrind and not name.startswith("the gateway"):
