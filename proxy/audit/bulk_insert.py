@@ -22,7 +22,7 @@ class Table:
     """A model's columns, and the statement that inserts them."""
 
     def __init__(self, model: type[Model], expressions: Mapping[str, str] | None = None) -> None:
-        """`expressions`: SQL by column, for columns whose value is not inserted as it is."""
+        """`expressions`: SQL by column, for columns that need more than a placeholder."""
         fields = [field for field in model._meta.concrete_fields if field.name != "id"]
         self._name = model._meta.db_table
         self._columns = [field.attname for field in fields]

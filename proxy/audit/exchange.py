@@ -80,7 +80,7 @@ class Reading:
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What the client asked for."""
+    """The client's request."""
 
     created_at: datetime = field(default_factory=clock.now)
     snapshot: Snapshot | None = None
@@ -96,7 +96,7 @@ class RequestRecord:
 
 @dataclass(slots=True)
 class AnswerRecord:
-    """What one attempt answered."""
+    """The answer of one attempt."""
 
     route: Route | None = None
     reading: Reading | None = None
@@ -253,7 +253,7 @@ class Exchange:
 
     @property
     def phase(self) -> Phase:
-        """How far the exchange came before it failed."""
+        """The step in which the exchange failed."""
         if self.error is None or self.answer.route is None:
             return Phase.REQUEST
         return phase_of(self.error, has_started=self.answer.seconds_to_start is not None)

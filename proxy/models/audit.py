@@ -12,11 +12,11 @@ class Outcome(models.TextChoices):
     CLIENT_ERROR = "client_error", "client error"
     UPSTREAM_ERROR = "upstream_error", "upstream error"
     TRANSFORM_FAILED = "transform_failed", "translation failed"
-    CLIENT_DISCONNECT = "client_disconnect", "client left"
-    TIMEOUT = "timeout", "time-out"
-    DRAINED = "drained", "cut by a restart"
+    CLIENT_DISCONNECT = "client_disconnect", "client disconnected"
+    TIMEOUT = "timeout", "timeout"
+    DRAINED = "drained", "stopped by a restart"
     GATEWAY_ERROR = "gateway_error", "gateway error"
-    CRASHED = "crashed", "lost with its process"
+    CRASHED = "crashed", "process crashed"
 
 
 FAILURES = (
@@ -36,7 +36,7 @@ class Phase(models.TextChoices):
     CONNECT = "connect", "connecting to the upstream"
     ANSWER = "answer", "waiting for the answer"
     BODY = "body", "reading the answer"
-    TRANSLATION = "translation", "understanding the answer"
+    TRANSLATION = "translation", "decoding the answer"
 
 
 class GroupState(models.TextChoices):
@@ -53,7 +53,7 @@ class FailureGroup(models.Model):
     format = models.CharField(max_length=20)
     error_code = models.CharField(max_length=40)
     phase = models.CharField(max_length=20, choices=Phase)
-    family = models.CharField("family of models", max_length=120)
+    family = models.CharField("model family", max_length=120)
     count = models.PositiveBigIntegerField(default=0)
     first_seen = models.DateTimeField()
     last_seen = models.DateTimeField()

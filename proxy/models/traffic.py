@@ -18,10 +18,10 @@ class Span(models.TextChoices):
 class Facet(models.TextChoices):
     """The property that the exchanges of a sum share."""
 
-    ALL = "all", "nothing"
-    MODEL = "model", "the model that was asked for"
+    ALL = "all", "all exchanges"
+    MODEL = "model", "requested model"
     FORMAT = "format", "the format of the answer"
-    SERVED_BY = "served_by", "who answered"
+    SERVED_BY = "served_by", "provider"
 
 
 class Measure(models.TextChoices):
@@ -34,7 +34,7 @@ class TrafficSum(models.Model):
     facet = models.CharField(max_length=10, choices=Facet)
     start = models.DateTimeField()
     value = models.CharField(max_length=200, blank=True)
-    """Of the facet. For SERVED_BY: the upstream's name, a space, and the name it reports."""
+    """Value of the facet. For SERVED_BY: the upstream's name, a space, and the name it reports."""
     requests = models.PositiveBigIntegerField()
     failures = models.PositiveBigIntegerField()
     client_errors = models.PositiveBigIntegerField()

@@ -169,7 +169,7 @@ class EventLine:
     kind: str
     detail: str
     is_linked: bool
-    """Whether it is located in the text."""
+    """True if the event is located in the text."""
 
 
 def event_lines(events: Sequence[Event], spans: Iterable[Span]) -> list[EventLine]:

@@ -97,7 +97,7 @@ def transcript_of(exchange: Exchange) -> TranscriptContent:
 
 
 def _has_all_text(exchange: Exchange) -> bool:
-    """Whether the events have all text of the answer; they lack text that was dropped."""
+    """Tell whether the events have all text of the answer. They lack text that was dropped."""
     if exchange.outcome is not Outcome.OK or exchange.answer.stop_reason is None:
         return False
     return _REQUEST_NOTICES.issuperset([notice.code for notice in exchange.answer.notices])

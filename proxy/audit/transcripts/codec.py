@@ -29,7 +29,7 @@ class _Details(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
     """Selected headers of the client's request."""
     reading: dict[str, Any] = {}
-    """How the answer was decoded; see `replay_input`."""
+    """Settings with which the answer was decoded; see `replay_input`."""
     arrivals: list[list[int | float]] = []
     """For each read from the upstream: its offset in `raw`, and milliseconds since the start."""
     events: list[Any] = []
