@@ -116,6 +116,12 @@ def test_the_documents_speak_of_the_project_alone():
         assert "../shared" not in path.read_text()
 
 
+def test_no_test_imports_from_another_test_file():
+    for path in ROOT.glob("tests/**/*.py"):
+        found = re.search(r"^\s*(?:from|import) tests\..*\btest_\w+ import", path.read_text(), re.M)
+        assert found is None, f"{path}: move what tests share to tests/support"
+
+
 def test_commits_are_checked_as_make_check_does():
     makefile = (ROOT / "Makefile").read_text()
     recipe = makefile.partition("\ncheck:")[2].partition("\n\n")[0].splitlines()[1:]

@@ -21,6 +21,8 @@ TOOLS = [
     }
 ]
 
+END = chunk({}, "stop") + b"data: [DONE]\n\n"
+
 
 def ask(model: str, text: str = "Hello", **fields: Any) -> dict[str, Any]:
     messages = [{"role": "user", "content": text}]
@@ -47,4 +49,16 @@ def says(text: str) -> list[Any]:
     return reply(stream({"role": "assistant", "content": text}))
 
 
-__all__ = ["TOOLS", "ask", "chunk", "data", "error_of", "json", "read", "reply", "says", "stream"]
+__all__ = [
+    "END",
+    "TOOLS",
+    "ask",
+    "chunk",
+    "data",
+    "error_of",
+    "json",
+    "read",
+    "reply",
+    "says",
+    "stream",
+]

@@ -128,6 +128,12 @@ def restore_test_database() -> None:
     )
 
 
+def last_migration() -> str:
+    from django.db.migrations.loader import MigrationLoader
+
+    return max(name for app, name in MigrationLoader(None).disk_migrations if app == "proxy")
+
+
 def dump(url: str) -> str:
     """Return the content of all tables as text."""
     tables = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'"

@@ -148,6 +148,6 @@ def configured(db: None, settings: Any, tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def operator(configured: None) -> Any:
     """A client of the management API with the token of an operator."""
-    from tests.proxy.api.test_api import client_of, person
+    from tests.support.api_clients import client_of, person
 
     return client_of(person(OPERATORS, username="olga"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.gateway import KEY
+from tests.support.gateway import KEY, Gateway
 
 _ESTABLISHED = "01"  # in /proc/net/tcp
 
@@ -47,6 +47,11 @@ def connect(port: int, data: bytes = b"", *, receive_buffer: int = 0) -> socket.
     connection.connect(("127.0.0.1", port))
     connection.sendall(data)
     return connection
+
+
+def start_request(gateway: Gateway, body: object) -> socket.socket:
+    """Send a request and return its connection; closing it is what a killed client does."""
+    return connect(gateway.port, post(body, "content-type: application/json"))
 
 
 def answer(connection: socket.socket, *, patience: float = 0.3) -> Answer:

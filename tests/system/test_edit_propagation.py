@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from tests.proxy.configuration.test_live import TEXT
 from tests.support.background_load import Load
+from tests.support.calls_in_text import KIMI_CALL
 from tests.support.chat import TOOLS, ask, read, reply, says, stream
 from tests.support.gateway import KEY, PRODUCT_INTERVALS, Gateway
 from tests.support.operator_session import Operator
@@ -40,7 +40,7 @@ def seconds_until(is_so):
 def test_edits_and_revocations_reach_the_other_process_within_two_seconds(both, upstream):
     here, there = both
     upstream.script(BUSY, says("Good morning"))
-    upstream.script(STEERED, reply(stream({"content": TEXT})))
+    upstream.script(STEERED, reply(stream({"content": KIMI_CALL})))
     operator, waits = Operator(here), []
     with Load(both, BUSY) as load, there.client() as other:
 

@@ -12,12 +12,11 @@ import httpx
 import psycopg
 import pytest
 
-from tests.proxy.database.test_schema import LAST
-from tests.proxy.serving.test_quota import MAKE_KEY
 from tests.support.balancer import Balancer
 from tests.support.chat import ask, chunk, read, reply, says, stream
+from tests.support.client_keys import MAKE_KEY
 from tests.support.concurrent_clients import Crowd
-from tests.support.database import database_url, of_postgres
+from tests.support.database import database_url, last_migration, of_postgres
 from tests.support.gateway import KEY, NO_TLS, Gateway
 from tests.support.scripted_upstream import Pause
 from tests.support.waiting import wait_for
@@ -269,7 +268,7 @@ def test_a_worker_that_is_started_again_never_migrates_and_its_siblings_serve(fl
     recorded = "SELECT id FROM django_migrations WHERE app = 'proxy' AND name = ?"
     with psycopg.connect(fleet.url, autocommit=True) as connection:
         statement = "UPDATE django_migrations SET app = %s WHERE app = %s AND name = %s"
-        connection.execute(statement, ["elsewhere", "proxy", LAST])
+        connection.execute(statement, ["elsewhere", "proxy", last_migration()])
         try:
             with Load(fleet, clients=2) as load:
                 load.wait_for(10)
@@ -277,9 +276,9 @@ def test_a_worker_that_is_started_again_never_migrates_and_its_siblings_serve(fl
                 count = len(load.seen)
                 wait_for(lambda: fleet.workers() - before)
                 wait_for(lambda: len(load.seen) >= count + 50)
-            assert fleet.rows(recorded, LAST) == []
+            assert fleet.rows(recorded, last_migration()) == []
         finally:
-            connection.execute(statement, ["proxy", "elsewhere", LAST])
+            connection.execute(statement, ["proxy", "elsewhere", last_migration()])
     # Those that the killed one was at were cut; no other was refused.
     assert {one.status for one in load.seen} == {200}
     assert len(load.failed) <= 2

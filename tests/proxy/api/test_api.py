@@ -1,12 +1,11 @@
 """The management API: who may, what goes in, what comes out."""
 
 import base64
-import json
 import re
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -14,6 +13,7 @@ from django.utils import timezone
 
 from proxy.models import ApiToken, Comment, FailureHour, Replay
 from proxy.roles import OPERATORS, SUPPORT
+from tests.support.api_clients import client_of, person, send
 from tests.support.stored_exchanges import (
     configure,
     exchange_row,
@@ -35,17 +35,6 @@ def configured(settings, tmp_path):
     cache.clear()
 
 
-def person(*roles, username=""):
-    user = User.objects.create_user(username or f"one of {roles}", is_staff=True)
-    user.groups.set(Group.objects.filter(name__in=roles))
-    return user
-
-
-def client_of(user, **options):
-    _, plain = ApiToken.make(user)
-    return Client(headers={"authorization": f"Bearer {plain}"}, **options)
-
-
 @pytest.fixture
 def support():
     return client_of(person(SUPPORT))
@@ -54,10 +43,6 @@ def support():
 @pytest.fixture
 def operator():
     return client_of(person(OPERATORS))
-
-
-def send(client, method, url, body=None):
-    return client.generic(method, url, json.dumps(body or {}), content_type="application/json")
 
 
 def test_exchanges_are_listed_newest_first_a_page_at_a_time(support, django_assert_max_num_queries):

@@ -15,7 +15,7 @@ from proxy.models import (
     Upstream,
 )
 from proxy.roles import OPERATORS, SUPPORT
-from tests.proxy.api.test_api import client_of, person, send
+from tests.support.api_clients import client_of, person, send
 
 pytestmark = pytest.mark.usefixtures("configured")
 CANARY = "sk-or-v1-canary-of-the-api-9876"

@@ -5,7 +5,7 @@ from django.contrib.auth.models import Permission
 
 from proxy.models import ClientKey, FormatOverride, ModelRoute, Upstream
 from proxy.roles import SUPPORT
-from tests.proxy.api.test_api import client_of, person, send
+from tests.support.api_clients import client_of, person, send
 
 pytestmark = pytest.mark.usefixtures("configured")
 

@@ -21,7 +21,7 @@ from proxy.api.configuration_serializers import (
 from proxy.configuration.snapshot import load
 from proxy.models import ClientKey, ConfigurationVersion, FormatOverride, ModelRoute, Upstream
 from proxy.roles import OPERATORS
-from tests.proxy.api.test_api import client_of, person
+from tests.support.api_clients import client_of, person
 from tests.support.stored_exchanges import configure
 
 pytestmark = pytest.mark.django_db

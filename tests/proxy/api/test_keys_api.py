@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from proxy.models import ClientKey
 from proxy.models.keys import digest_of, prefix_of
-from tests.proxy.api.test_api import send
+from tests.support.api_clients import send
 
 pytestmark = pytest.mark.usefixtures("configured")
 

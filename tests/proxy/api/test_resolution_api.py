@@ -8,8 +8,8 @@ from django.core.cache import cache
 
 from proxy.models import ConfigurationVersion, FormatOverride, GatewaySettings, ModelRoute, Upstream
 from proxy.roles import OPERATORS
-from tests.proxy.api.test_api import client_of, person, send
-from tests.proxy.configuration.test_live import TEXT
+from tests.support.api_clients import client_of, person, send
+from tests.support.calls_in_text import KIMI_CALL
 from tests.support.chat import TOOLS, ask, read, reply, stream
 from tests.support.gateway import Gateway
 from tests.support.stored_exchanges import configure
@@ -96,7 +96,7 @@ def api_of(gateway: Gateway, name: str) -> httpx.Client:
 
 
 def test_an_override_made_with_a_token_becomes_live(gateway: Gateway, upstream):
-    upstream.script("api-house/model", reply(stream({"content": TEXT})))
+    upstream.script("api-house/model", reply(stream({"content": KIMI_CALL})))
     body = ask("api-house/model", tools=TOOLS, stream=True)
     with gateway.client() as client, api_of(gateway, "token-olga") as api:
         assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text

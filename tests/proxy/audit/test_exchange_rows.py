@@ -11,13 +11,13 @@ import pytest
 from formats import FORMATS, MessageEnd, MessageStart, StopReason, TextDelta, Usage
 from proxy.audit.transcripts.codec import load_event
 from proxy.audit.transcripts.replay_input import decode_again
-from tests.proxy.serving.test_streaming import END, connect
 from tests.support import openai_reader
-from tests.support.chat import TOOLS, ask, chunk, data, reply, says, stream
+from tests.support.chat import END, TOOLS, ask, chunk, data, reply, says, stream
 from tests.support.client_views import view
 from tests.support.custom_tools import NESTED, PATCH, structured
 from tests.support.database import dump
 from tests.support.gateway import KEY, Gateway
+from tests.support.raw_client import start_request
 from tests.support.scripted_upstream import Close, Pause, whole
 from tests.support.waiting import wait_for
 from tests.support.wire import anthropic_stream
@@ -291,7 +291,7 @@ def test_a_failure_in_the_first_read_keeps_its_events_and_served_by(
 @pytest.mark.parametrize("streaming", [True, False])
 def test_a_client_disconnect_is_not_a_failure(keeper, upstream, model, streaming):
     script = upstream.script(model, reply(chunk({"content": "one"}), Pause(20)))
-    connection = connect(keeper, ask(model, stream=streaming))
+    connection = start_request(keeper, ask(model, stream=streaming))
     wait_for(lambda: script.requests)
     connection.close()
     row = keeper.exchange(model=model)
@@ -322,7 +322,7 @@ def test_an_answer_stopped_by_a_restart_is_recorded_as_drained(upstream, model, 
     ).start()
     gateway.edit("s = GatewaySettings.objects.get(); s.drain_time = 0.5; s.save()")
     upstream.script(model, reply(chunk({"content": "one"}), Pause(30)))
-    with connect(gateway, ask(model, stream=True)) as connection:
+    with start_request(gateway, ask(model, stream=True)) as connection:
         assert connection.recv(65536)
         assert gateway.stop(signal.SIGTERM) == 0
     row = gateway.exchange(model=model)

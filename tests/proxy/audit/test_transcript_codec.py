@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from proxy.audit.transcripts.codec import TranscriptContent, Unreadable, pack, unpack
 from proxy.models import Transcript
 from proxy.roles import SUPPORT
-from tests.proxy.api.test_api import client_of, person
+from tests.support.api_clients import client_of, person
 from tests.support.staff_pages import get, log_in, text_of
 from tests.support.stored_exchanges import configure, exchange_row, stored_exchange
 from tests.support.wire import stream

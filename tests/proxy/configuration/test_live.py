@@ -6,17 +6,16 @@ import time
 import httpx
 import pytest
 
+from tests.support.calls_in_text import KIMI_CALL
 from tests.support.chat import TOOLS, ask, read, reply, says, stream
 from tests.support.gateway import KEY, PRODUCT_INTERVALS, Gateway
 from tests.support.scripted_upstream import whole
 from tests.support.waiting import wait_for
 
-TEXT = '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0<|tool_call_argument_begin|>{"harbor":"Moss"}<|tool_call_end|><|tool_calls_section_end|>'
-
 
 def test_an_override_makes_an_unknown_model_understood_without_a_restart(gateway, client, upstream):
     name = "house/unheard-of"
-    upstream.script(name, reply(stream({"content": TEXT})))
+    upstream.script(name, reply(stream({"content": KIMI_CALL})))
     body = ask(name, tools=TOOLS, stream=True)
     assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text
     gateway.edit("FormatOverride.objects.create(pattern='house/*', format='kimi')")
@@ -29,7 +28,8 @@ def test_a_request_keeps_its_snapshot_to_the_end(gateway, client, upstream):
 
     name = "steady/model"
     upstream.script(
-        name, reply(chunk({"content": TEXT[:40]}), Pause(2), stream({"content": TEXT[40:]}))
+        name,
+        reply(chunk({"content": KIMI_CALL[:40]}), Pause(2), stream({"content": KIMI_CALL[40:]})),
     )
     seen = []
     worker = threading.Thread(
@@ -45,7 +45,7 @@ def test_a_request_keeps_its_snapshot_to_the_end(gateway, client, upstream):
 
 def test_markers_and_strictness_of_a_format_are_the_operators(gateway, client, upstream):
     name = "deepseek/spelled"
-    spelled = TEXT.replace("tool_calls_section", "house_calls")
+    spelled = KIMI_CALL.replace("tool_calls_section", "house_calls")
     upstream.script("moonshotai/kimi-spelled", reply(stream({"content": spelled})))
     upstream.script(name, reply(stream({"content": "x"})))
     gateway.edit(
@@ -56,7 +56,7 @@ def test_markers_and_strictness_of_a_format_are_the_operators(gateway, client, u
     body = ask("moonshotai/kimi-spelled", tools=TOOLS, stream=True)
     seen = read(client.post("/v1/messages", json=body))
     assert (len(seen.calls), seen.text) == (1, "")
-    unclosed = TEXT.replace("<|tool_calls_section_end|>", "")
+    unclosed = KIMI_CALL.replace("<|tool_calls_section_end|>", "")
     upstream.script("moonshotai/kimi-strict", reply(stream({"content": unclosed})))
     body = ask("moonshotai/kimi-strict", tools=TOOLS)
     assert client.post("/v1/messages", json=body).status_code == 200

@@ -15,8 +15,8 @@ from proxy.http.direct_writer import DirectWriter
 from proxy.serving import retry
 from proxy.serving.attempt import StartedAnswer
 from proxy.upstreams.connection import Connection
-from tests.proxy.serving.test_relay import RESTART, make_relay
 from tests.support.chat import chunk
+from tests.support.relays import RESTART, make_relay
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 END = chunk({}, finish="stop")

@@ -20,7 +20,6 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import digest_of
-from tests.proxy.serving.test_upstream_test import CALLED, CANARY, MODELS
 from tests.support.chat import reply
 from tests.support.scripted_upstream import whole
 from tests.support.staff_pages import (
@@ -32,6 +31,7 @@ from tests.support.staff_pages import (
     text_of,
 )
 from tests.support.stored_exchanges import configure
+from tests.support.tested_upstream import CALLED, CANARY, MODELS
 from tests.support.wire import stream
 
 pytestmark = pytest.mark.django_db

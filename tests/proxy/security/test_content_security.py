@@ -15,7 +15,7 @@ from django.test import Client
 
 from athena_site import asgi
 from proxy.models import ClientKey, Exchange, ModelRoute, Replay, Transcript, Upstream
-from tests.proxy.security.test_access import (
+from tests.support.access_table import (
     PAGES,
     SUPERUSER,
     TABLE,

@@ -10,7 +10,7 @@ import re
 import httpx
 import pytest
 
-from tests.proxy.security.test_access import PAGES
+from tests.support.access_table import PAGES
 from tests.support.chat import ask, chunk, data, reply
 from tests.support.database import dump
 from tests.support.gateway import Gateway

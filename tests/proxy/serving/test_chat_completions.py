@@ -4,7 +4,7 @@ import httpx
 import openai
 import pytest
 
-from tests.proxy.serving.test_messages import CALL, NATIVE
+from tests.support.calls_in_text import CALL, NATIVE
 from tests.support.chat import reply, says, stream
 from tests.support.client_views import view
 from tests.support.gateway import KEY

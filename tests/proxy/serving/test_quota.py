@@ -13,19 +13,12 @@ from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError
 from proxy.serving.quota import Quota
-from tests.proxy.serving.test_streaming import END
-from tests.support.chat import TOOLS, ask, chunk, error_of, reply, says
+from tests.support.chat import END, TOOLS, ask, chunk, error_of, reply, says
+from tests.support.client_keys import MAKE_KEY, key_of
 from tests.support.metrics import scrape, value
 from tests.support.raw_client import answer, connect, post
 from tests.support.scripted_upstream import Close, Pause, Reset, whole
 from tests.support.waiting import wait_for
-
-MAKE_KEY = "k = ClientKey(label={0!r}, {1}); k.adopt({0!r}); k.save()"
-
-
-def key_of(gateway, name, limits):
-    gateway.edit(MAKE_KEY.format(name, limits))
-    return gateway.client(**{"x-api-key": name})
 
 
 def exchange_of(*, rpm=None, streams=None, number=1):

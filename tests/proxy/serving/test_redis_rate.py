@@ -10,8 +10,8 @@ import pytest
 from proxy.serving import redis_rate
 from proxy.serving.rate import LocalRate, rate_at
 from proxy.serving.redis_rate import RedisRate
-from tests.proxy.serving.test_quota import MAKE_KEY
 from tests.support.chat import ask, says
+from tests.support.client_keys import MAKE_KEY
 from tests.support.gateway import Gateway
 from tests.support.metrics import scrape, value
 from tests.support.redis_server import Redis

@@ -5,16 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from formats import Identity, Limits, ReplyOptions, Toolbox, build_pipeline
-from proxy.audit.exchange import Exchange
-from proxy.errors import ErrorCode, GatewayError
+from formats import Identity, Limits, Toolbox, build_pipeline
+from proxy.errors import ErrorCode
 from proxy.models import Outcome
 from proxy.serving import retry
 from proxy.serving.attempt import StartedAnswer
-from proxy.serving.relay import Relay
 from tests.support.chat import chunk
-
-RESTART = GatewayError(ErrorCode.DRAINING, "restarting")
+from tests.support.relays import RESTART, make_relay
 
 
 class EndlessAnswer:
@@ -62,12 +59,6 @@ def answer(monkeypatch):
     monkeypatch.setattr(retry, "attempt", attempt)
     monkeypatch.setattr(retry, "resolve", lambda *_: None)
     return answer
-
-
-def make_relay(registry=None):
-    snapshot = SimpleNamespace(ping_after=60)
-    registry = set() if registry is None else registry
-    return Relay(None, snapshot, Exchange("anthropic"), registry, options=ReplyOptions())
 
 
 def test_an_answer_that_starts_as_the_client_disconnects_is_closed(answer):

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.proxy.serving.test_quota import key_of
 from tests.support.chat import ask, chunk, error_of, reply, stream
+from tests.support.client_keys import key_of
 from tests.support.raw_client import answer, connect, post
 from tests.support.scripted_upstream import Pause
 from tests.support.waiting import wait_for

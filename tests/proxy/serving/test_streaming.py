@@ -1,6 +1,5 @@
 """Streaming over time: bytes as they arrive, pings during silence, disconnects and drains."""
 
-import json
 import re
 import signal
 import socket
@@ -9,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.chat import ask, chunk, error_of, read, reply, stream
+from tests.support.chat import END, ask, chunk, error_of, read, reply, stream
 from tests.support.gateway import KEY, Gateway
 from tests.support.metrics import scrape, value
+from tests.support.raw_client import start_request
 from tests.support.scripted_upstream import Pause, whole
 from tests.support.waiting import wait_for
-
-END = chunk({}, "stop") + b"data: [DONE]\n\n"
 
 
 def events_with_times(client, body):
@@ -28,18 +26,6 @@ def events_with_times(client, body):
             if line.startswith("event: "):
                 seen.append((line[7:], time.monotonic() - start))
     return response, status_at, seen
-
-
-def connect(gateway, body):
-    """Send a request on a raw connection; closing it looks like a killed client."""
-    data = json.dumps(body).encode()
-    head = (
-        f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
-    )
-    connection = socket.create_connection(("127.0.0.1", gateway.port), timeout=10)
-    connection.sendall(head.encode() + data)
-    return connection
 
 
 @pytest.mark.realtime
@@ -56,7 +42,7 @@ def test_bytes_are_sent_as_they_arrive(client, upstream, model):
 def test_one_read_of_the_upstream_is_one_write_to_the_client(gateway, upstream, model):
     burst = b"".join(chunk({"content": f"{n} "}) for n in range(50))
     upstream.script(model, reply(chunk({"content": "first"}), Pause(0.3), burst, Pause(0.3), END))
-    with connect(gateway, ask(model, stream=True)) as connection:
+    with start_request(gateway, ask(model, stream=True)) as connection:
         received = b""
         while b"message_stop" not in received:
             received += connection.recv(65536)
@@ -141,7 +127,7 @@ def test_a_disconnect_closes_the_upstream_connection_within_a_second(
 ):
     answer = reply(chunk({"content": "one"}), Pause(20)) if has_begun else [Pause(20)]
     script = upstream.script(model, answer)
-    connection = connect(gateway, ask(model, stream=streaming))
+    connection = start_request(gateway, ask(model, stream=streaming))
     wait_for(lambda: script.requests)
     if streaming and has_begun:
         assert b"200 OK" in connection.recv(65536)
@@ -155,7 +141,7 @@ def test_a_disconnect_closes_the_upstream_connection_within_a_second(
 
 def test_a_disconnect_from_a_silent_stream_closes_the_upstream_connection(gateway, upstream, model):
     script = upstream.script(model, [Pause(20)])
-    connection = connect(gateway, ask(model, stream=True))
+    connection = start_request(gateway, ask(model, stream=True))
     assert b"200 OK" in connection.recv(65536)
     connection.close()
     wait_for(lambda: script.last.closed_at)
@@ -188,7 +174,7 @@ def test_stopping_lets_open_streams_finish(own_gateway, upstream, model, number)
     upstream.script(
         model, reply(chunk({"content": "one"}), Pause(1), chunk({"content": "two"}), END)
     )
-    with connect(own_gateway, ask(model, stream=True)) as connection:
+    with start_request(own_gateway, ask(model, stream=True)) as connection:
         received = connection.recv(65536)
         own_gateway.process.send_signal(number)
         while part := connection.recv(65536):
@@ -201,7 +187,7 @@ def test_stopping_lets_open_streams_finish(own_gateway, upstream, model, number)
 
 def test_a_stream_that_outlasts_the_drain_time_ends_in_an_error(own_gateway, upstream, model):
     upstream.script(model, reply(chunk({"content": "one"}), Pause(30)))
-    with connect(own_gateway, ask(model, stream=True)) as connection:
+    with start_request(own_gateway, ask(model, stream=True)) as connection:
         received = connection.recv(65536)
         own_gateway.process.send_signal(signal.SIGTERM)
         while part := connection.recv(65536):
@@ -231,7 +217,7 @@ def test_no_client_ever_gets_the_answer_of_another(gateway, upstream, model):
     def ask_for(number):
         name = f"{model}-{number}"
         upstream.script(name, answer(number))
-        with connect(gateway, ask(name, stream=number % 3 > 0)) as connection:
+        with start_request(gateway, ask(name, stream=number % 3 > 0)) as connection:
             if number % 4 == 0:  # disconnects without reading its answer
                 time.sleep(number % 7 / 100)
                 return set()
@@ -263,7 +249,7 @@ def test_a_second_signal_ends_the_drain_time(own_gateway, upstream, model, numbe
         "ConfigurationVersion.advance()"
     )
     script = upstream.script(model, reply(chunk({"content": "one"}), Pause(60)))
-    with connect(own_gateway, ask(model, stream=streaming)) as connection:
+    with start_request(own_gateway, ask(model, stream=streaming)) as connection:
         wait_for(lambda: script.requests)
         own_gateway.process.send_signal(number)
         own_gateway.process.send_signal(

@@ -16,12 +16,10 @@ from proxy.serving.upstream_test import CALL, LIST, Problem, models_of, probe
 from tests.support.chat import reply
 from tests.support.scripted_upstream import whole
 from tests.support.stored_exchanges import configure
+from tests.support.tested_upstream import CALLED, CANARY, MODELS
 from tests.support.wire import stream
 
 pytestmark = pytest.mark.django_db(transaction=True)
-CANARY = "sk-or-v1-canary-of-the-probe"
-CALLED = '<|tool_calls_section_begin|><|tool_call_begin|>functions.report_health:0<|tool_call_argument_begin|>{"state": "good"}<|tool_call_end|><|tool_calls_section_end|>'
-MODELS = {"data": [{"id": "moonshotai/kimi-probed"}, {"id": "house/plain"}]}
 
 
 @pytest.fixture(autouse=True)

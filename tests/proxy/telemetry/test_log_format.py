@@ -14,7 +14,7 @@ import pytest
 
 from proxy.telemetry import log_format
 from proxy.telemetry.log_format import JSONFormatter, TextFormatter
-from tests.proxy.serving.test_messages import NATIVE
+from tests.support.calls_in_text import NATIVE
 from tests.support.chat import ask, reply, says, stream
 from tests.support.gateway import ROOT, Gateway
 from tests.support.scripted_upstream import whole

@@ -16,11 +16,11 @@ from proxy.serving.metrics_view import metrics as answer
 from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import Runtime
 from proxy.telemetry import metrics
-from tests.proxy.serving.test_messages import NATIVE
-from tests.proxy.serving.test_streaming import END, connect
-from tests.support.chat import ask, chunk, reply, says, stream
+from tests.support.calls_in_text import NATIVE
+from tests.support.chat import END, ask, chunk, reply, says, stream
 from tests.support.gateway import KEY, Gateway
 from tests.support.metrics import scrape, value
+from tests.support.raw_client import start_request
 from tests.support.scripted_upstream import Pause, whole
 from tests.support.waiting import wait_for
 
@@ -146,7 +146,7 @@ def test_open_streams_and_buffered_bytes_are_measured_until_the_stream_ends(
     partial_call = "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide"
     parts = [chunk({"content": "one"}), Pause(0.2), chunk({"content": partial_call}), Pause(20)]
     upstream.script("kimi-slow", reply(*parts))
-    connection = connect(counted, ask("kimi-slow", stream=True))
+    connection = start_request(counted, ask("kimi-slow", stream=True))
     wait_for(lambda: value(scrape(counted.url), "athena_open_streams") == 1)
     buffered_bytes = len(chunk({"content": partial_call}))
     wait_for(lambda: value(scrape(counted.url), "athena_buffer_bytes") == buffered_bytes)
@@ -318,7 +318,7 @@ def test_any_worker_reports_for_all_workers_including_dead_ones(workers, upstrea
     assert value(scrape(workers.url), "athena_config_version") >= 1
 
     upstream.script(model, reply(chunk({"content": "one"}), Pause(30), END))
-    connection = connect(workers, ask(model, stream=True))
+    connection = start_request(workers, ask(model, stream=True))
     wait_for(lambda: value(scrape(workers.url), "athena_open_streams") == 1)
     holders = counts_of_workers(workers, "athena_open_streams", "gauge_livesum")
     (holder,) = [pid for pid, streams in holders.items() if streams]
