@@ -35,7 +35,7 @@ FUNCTIONS = (
     (AUDIT, "proxy.audit.exchange", "Exchange.add_sent"),
     (AUDIT, "proxy.audit.exchange", "Exchange.add_events"),
     (AUDIT, "proxy.audit.exchange", "Exchange.update_usage"),
-    (AUDIT, "proxy.serving.runtime", "measures.observe"),
+    (AUDIT, "proxy.serving.runtime", "exchange_metrics.count_exchange"),
     (AUDIT, "proxy.audit.recorder", "AuditRecorder.record_start"),
     (AUDIT, "proxy.audit.recorder", "AuditRecorder.record_end"),
 )

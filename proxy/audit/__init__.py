@@ -1,4 +1,5 @@
-"""The record of every exchange: capture, journal, rows, transcripts, traffic sums, retention.
+"""Audit log of exchanges: capture, sampling, journal, rows, transcripts, failure groups, metrics,
+traffic sums and retention.
 
 May import `configuration`, the models and the packages below them.
 """

@@ -1,7 +1,7 @@
 """Record of one request and its answer while it is served.
 
 `request` is what the client asked for, `answer` what the latest attempt answered, and `transfer`
-has times and byte counts. `row` and `transcripts` make the stored forms of it.
+has times and byte counts. `exchange_row` and `transcripts` make the stored forms of it.
 """
 
 import logging
@@ -68,8 +68,8 @@ _DELTAS = frozenset({ReasoningDelta, TextDelta, ToolCallDelta})
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Settings for decoding an answer besides its route: enough to decode it again."""
+class DecodingSettings:
+    """Settings for decoding an answer, besides those of the route. Enough to decode it again."""
 
     is_whole: bool
     tools: tuple[Tool, ...]
@@ -99,7 +99,7 @@ class AnswerRecord:
     """The answer of one attempt."""
 
     route: Route | None = None
-    reading: Reading | None = None
+    decoding: DecodingSettings | None = None
     served_by: str | None = None
     seconds_to_start: float | None = None
     """From asking the upstream to the first content of its answer; None if there was none."""

@@ -19,11 +19,11 @@ from django.db import IntegrityError
 
 from proxy.audit.bulk_insert import entries_not_stored, insert_batch
 from proxy.audit.exchange import Exchange
+from proxy.audit.exchange_row import accepted_row, ended_row
 from proxy.audit.failure_groups import failure_fingerprint, leak_fingerprint
 from proxy.audit.journal.entries import EndEntry, StartEntry, encode
 from proxy.audit.journal.journal import Journal
 from proxy.audit.journal.recovery import recover_dead_journals
-from proxy.audit.row import accepted_row, ended_row
 from proxy.audit.sampling import TranscriptSampling
 from proxy.audit.transcripts.assembly import transcript_of
 from proxy.audit.transcripts.codec import pack

@@ -27,7 +27,7 @@ from formats import (
     UpstreamError,
     build_pipeline,
 )
-from proxy.audit.exchange import Exchange, Reading
+from proxy.audit.exchange import DecodingSettings, Exchange
 from proxy.configuration.routing import Route
 from proxy.errors import GatewayError, UpstreamFailed
 from proxy.upstreams.client import (
@@ -128,7 +128,7 @@ async def attempt(
         blank, start = await _read_start(reader)
         # Content types are often wrong; no server-sent event starts like this.
         is_document = start.startswith((b"{", b"["))
-        exchange.answer.reading = Reading(
+        exchange.answer.decoding = DecodingSettings(
             is_whole=is_document,
             tools=conversation.tools,
             max_calls=max_calls,

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 
-from proxy.audit import measures
+from proxy.audit import exchange_metrics
 from proxy.audit.exchange import Exchange
 from proxy.audit.journal.journal import Journal
 from proxy.audit.recorder import AuditRecorder
@@ -137,7 +137,7 @@ class Runtime:
         self.quota.release(exchange)
         self.counting_quota.release(exchange)
         try:
-            measures.observe(exchange, status)
+            exchange_metrics.count_exchange(exchange, status)
         except Exception:
             logger.exception("an exchange could not be counted in the metrics")
         self.audit.record_end(exchange, status)

@@ -6,7 +6,7 @@ from typing import Any
 
 from formats import DIALECTS, Conversation, Event, Identity, Limits, Toolbox, build_pipeline
 from proxy.audit.capture import Capture
-from proxy.audit.exchange import Exchange, Reading
+from proxy.audit.exchange import DecodingSettings, Exchange
 from tests.support.chat import TOOLS
 from tests.support.wire import stream
 
@@ -57,7 +57,7 @@ def answered(
         markers=(),
         sample_calls=1.0,
     )
-    exchange.answer.reading = Reading(
+    exchange.answer.decoding = DecodingSettings(
         is_whole=False,
         tools=conversation.tools,
         max_calls=None,

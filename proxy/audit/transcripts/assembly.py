@@ -62,7 +62,7 @@ def transcript_of(exchange: Exchange) -> TranscriptContent:
     """The content of an exchange that was captured, without secrets."""
     capture, route, redactor = exchange.capture, exchange.answer.route, exchange.redactor
     count = redactor.count
-    declared = exchange.answer.reading.tools if exchange.answer.reading else ()
+    declared = exchange.answer.decoding.tools if exchange.answer.decoding else ()
     assert capture is not None  # noqa: S101
     tools, tools_left_out = _tools(declared, redactor, capture.limit)
     events, events_left_out = _events(capture, redactor)

@@ -16,7 +16,7 @@ from formats import (
     build_pipeline,
     merge_deltas,
 )
-from proxy.audit.exchange import Exchange, Reading
+from proxy.audit.exchange import DecodingSettings, Exchange
 from proxy.security.redaction import Redactor
 
 
@@ -34,8 +34,8 @@ class DecodedAnswer:
 
 def replay_input(exchange: Exchange, redactor: Redactor, limit: int) -> dict[str, Any]:
     """Everything `decode_again` needs besides the bytes and the tools; empty without an answer."""
-    route, reading = exchange.answer.route, exchange.answer.reading
-    if route is None or reading is None:
+    route, decoding = exchange.answer.route, exchange.answer.decoding
+    if route is None or decoding is None:
         return {}
     return {
         "client": exchange.dialect,
@@ -48,15 +48,15 @@ def replay_input(exchange: Exchange, redactor: Redactor, limit: int) -> dict[str
         "message_id": exchange.message_id,
         "model": redactor.redact_start(exchange.request.model, 1000),
         "input_estimate": exchange.request.input_estimate or 1,
-        "is_whole": reading.is_whole,
-        "max_calls": reading.max_calls,
-        **_history(reading, redactor, limit),
+        "is_whole": decoding.is_whole,
+        "max_calls": decoding.max_calls,
+        **_history(decoding, redactor, limit),
     }
 
 
-def _history(reading: Reading, redactor: Redactor, limit: int) -> dict[str, Any]:
+def _history(decoding: DecodingSettings, redactor: Redactor, limit: int) -> dict[str, Any]:
     """Tool call ids and tool names of the conversation so far."""
-    history = {"taken_ids": sorted(reading.taken_ids), "aliases": reading.aliases}
+    history = {"taken_ids": sorted(decoding.taken_ids), "aliases": decoding.aliases}
     data = redactor.redact_bytes(msgspec.json.encode(history))
     if len(data) <= limit:
         try:

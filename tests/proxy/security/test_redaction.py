@@ -25,10 +25,10 @@ from formats import (
     UpstreamError,
 )
 from proxy.audit.capture import Capture
-from proxy.audit.exchange import Exchange, Reading
+from proxy.audit.exchange import DecodingSettings, Exchange
+from proxy.audit.exchange_row import ended_row
 from proxy.audit.journal.entries import decode, encode
 from proxy.audit.recorder import AuditRecorder
-from proxy.audit.row import ended_row
 from proxy.audit.sampling import TranscriptSampling
 from proxy.audit.transcripts.assembly import _tools, _without_partial_words
 from proxy.audit.transcripts.codec import TranscriptContent, pack, unpack
@@ -243,7 +243,7 @@ def test_any_text_from_clients_and_upstreams_can_be_stored(monkeypatch):
     exchange.error = GatewayError.of(UpstreamError(HOSTILE))
     exchange.answer.notices[Notice(NoticeCode.FIELD_DROPPED, HOSTILE)] += 1
     schema = b'{"type": "object", "a\\u0000b": ["\\u0000", {"x": "\\u0000"}]}'
-    exchange.answer.reading = Reading(
+    exchange.answer.decoding = DecodingSettings(
         is_whole=False,
         tools=(Tool(HOSTILE, None, schema),),
         max_calls=None,

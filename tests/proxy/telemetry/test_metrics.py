@@ -178,7 +178,7 @@ def samples():
 
 def test_a_failure_in_the_metrics_loses_neither_the_slot_nor_the_row(monkeypatch):
     runtime, submitted = Runtime(Configuration()), []
-    monkeypatch.setattr("proxy.audit.measures.observe", lambda *_: 1 / 0)
+    monkeypatch.setattr("proxy.audit.exchange_metrics.count_exchange", lambda *_: 1 / 0)
     monkeypatch.setattr(runtime.quota, "release", submitted.append)
     monkeypatch.setattr(runtime.audit, "record_end", lambda *arguments: submitted.append(arguments))
     exchange = Exchange("openai")

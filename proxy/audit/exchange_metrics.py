@@ -15,7 +15,7 @@ OTHER = "other"
 """Label of every model that the configuration does not name."""
 
 
-def observe(exchange: Exchange, status: int) -> None:
+def count_exchange(exchange: Exchange, status: int) -> None:
     """Count a finished exchange. Probes and model lists are not counted."""
     error, route = exchange.error, exchange.answer.route
     if exchange.request.snapshot is None and error is None:
