@@ -89,7 +89,7 @@ class EventDecoder:
             and data.endswith(b"\n\n")
             and data.startswith(b"data: ")
             and self.is_at_event_start
-            and data.isascii()
+            and (data.isascii() or _is_utf8(data))
             and _CR not in data
         ):  # fast path: one whole event of one line
             self._at_start = False
@@ -159,6 +159,14 @@ def _event(block: bytes) -> ServerSentEvent | None:
         elif field == b"event":
             name = value.strip()
     return (name, b"\n".join(data)) if data else None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _before_bad_utf8(
