@@ -23,10 +23,10 @@ settings.load_profile("athena")
 _LONG = [
     Path(__file__).parent / name
     for name in (
-        "system/test_database_outage.py",
+        "system/test_soak.py",
         "system/test_drain.py",
         "system/test_two_nodes.py",
-        "system/test_soak.py",
+        "system/test_database_outage.py",
         "proxy/security/test_access.py",
         "proxy/security/test_no_secret_leaks.py",
         "proxy/audit/test_journal_recovery.py",

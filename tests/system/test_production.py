@@ -2,7 +2,6 @@
 
 import re
 import stat
-import time
 from pathlib import Path
 
 import httpx
@@ -15,6 +14,7 @@ from proxy.models import ModelRoute, Upstream
 from tests.support.chat import ask
 from tests.support.database import empty_database_url
 from tests.support.gateway import Gateway
+from tests.support.waiting import wait_for
 
 HOST = "gateway.example.org"
 PROXY, STRANGER = "127.0.0.2", "127.0.0.1"
@@ -149,10 +149,7 @@ def test_pages_want_tls_and_clients_and_probes_are_not_redirected(production):
         assert stranger.post("/v1/messages", json=ask("m")).status_code == 401
         stranger.get("/admin/")
     warning = f"{STRANGER} sent x-forwarded-proto: https but is not in ATHENA_TRUSTED_PROXIES"
-    deadline = time.monotonic() + 10
-    while warning not in production.log:
-        assert time.monotonic() < deadline, production.log
-        time.sleep(0.05)
+    wait_for(lambda: warning in production.log)
     assert production.log.count(warning) == 1  # at most once a minute
     with browser(production) as trusted:
         login = trusted.get("/admin/login/")
