@@ -33,7 +33,8 @@ class MarkupWatch:
         """`native` reads the markup of `family`; markup of that family in its output is text."""
         self._native = native
         self._family = family
-        self._tail = ""  # text that may be the beginning of a sign
+        self._tail = ""  # text that may be the beginning of a sign, and the character before it
+        self._previous = ""  # the last character
         self._seen: str | None = None  # the family whose sign was seen
 
     def try_pass(self, event: Event) -> bool:
@@ -42,6 +43,10 @@ class MarkupWatch:
             text = event.text
             if self._tail or "<" in text or "[" in text or "✿" in text:
                 return False
+            if self._native is not None and not self._native.try_pass(event):
+                return False
+            self._previous = text[-1:] or self._previous
+            return True
         return self._native is None or self._native.try_pass(event)
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
@@ -51,7 +56,8 @@ class MarkupWatch:
             if type(event) is TextDelta and self._seen is None:
                 text = event.text
                 if self._tail or "<" in text or "[" in text or "✿" in text:
-                    self._look(self._tail + text)
+                    self._look((self._tail or self._previous) + text)
+                self._previous = text[-1:] or self._previous
         return out if self._seen is None else _with_notice(out, self._seen)
 
     def _look(self, text: str) -> None:

@@ -27,6 +27,7 @@ from tests.support.wire import (
     data,
     decode,
     entry,
+    event_reads,
     relay,
     reply_from,
     stream,
@@ -49,7 +50,8 @@ def reply_to_text(text, format_name, channel="content", tools=TOOLS, **options):
     whole = None
     for pieces in cuts(text, 3):
         body = stream(*({channel: piece} for piece in pieces))
-        events = merge_deltas(decode(body, format_name=format_name, tools=tools, **options))
+        reads = event_reads(body)
+        events = merge_deltas(decode(reads, format_name=format_name, tools=tools, **options))
         whole = events if whole is None else whole
         assert events == whole
     return collect(whole)

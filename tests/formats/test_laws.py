@@ -33,17 +33,25 @@ from tests.support.native_calls import (
     written,
 )
 from tests.support.strategies import arguments, messages, names, pieces, prose
-from tests.support.wire import CREATED, IDENTITY, byte_cuts, decode, stream, text_from
+from tests.support.wire import (
+    CREATED,
+    IDENTITY,
+    byte_cuts,
+    decode,
+    event_reads,
+    stream,
+    text_from,
+)
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
 @pytest.mark.parametrize("format_name", FORMATS)
-@given(text=garbage, channel=st.sampled_from(["content", "reasoning"]), seed=st.integers())
+@given(text=garbage | whole, channel=st.sampled_from(["content", "reasoning"]), seed=st.integers())
 @settings(max_examples=20)
 def test_1_chunking_any_split_gives_the_same_events(upstream, format_name, text, channel, seed):
     random = Random(seed)
     cut = pieces(text, [random.randrange(1000) for _ in range(random.randrange(6))])
-    whole = merge_deltas(
+    unsplit = merge_deltas(
         decode(
             text_from(upstream, [text], channel),
             upstream=upstream,
@@ -53,8 +61,8 @@ def test_1_chunking_any_split_gives_the_same_events(upstream, format_name, text,
     )
     for parts in (cut, list(text)):
         body = text_from(upstream, parts, channel)
-        got = decode(body, upstream=upstream, format_name=format_name, tools=TOOLS)
-        assert merge_deltas(got) == whole
+        got = decode(event_reads(body), upstream=upstream, format_name=format_name, tools=TOOLS)
+        assert merge_deltas(got) == unsplit
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

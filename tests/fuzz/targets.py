@@ -33,7 +33,7 @@ from formats import (
     next_state,
 )
 from formats.sse import EventDecoder
-from tests.support.wire import IDENTITY, text_from
+from tests.support.wire import IDENTITY, event_reads, text_from
 
 TOOLS = Toolbox(
     Tool(name, None, b'{"type":"object","properties":{"a":{"type":"integer"},"b":{}}}')
@@ -160,9 +160,8 @@ def text(data: bytes, *, format_name: str) -> None:
                 identity=IDENTITY,
                 toolbox=TOOLS,
             )
-            events = _decoded(
-                pipeline, [body], Limits(line_bytes=len(body), event_bytes=len(body)), "anthropic"
-            )
+            limits = Limits(line_bytes=len(body), event_bytes=len(body))
+            events = _decoded(pipeline, event_reads(body), limits, "anthropic")
             seen = events if seen is None else seen
             assert events == seen, f"another split: {pieces}"
 

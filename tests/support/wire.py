@@ -116,11 +116,13 @@ def decode(
     return events + pipeline.decode_end()
 
 
-def reply_from(body: bytes, **options: Any) -> Reply:
+def reply_from(body: bytes | Sequence[bytes], **options: Any) -> Reply:
     return collect(decode(body, **options))
 
 
-def relay(body: bytes, *, client: str, upstream: str = "openai", **options: Any) -> bytes:
+def relay(
+    body: bytes | Sequence[bytes], *, client: str, upstream: str = "openai", **options: Any
+) -> bytes:
     """Return the bytes that a client receives."""
     pipeline = build_pipeline(
         client=client,
@@ -129,17 +131,23 @@ def relay(body: bytes, *, client: str, upstream: str = "openai", **options: Any)
         identity=options.pop("identity", IDENTITY),
         **options,
     )
-    return pipeline.feed(body) + pipeline.close()
+    parts = [body] if isinstance(body, bytes) else body
+    return b"".join([pipeline.feed(part) for part in parts]) + pipeline.close()
 
 
-def cuts(text: str, count: int = 6) -> Iterator[list[str]]:
-    """Yield the text whole, character by character, and cut at random but reproducible places."""
+def cuts(text: str, count: int = 6, *, step: int = 1) -> Iterator[list[str]]:
+    """Yield the text whole, in pieces of `step` characters, and cut at reproducible places."""
     yield [text]
-    yield list(text)
+    yield [text[at : at + step] for at in range(0, len(text), step)]
     random = Random(len(text))
     for _ in range(count):
         places = sorted(random.sample(range(len(text) + 1), min(len(text), random.randint(1, 9))))
         yield [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+def event_reads(body: bytes) -> list[bytes]:
+    """Split a stream into reads of one event each: decoders join the deltas of one read."""
+    return [event + b"\n\n" for event in body.split(b"\n\n") if event]
 
 
 def byte_cuts(body: bytes, count: int = 6) -> Iterator[list[bytes]]:

@@ -9,7 +9,7 @@ import pytest
 from formats import ReplyOptions
 from tests.support.official_sdks import QUESTION, openai_client
 from tests.support.openai_reader import Answer, payloads, read
-from tests.support.wire import chunk, cuts, data, relay, stream, toolbox
+from tests.support.wire import chunk, cuts, data, event_reads, relay, stream, toolbox
 
 BASH = toolbox(
     [
@@ -31,7 +31,8 @@ def section(*calls: str) -> str:
 
 
 def rescue(*deltas: dict[str, Any], **options: Any) -> bytes:
-    return relay(stream(*deltas), client="openai", format_name="kimi", toolbox=BASH, **options)
+    reads = event_reads(stream(*deltas))
+    return relay(reads, client="openai", format_name="kimi", toolbox=BASH, **options)
 
 
 def rescued_answer(*deltas: dict[str, Any]) -> Answer:

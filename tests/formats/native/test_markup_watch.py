@@ -3,7 +3,7 @@
 import pytest
 
 from formats import Notice, NoticeCode
-from tests.support.wire import cuts, decode, reply_from, stream
+from tests.support.wire import cuts, decode, event_reads, reply_from, stream
 
 SEEN = {
     "kimi": "Let me look. <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0",
@@ -25,7 +25,7 @@ NOT_SEEN = [
 @pytest.mark.parametrize("family", SEEN)
 def test_markup_gives_a_notice_at_any_split_and_passes_unchanged(family):
     for pieces in cuts(SEEN[family]):
-        reply = reply_from(stream(*({"content": piece} for piece in pieces)))
+        reply = reply_from(event_reads(stream(*({"content": piece} for piece in pieces))))
         assert reply.notices == [Notice(NoticeCode.NATIVE_MARKUP_SEEN, family)]
         assert reply.parts[0].text == SEEN[family]
 
@@ -33,7 +33,8 @@ def test_markup_gives_a_notice_at_any_split_and_passes_unchanged(family):
 @pytest.mark.parametrize("text", NOT_SEEN)
 def test_text_without_calls_gives_no_notice(text):
     for pieces in cuts(text, 3):
-        assert reply_from(stream(*({"content": piece} for piece in pieces))).notices == []
+        body = stream(*({"content": piece} for piece in pieces))
+        assert reply_from(event_reads(body)).notices == []
 
 
 def test_markup_of_another_family_gives_a_notice():

@@ -17,7 +17,7 @@ from formats import (
 from formats.conversation import ToolCall
 from tests.support.client_views import view
 from tests.support.native_calls import IN_DELTAS, IN_TEXT, expected, seen, vector_id, vectors_of
-from tests.support.wire import OPTIONS, cuts, decode, relay, stream, text_from, toolbox
+from tests.support.wire import OPTIONS, cuts, decode, event_reads, relay, stream, text_from, toolbox
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -28,9 +28,10 @@ def test_every_registered_format_has_vectors(format_name):
 @pytest.mark.parametrize("vector", IN_TEXT, ids=vector_id)
 def test_text_gives_the_expected_message_at_any_split(vector):
     whole = None
-    for pieces in cuts(vector["text"], 1 if len(vector["text"]) > 10_000 else 4):
+    is_large = len(vector["text"]) > 10_000
+    for pieces in cuts(vector["text"], 1 if is_large else 4, step=13 if is_large else 1):
         events = decode(
-            text_from("openai", pieces, vector["channel"]),
+            event_reads(text_from("openai", pieces, vector["channel"])),
             format_name=vector["format"],
             tools=toolbox(vector["tools"]),
         )
