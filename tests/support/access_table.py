@@ -1,34 +1,29 @@
-"""Who may use which method of which URL.
+"""Access table: which role may use which method of which URL. Anything unlisted is denied.
 
-The tables are complete: what they do not list is denied. URLs come from the URLconf.
+URLs come from the URLconf; a test fails if the table does not list one of them.
 """
 
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-from django.apps import apps
 from django.contrib.auth.models import Group, User
 from django.contrib.contenttypes.models import ContentType
-from django.core.cache import cache
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from proxy.configuration.history import version_of
-from proxy.models import ClientKey, Exchange, FormatOverride, FormatSettings, ModelRoute, Upstream
+from proxy.models import Exchange
 from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
-from tests.support.stored_exchanges import configure, failure_group, leaked_kimi
 
 ANONYMOUS, STAFF, SUPERUSER = "anonymous", "staff", "superuser"
 ROLES = (ANONYMOUS, STAFF, SUPPORT, OPERATORS, DEVELOPERS, SUPERUSER)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-NOBODY: frozenset[str] = frozenset()
-EVERYBODY = frozenset(ROLES)
-ALL_STAFF = EVERYBODY - {ANONYMOUS}
+
+NO_ROLE: frozenset[str] = frozenset()
+ALL_ROLES = frozenset(ROLES)
+ALL_STAFF = ALL_ROLES - {ANONYMOUS}
 SUPPORTERS = frozenset({SUPPORT, SUPERUSER})
 CONFIGURERS = frozenset({OPERATORS, SUPERUSER})
 READERS = SUPPORTERS | CONFIGURERS
@@ -36,26 +31,26 @@ READERS = SUPPORTERS | CONFIGURERS
 
 @dataclass(frozen=True)
 class Rule:
-    """Who may use which method."""
+    """Roles that may use each method of a URL."""
 
-    may: Mapping[str, frozenset[str]]
+    roles: Mapping[str, frozenset[str]]
     body: Mapping[str, Any] = field(default_factory=dict)
 
     def allows(self, role: str, method: str) -> bool:
-        return role in self.may.get(method, NOBODY)
+        return role in self.roles.get(method, NO_ROLE)
 
 
-def rule(get=NOBODY, post=NOBODY, patch=NOBODY, delete=NOBODY, body=None):
+def rule(get=NO_ROLE, post=NO_ROLE, patch=NO_ROLE, delete=NO_ROLE, body=None):
     return Rule({"GET": get, "POST": post, "PATCH": patch, "DELETE": delete}, body or {})
 
 
 def any_method(roles):
-    """Views of Django's that take every method for GET, or for POST."""
+    """For Django views that treat every method as GET or POST."""
     return Rule(dict.fromkeys(METHODS, roles))
 
 
 def model_pages(name, roles, *, add=True, delete=True):
-    """The admin's pages of a table."""
+    """Rules of the admin pages of a model."""
     pages = dict.fromkeys(("changelist", "add", "history", "delete", "change"), any_method(roles))
     if not add:
         pages["add"] = rule()
@@ -63,15 +58,15 @@ def model_pages(name, roles, *, add=True, delete=True):
         pages["delete"] = rule()
     if name.startswith("proxy_"):
         pages["revert"] = rule(post=roles)
-    return {f"admin:{name}_{page}": found for page, found in pages.items()}
+    return {f"admin:{name}_{page}": page_rule for page, page_rule in pages.items()}
 
 
-def table_endpoints(name, *, make=False, delete=False):
-    """The API's endpoints of a table of the configuration."""
-    made, deleted = (CONFIGURERS if may else NOBODY for may in (make, delete))
+def model_endpoints(name, *, create=False, delete=False):
+    """Rules of the API endpoints of a configuration model."""
+    creators, deleters = (CONFIGURERS if allowed else NO_ROLE for allowed in (create, delete))
     return {
-        f"api:{name}-list": rule(get=CONFIGURERS, post=made),
-        f"api:{name}-detail": rule(get=CONFIGURERS, patch=CONFIGURERS, delete=deleted),
+        f"api:{name}-list": rule(get=CONFIGURERS, post=creators),
+        f"api:{name}-detail": rule(get=CONFIGURERS, patch=CONFIGURERS, delete=deleters),
         f"api:{name}-history": rule(get=CONFIGURERS),
         f"api:{name}-revert": rule(post=CONFIGURERS),
     }
@@ -85,11 +80,11 @@ TABLE: dict[str, Rule] = {
     "api:group-detail": rule(get=READERS, patch=SUPPORTERS, body={"state": "open"}),
     "api:group-comments": rule(get=READERS, post=SUPPORTERS, body={"text": "seen"}),
     "api:transcript-detail": rule(get=SUPPORTERS),
-    **table_endpoints("upstream", make=True, delete=True),
-    **table_endpoints("route", make=True, delete=True),
-    **table_endpoints("override", make=True, delete=True),
-    **table_endpoints("format"),
-    **table_endpoints("key", make=True),
+    **model_endpoints("upstream", create=True, delete=True),
+    **model_endpoints("route", create=True, delete=True),
+    **model_endpoints("override", create=True, delete=True),
+    **model_endpoints("format"),
+    **model_endpoints("key", create=True),
     "api:key-revoke": rule(post=CONFIGURERS),
     "api:key-rotate": rule(post=CONFIGURERS),
     "api:settings": rule(get=CONFIGURERS, patch=CONFIGURERS),
@@ -118,18 +113,18 @@ TABLE: dict[str, Rule] = {
     "configuration:models": rule(get=CONFIGURERS),
     "configuration:rotate_key": rule(get=CONFIGURERS, post=CONFIGURERS),
     "configuration:revoke_key": rule(get=CONFIGURERS, post=CONFIGURERS),
-    "admin:index": rule(get=ALL_STAFF),  # the dashboard, or what is below it
+    "admin:index": rule(get=ALL_STAFF),  # redirects to the dashboard or the first allowed page
     "configuration:page": rule(get=CONFIGURERS),
     "configuration:export": rule(get=CONFIGURERS),
     "configuration:difference": rule(post=CONFIGURERS, body={"text": "athena: 1"}),
     "configuration:import": rule(post=CONFIGURERS, body={"text": "athena: 1", "version": 1}),
     "admin:app_list": any_method(CONFIGURERS),
-    "admin:login": Rule(dict.fromkeys(("GET", "POST", "PUT"), EVERYBODY)),
-    # Who is nobody yet is only sent to the index.
-    "admin:logout": Rule(dict.fromkeys(METHODS, frozenset({ANONYMOUS})) | {"POST": EVERYBODY}),
+    "admin:login": Rule(dict.fromkeys(("GET", "POST", "PUT"), ALL_ROLES)),
+    # Anonymous users are redirected to the index.
+    "admin:logout": Rule(dict.fromkeys(METHODS, frozenset({ANONYMOUS})) | {"POST": ALL_ROLES}),
     "admin:password_change": Rule(dict.fromkeys(("GET", "POST", "PUT"), ALL_STAFF)),
     "admin:password_change_done": rule(get=ALL_STAFF),
-    "admin:autocomplete": rule(),  # without a field it is for nobody
+    "admin:autocomplete": rule(),  # denied without a field
     "admin:jsi18n": rule(get=ALL_STAFF),
     "admin:view_on_site": any_method(ALL_STAFF),
     "admin:auth_user_password_change": any_method(frozenset({SUPERUSER})),
@@ -141,12 +136,13 @@ TABLE: dict[str, Rule] = {
     **model_pages("proxy_clientkey", CONFIGURERS, delete=False),
     **model_pages("proxy_formatsettings", CONFIGURERS, add=False, delete=False),
     **model_pages("proxy_gatewaysettings", CONFIGURERS, add=False, delete=False),
-    # An old address of the admin's leads on to the new one, which decides.
+    # An old admin URL redirects to the new one, which checks the role.
     "admin/*/<path:object_id>/": any_method(ALL_STAFF),
     "admin/(?P<url>.*)$": rule(),
 }
-# The tables that the API's endpoints are of.
-TABLES = {
+
+# Models of the API endpoints.
+MODELS = {
     "api/^upstreams": "proxy/upstream",
     "api/^routes": "proxy/modelroute",
     "api/^overrides": "proxy/formatoverride",
@@ -154,7 +150,8 @@ TABLES = {
     "api/^keys": "proxy/clientkey",
     "api/settings": "proxy/gatewaysettings",
 }
-# Those of the slim handler: no session, no role, but a client's key. What it gets without one.
+
+# URLs of the gateway handler, which needs a client key and has no sessions: status without a key.
 GATEWAY = {
     "v1/messages": {"POST": 401},
     "v1/messages/count_tokens": {"POST": 401},
@@ -173,14 +170,14 @@ GATEWAY = {
     "demo/v1/models": {"GET": 401},
     "healthz": {"GET": 200},
     "readyz": {"GET": 200},
-    "metrics": {"GET": 200},  # from this machine; test_metrics.py has who else
+    "metrics": {"GET": 200},  # from this machine; see test_metrics.py for others
     "api/hello": {"GET": 200},
     "": {"GET": 302},
 }
 
 
 def urls(patterns=None, route="", spaces=()) -> Iterator[tuple[str, str]]:
-    """The key in the table and the route of every URL."""
+    """Yield the key in the table and the route of every URL."""
     for pattern in get_resolver().url_patterns if patterns is None else patterns:
         whole = route + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
@@ -198,50 +195,15 @@ URLS = sorted(urls())
 PAGES = [(name, route) for name, route in URLS if name not in GATEWAY]
 
 
-@pytest.fixture
-def places(db, settings, tmp_path):
-    """What stands in the URLs for the parts that vary, by the table that a page is of."""
-    settings.DATA_DIR = tmp_path
-    configure()
-    cache.clear()
-    upstream = Upstream.objects.create(name="spare", base_url="http://127.0.0.1:9/v1")
-    key = ClientKey(label="spare")
-    key.adopt("sk-athena-of-the-access-test")
-    key.save()
-    exchange, group = leaked_kimi(), failure_group()
-    rows = {
-        "auth/group": Group.objects.get(name=SUPPORT),
-        "auth/user": User.objects.get(is_superuser=True),
-        "proxy/upstream": upstream,
-        "proxy/modelroute": ModelRoute.objects.create(pattern="spare-*", upstream=upstream),
-        "proxy/formatoverride": FormatOverride.objects.create(pattern="spare-*", format="kimi"),
-        "proxy/formatsettings": FormatSettings.objects.get(format="kimi"),
-        "proxy/gatewaysettings": apps.get_model("proxy", "GatewaySettings").objects.get(),
-        "proxy/clientkey": key,
-    }
-    logging.disable(logging.WARNING)  # a traceback for every refusal is most of the time
-    yield {
-        "request_id": exchange.request_id,
-        "pk": group.pk,
-        "rows": {place: row.pk for place, row in rows.items()},
-        "versions": {
-            place: version_of(row) for place, row in rows.items() if place.startswith("proxy")
-        },
-        "exchange": exchange.pk,
-    }
-    logging.disable(logging.NOTSET)
-    cache.clear()
-
-
-def address(route, places):
-    """A URL of the route."""
-    table = TABLES.get("/".join(route.split("/")[:2]))
+def address(route, url_parts):
+    """Fill the variable parts of a route."""
+    table = MODELS.get("/".join(route.split("/")[:2]))
     table = table or route.removeprefix("admin/").partition("/<")[0]
-    number = str(places["rows"].get(table, places["exchange"]))
+    number = str(url_parts["rows"].get(table, url_parts["exchange"]))
     values = {
-        "request_id": places["request_id"],
-        "pk": number if table in places["versions"] else str(places["pk"]),
-        "version": str(places["versions"].get(table)),
+        "request_id": url_parts["request_id"],
+        "pk": number if table in url_parts["versions"] else str(url_parts["pk"]),
+        "version": str(url_parts["versions"].get(table)),
         "id": number,
         "object_id": number,
         "content_type_id": str(ContentType.objects.get_for_model(Exchange).pk),
@@ -250,8 +212,8 @@ def address(route, places):
         "name": "kimi" if table == "proxy/formatsettings" else "some/model",
         "path": "nowhere",
     }
-    path = re.sub(r"\(\?P<(\w+)>[^)]*\)", lambda found: values[found[1]], route)
-    path = re.sub(r"<(?:\w+:)?(\w+)>", lambda found: values[found[1]], path)
+    path = re.sub(r"\(\?P<(\w+)>[^)]*\)", lambda match: values[match[1]], route)
+    path = re.sub(r"<(?:\w+:)?(\w+)>", lambda match: values[match[1]], path)
     return "/" + path.replace("^", "").replace("$", "")
 
 

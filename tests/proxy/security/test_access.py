@@ -1,7 +1,6 @@
-"""Every URL × role × method: who may is in a table here, and what is not in it is nobody's.
+"""Every URL, role and method is allowed or denied as `tests/support/access_table.py` says.
 
-URLs come from the URLconf: one that the table does not know fails the test. To be refused is 401,
-403, 404, 405, or the way to the login page. What is refused changes nothing.
+Denied means 401, 403, 404, 405 or a redirect to the login page. A denied request changes nothing.
 """
 
 import re
@@ -21,81 +20,78 @@ from tests.support.access_table import (
     URLS,
     address,
     client_of,
-    places,
     send,
 )
 from tests.support.gateway import Gateway
-
-__all__ = ["places"]  # a fixture
 
 
 def test_every_url_is_in_the_table_and_nothing_else_is():
     assert {name for name, _ in URLS} == TABLE.keys() | GATEWAY.keys()
 
 
-def is_refused(response):
+def is_denied(response):
     if response.status_code in (302, 301):
         return response["location"].startswith("/admin/login/")
     return response.status_code in (401, 403, 404, 405)
 
 
 def counts():
-    """How many rows there are, but for what every request may add."""
+    """Count the rows of every model, except sessions."""
     models = [m for m in apps.get_models() if m._meta.app_label in ("auth", "proxy", "admin")]
     return {model.__name__: model._default_manager.count() for model in models}
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_each_url_and_method_is_for_those_in_the_table(places, role, settings):
+def test_every_url_and_method_allows_the_roles_of_the_table(url_parts, role, settings):
     settings.STORAGES = {
         **settings.STORAGES,
         "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
     }
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    wanted = [(name, route, method) for name, route in PAGES for method in METHODS]
-    refused = [entry for entry in wanted if not TABLE[entry[0]].allows(role, entry[2])]
-    client_of(role)  # makes the person
+    entries = [(name, route, method) for name, route in PAGES for method in METHODS]
+    denied = [entry for entry in entries if not TABLE[entry[0]].allows(role, entry[2])]
+    client_of(role)  # creates the user
     before, wrong = counts(), []
-    for name, url, method, status in walk(role, refused, places):
+    for name, url, method, status in walk(role, denied, url_parts):
         if status is not None:
-            wrong.append(f"{method} {url} ({name}) is for {role}: {status}")
-    assert counts() == before, "what was refused has changed something"
-    # What the admin takes for GET need not be rendered three times more.
-    shown = ("GET", "POST")
+            wrong.append(f"{method} {url} ({name}) must be denied to {role}: {status}")
+    assert counts() == before, "a denied request changed rows"
+    # Admin views treat the other methods as GET: rendering them once is enough.
+    rendered = ("GET", "POST")
     allowed = [
         (name, route, method)
-        for name, route, method in wanted
-        if TABLE[name].allows(role, method) and (method in shown or not name.startswith("admin"))
+        for name, route, method in entries
+        if TABLE[name].allows(role, method) and (method in rendered or not name.startswith("admin"))
     ]
-    for name, url, method, status in walk(role, allowed, places):
+    for name, url, method, status in walk(role, allowed, url_parts):
         if status is None:
-            wrong.append(f"{method} {url} ({name}) is not for {role}")
+            wrong.append(f"{method} {url} ({name}) must be allowed to {role}")
         elif status >= 500:
             wrong.append(f"{method} {url} ({name}) fails: {status}")
     assert not wrong, "\n".join(wrong)
 
 
-def walk(role, entries, places):
-    """Ask for each; the status, or None if it was refused."""
+def walk(role, entries, url_parts):
+    """Request each URL; yield the status, or None if it was denied."""
     client = client_of(role)
     for name, route, method in entries:
-        url = address(route, places)
+        url = address(route, url_parts)
         response = send(client, method, url, TABLE[name].body)
-        yield name, url, method, None if is_refused(response) else response.status_code
+        yield name, url, method, None if is_denied(response) else response.status_code
         if name in ("admin:logout", "audit:end_sessions"):
             client = client_of(role)
-        cache.clear()  # it counts the API's requests
+        cache.clear()  # it counts the requests of the API
 
 
-def test_what_is_refused_says_nothing_of_what_there_is(places):
+def test_what_is_denied_says_nothing_of_what_there_is(url_parts):
     client = client_of(STAFF)
-    there = client.get(f"/api/exchanges/{places['request_id']}/")
+    existing = client.get(f"/api/exchanges/{url_parts['request_id']}/")
     absent = client.get("/api/exchanges/req_0/")
-    assert (there.status_code, there.content) == (absent.status_code, absent.content)
+    assert (existing.status_code, existing.content) == (absent.status_code, absent.content)
 
 
 @pytest.mark.parametrize(("route", "expected"), GATEWAY.items(), ids=lambda part: str(part)[:40])
-def test_the_gateways_own_urls_want_a_key_and_one_method(gateway: Gateway, route, expected):
+def test_gateway_urls_need_a_key_and_the_right_method(gateway: Gateway, route, expected):
     path = re.sub(r"<path:\w+>", "some/model", route)
     with httpx.Client(base_url=gateway.url, trust_env=False) as stranger:
         for method in METHODS:

@@ -1,4 +1,4 @@
-"""Every page at once: CSRF, caches, frames, defects, other origins; and content that may not stay."""
+"""Rules of all pages: CSRF, caching, framing, error pages, other origins; and erasure of content."""
 
 import asyncio
 import contextlib
@@ -15,26 +15,17 @@ from django.test import Client
 
 from athena_site import asgi
 from proxy.models import ClientKey, Exchange, ModelRoute, Replay, Transcript, Upstream
-from tests.support.access_table import (
-    PAGES,
-    SUPERUSER,
-    TABLE,
-    address,
-    client_of,
-    places,
-    send,
-)
+from tests.support.access_table import PAGES, SUPERUSER, TABLE, address, client_of, send
 from tests.support.chat import ask
 from tests.support.gateway import ROOT
 from tests.support.scripted_upstream import whole
 from tests.support.stored_exchanges import leaked_kimi
 
-__all__ = ["places"]  # a fixture
 CANARY = "canary-in-a-defect"
 
 
 def contents():
-    """Every row, but for sessions and the moment of the last login."""
+    """Return every row, except sessions and last logins."""
     models = [
         m for m in apps.get_models() if m._meta.app_label in ("auth", "proxy", "admin", "axes")
     ]
@@ -47,21 +38,21 @@ def contents():
     }
 
 
-def readable(places):
-    """Every address that an administrator may read."""
+def readable(url_parts):
+    """Return every URL that a superuser may read."""
     return [
-        address(route, places)
+        address(route, url_parts)
         for name, route in PAGES
         if TABLE[name].allows(SUPERUSER, "GET")
         and name not in ("admin:logout", "admin:view_on_site")
     ]
 
 
-def test_no_page_changes_anything_by_being_read_and_none_is_cached_or_framed(places):
+def test_reading_pages_changes_nothing_and_pages_are_not_cached_or_framed(url_parts):
     """X9, X10, X16."""
     client = client_of(SUPERUSER)
     before, seen = contents(), 0
-    for url in readable(places):
+    for url in readable(url_parts):
         response = client.get(url)
         cache.clear()
         assert "no-store" in response.headers["cache-control"], url
@@ -74,37 +65,37 @@ def test_no_page_changes_anything_by_being_read_and_none_is_cached_or_framed(pla
     assert contents() == before
 
 
-def test_every_form_wants_the_pages_own_token(places):
-    """X9: whoever has a browser with a session cannot be made to send one."""
-    person = client_of(SUPERUSER)
+def test_every_form_needs_a_csrf_token(url_parts):
+    """X9: cross-site request forgery."""
+    logged_in = client_of(SUPERUSER)
     client = Client(enforce_csrf_checks=True)
-    client.cookies = person.cookies
-    before, tried = contents(), 0
+    client.cookies = logged_in.cookies
+    before, requests = contents(), 0
     for name, route in PAGES:
         for method in ("POST", "PATCH", "DELETE", "PUT"):
             if not TABLE[name].allows(SUPERUSER, method):
                 continue
-            url = address(route, places)
+            url = address(route, url_parts)
             response = send(client, method, url, TABLE[name].body)
             cache.clear()
-            tried += 1
+            requests += 1
             assert response.status_code in (403, 404, 405), (method, url, response.status_code)
-    assert tried > 60
+    assert requests > 60
     assert contents() == before
 
 
-def test_a_defect_is_json_or_a_plain_page_and_shows_nothing(places, monkeypatch, settings):
-    """X17: force 500 everywhere."""
+def test_an_error_page_shows_no_details(url_parts, monkeypatch, settings):
+    """X17: every page fails."""
     client = client_of(SUPERUSER)
     client.raise_request_exception = False
 
     def broken(*args, **kwargs):
-        hidden = settings.SECRET_KEY  # noqa: F841  a local variable, as a traceback page would show
+        hidden = settings.SECRET_KEY  # noqa: F841  a debug page would show it
         raise RuntimeError(CANARY)
 
     monkeypatch.setattr("django.contrib.auth.backends.ModelBackend.get_user", broken)
     failed = 0
-    for url in readable(places):
+    for url in readable(url_parts):
         response = client.get(url)
         if response.status_code != 500:
             continue
@@ -121,28 +112,28 @@ def test_a_defect_is_json_or_a_plain_page_and_shows_nothing(places, monkeypatch,
     assert failed > 40
 
 
-def test_what_is_not_there_is_json_to_programs(configured):
+def test_a_missing_api_path_is_answered_in_json(configured):
     response = client_of(SUPERUSER).get("/api/nowhere")
     assert (response.status_code, response.json()) == (404, {"detail": "Not found."})
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/models", "/api/exchanges/", "/admin/", "/"])
-def test_other_origins_are_told_nothing(client, path):
+def test_other_origins_get_no_cors_headers(client, path):
     """X18."""
-    asked = {
+    headers = {
         "origin": "https://evil.example.org",
         "access-control-request-method": "POST",
         "access-control-request-headers": "authorization",
     }
     for method in ("OPTIONS", "GET"):
-        response = client.request(method, path, headers=asked)
+        response = client.request(method, path, headers=headers)
         assert not [name for name in response.headers if name.startswith("access-control-")]
         if method == "OPTIONS" and path.startswith("/v1"):
             assert response.status_code == 405
 
 
-def test_a_defect_of_the_hot_path_is_json_without_its_cause(monkeypatch):
-    """X17: /v1 answers in its caller's dialect."""
+def test_an_internal_error_under_v1_is_json_without_details(monkeypatch):
+    """X17: /v1 answers in the dialect of the client."""
 
     def broken(*args, **kwargs):
         raise RuntimeError(CANARY)
@@ -175,17 +166,17 @@ def test_a_defect_of_the_hot_path_is_json_without_its_cause(monkeypatch):
         assert CANARY.encode() not in body["body"]
 
 
-def test_a_client_may_ask_that_nothing_of_a_request_be_kept(gateway, client, upstream, model):
-    """X3: failures are kept otherwise."""
+def test_a_client_can_switch_off_transcripts(gateway, client, upstream, model):
+    """X3: otherwise failures are stored."""
     script = upstream.script(model, whole({"error": {"message": "no"}}, status=500))
-    for headers, kept in (({"x-athena-capture": "off"}, False), ({}, True)):
+    for headers, is_stored in (({"x-athena-capture": "off"}, False), ({}, True)):
         response = client.post("/v1/messages", json=ask(model), headers=headers)
         exchange = gateway.exchange(response)
-        assert (gateway.transcript(exchange) is not None) is kept
+        assert (gateway.transcript(exchange) is not None) is is_stored
     assert "x-athena-capture" not in script.last.headers
 
 
-def test_what_is_stored_of_somebody_is_erased_on_demand(configured, capsys, caplog):
+def test_erase_deletes_content_by_request_key_and_owner(configured, capsys, caplog):
     """X4."""
     person = User.objects.create(username="dora")
     key = ClientKey.objects.create(label="d", owner=person, prefix="sk", digest="d")
@@ -214,8 +205,8 @@ def test_what_is_stored_of_somebody_is_erased_on_demand(configured, capsys, capl
         call_command("erase", "--key", "\x1b[31m9")
 
 
-def test_no_source_marks_text_as_safe_or_builds_script_from_data():
-    """X5, X6: pages have no inline code to break out of."""
+def test_templates_escape_all_text_and_have_no_inline_scripts():
+    """X5, X6: pages contain no inline scripts."""
     for path in [*ROOT.glob("proxy/**/*.py"), *ROOT.glob("templates/**/*.html")]:
         text = path.read_text()
         assert "mark_safe" not in text, path
@@ -226,8 +217,8 @@ def test_no_source_marks_text_as_safe_or_builds_script_from_data():
         assert not re.search(r"\son[a-z]+=", text) or path.suffix == ".py", path
 
 
-def test_what_terminals_obey_is_not_sent_to_them(configured, upstream, capsys):
-    """X21: the doctor repeats what others call a model."""
+def test_control_characters_do_not_reach_the_terminal(configured, upstream, capsys):
+    """X21: `doctor` prints model names and messages of upstreams."""
     hostile = "evil\x1b]0;owned\x07\x1b[2J\u202e"
     upstream.script("/v1/models", whole({"error": {"message": hostile}}, status=401))
     row = Upstream.objects.create(name="hostile", base_url=upstream.url)
@@ -241,7 +232,7 @@ def test_what_terminals_obey_is_not_sent_to_them(configured, upstream, capsys):
     assert not re.search("[\x07\x1b\u202e]", shown.out + shown.err)
 
 
-def test_a_host_that_is_not_allowed_is_told_in_words_and_not_repeated(gateway):
+def test_a_forbidden_host_name_is_explained_and_not_repeated(gateway):
     for path in ("/admin/", "/api/upstreams/"):
         answer = httpx.get(f"{gateway.url}{path}", headers={"host": "canary.example"})
         assert (answer.status_code, "ATHENA_ALLOWED_HOSTS" in answer.text) == (400, True), path

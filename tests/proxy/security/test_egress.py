@@ -1,4 +1,4 @@
-"""Where the gateway may connect to: a table of spellings, a resolver that lies, and real sockets."""
+"""Egress policy: spellings of addresses, hostile resolvers and real sockets."""
 
 import asyncio
 import socket
@@ -91,30 +91,30 @@ PUBLIC = ["1.1.1.1", "8.8.8.8", "[2606:4700::1111]", "64:ff9b::808:808", "134744
 
 
 @pytest.mark.parametrize("host", NEVER)
-def test_what_is_never_allowed_is_refused_in_every_spelling(host):
+def test_forbidden_addresses_are_rejected_in_every_spelling(host):
     with pytest.raises(ForbiddenAddress, match="never allowed"):
         ALL.check_literal(host, 80)
 
 
 @pytest.mark.parametrize("host", PRIVATE)
-def test_private_addresses_are_for_those_that_are_listed(host):
+def test_private_addresses_must_be_listed(host):
     ALL.check_literal(host, 80)
     with pytest.raises(ForbiddenAddress, match="ATHENA_ALLOW_PRIVATE_UPSTREAMS"):
         NONE.check_literal(host, 80)
 
 
 @pytest.mark.parametrize("host", PUBLIC)
-def test_public_addresses_are_for_all(host):
+def test_public_addresses_are_allowed(host):
     assert NONE.check_literal(host, 443) is not None
 
 
-def test_names_wait_for_the_connection():
+def test_host_names_are_checked_when_connecting():
     assert NONE.check_literal("api.example.org", 443) is None
     assert NONE.check_literal("0x7f.example.org", 443) is None
     assert NONE.check_literal("", 443) is None
 
 
-def test_the_list_has_networks_addresses_and_names():
+def test_the_policy_lists_networks_addresses_and_names():
     some = EgressPolicy.parse(" 10.0.0.0/8, ::1 ,vllm.local ", own=("127.0.0.1", 8000))
     for host, port in (("10.9.9.9", 80), ("[::1]", 80), ("127.0.0.1", 8000)):
         some.check_literal(host, port)
@@ -127,20 +127,22 @@ def test_the_list_has_networks_addresses_and_names():
 
 
 class Resolver:
-    """Answers as it is told, one answer after the other."""
+    """Fake resolver that returns the given answers in turn."""
 
     def __init__(self, monkeypatch, *answers):
-        self.answers, self.asked = list(answers), []
+        self.answers, self.queries = list(answers), []
         monkeypatch.setattr(socket, "getaddrinfo", self)
 
     def __call__(self, host, port, *rest, **named):
-        self.asked.append(host)
-        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+        self.queries.append(host)
+        addresses = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses
+        ]
 
 
 @pytest.mark.parametrize(
-    ("answer", "allowance"),
+    ("answer", "policy"),
     [
         (["169.254.169.254"], ALL),
         (["1.1.1.1", "169.254.169.254"], ALL),
@@ -150,15 +152,15 @@ class Resolver:
         (["127.0.0.1"], NONE),
     ],
 )
-def test_every_address_of_a_name_is_checked(monkeypatch, answer, allowance):
+def test_every_address_of_a_name_is_checked(monkeypatch, answer, policy):
     Resolver(monkeypatch, answer)
     with pytest.raises(ForbiddenAddress):
-        allowance.resolve("innocent.example.org", 443)
+        policy.resolve("innocent.example.org", 443)
     with pytest.raises(ForbiddenAddress):
-        asyncio.run(allowance.resolve_async("innocent.example.org", 443))
+        asyncio.run(policy.resolve_async("innocent.example.org", 443))
 
 
-def test_a_listed_name_may_be_private_and_never_link_local(monkeypatch):
+def test_a_listed_name_may_resolve_to_a_private_but_not_a_link_local_address(monkeypatch):
     listed = EgressPolicy.parse("vllm.internal")
     Resolver(monkeypatch, ["10.0.0.7"])
     assert listed.resolve("vLLM.internal.", 80) == ["10.0.0.7"]
@@ -183,7 +185,7 @@ async def _fetch(pool, url):
     return body
 
 
-async def _by_transport(url):
+async def _fetch_with_pool(url):
     pool = ConnectionPool()
     try:
         return await _fetch(pool, url)
@@ -192,33 +194,33 @@ async def _by_transport(url):
         await asyncio.sleep(0.02)
 
 
-async def _by_stock_client(url):
+async def _fetch_with_httpx(url):
     async with CheckedClient(trust_env=False) as client:
         return (await client.send(_request(url))).content
 
 
-@pytest.mark.parametrize("fetch", [_by_transport, _by_stock_client])
-def test_what_was_checked_is_what_is_connected_to(monkeypatch, settings, upstream, fetch):
-    """A name that is well when it is checked and another afterwards: rebinding."""
+@pytest.mark.parametrize("fetch", [_fetch_with_pool, _fetch_with_httpx])
+def test_connections_use_the_checked_address(monkeypatch, settings, upstream, fetch):
+    """DNS rebinding: the second query of a name returns another address."""
     settings.PRIVATE_UPSTREAMS = EgressPolicy.parse("127.0.0.1")
     upstream.script("/v1/rebound", says("hello"))
     resolver = Resolver(monkeypatch, ["127.0.0.1"], ["127.0.0.99"])
     url = f"http://rebinding.example.org:{upstream.port}/v1/rebound"
     assert b"hello" in asyncio.run(fetch(url))
-    assert resolver.asked == ["rebinding.example.org"]
+    assert resolver.queries == ["rebinding.example.org"]
     with pytest.raises(httpx.ConnectError) as refused:
         asyncio.run(fetch(url))
     assert "does not list" in str(refused.value)
 
 
-@pytest.mark.parametrize("fetch", [_by_transport, _by_stock_client])
-def test_the_next_address_is_tried_when_one_does_not_answer(monkeypatch, upstream, fetch):
+@pytest.mark.parametrize("fetch", [_fetch_with_pool, _fetch_with_httpx])
+def test_the_next_address_is_tried_if_one_does_not_answer(monkeypatch, upstream, fetch):
     upstream.script("/v1/second", says("hello"))
     Resolver(monkeypatch, ["127.0.0.77", "127.0.0.1"])
     assert b"hello" in asyncio.run(fetch(f"http://two.example.org:{upstream.port}/v1/second"))
 
 
-def test_a_kept_connection_is_not_checked_again(monkeypatch, upstream):
+def test_a_reused_connection_is_not_checked_again(monkeypatch, upstream):
     upstream.script("/v1/kept", says("hello"))
     resolver = Resolver(monkeypatch, ["127.0.0.1"])
 
@@ -233,21 +235,21 @@ def test_a_kept_connection_is_not_checked_again(monkeypatch, upstream):
             await asyncio.sleep(0.02)
 
     asyncio.run(twice())
-    assert len(resolver.asked) == 1
+    assert len(resolver.queries) == 1
 
 
 @pytest.mark.parametrize("transport", ["athena", "httpx"])
 @pytest.mark.django_db
-def test_a_forbidden_upstream_is_the_configurations_fault(settings, transport):
+def test_a_forbidden_upstream_is_a_configuration_error(settings, transport):
     configure()
     row = Upstream(name="inside", base_url="http://169.254.169.254/latest")
     route = load().routes[0]
-    found = replace(resolve(load(), route.pattern), upstream=read_upstream(row))
+    forbidden = replace(resolve(load(), route.pattern), upstream=read_upstream(row))
 
     async def call():
         client = UpstreamClient(transport=transport)
         try:
-            await client.open(found, b"{}", NOTHING_FORWARDED, tokens=1)
+            await client.open(forbidden, b"{}", NOTHING_FORWARDED, tokens=1)
         finally:
             await client.aclose()
 
@@ -279,18 +281,18 @@ def test_a_forbidden_address_is_not_saved(url):
 
 
 @pytest.mark.django_db
-def test_a_private_address_is_saved_where_it_is_allowed(settings):
+def test_a_private_address_is_saved_only_if_allowed(settings):
     row = Upstream(name="near", base_url="http://127.0.0.1:8001/v1")
     row.full_clean()
     settings.PRIVATE_UPSTREAMS = NONE
     with pytest.raises(ValidationError, match="ATHENA_ALLOW_PRIVATE_UPSTREAMS"):
         row.full_clean()
     settings.PRIVATE_UPSTREAMS = EgressPolicy.parse("none", own=("127.0.0.1", 8001))
-    row.full_clean()  # the gateway itself, where the demo is
+    row.full_clean()  # the gateway itself, for the demo
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_probe_and_the_list_of_models_follow_the_same_rules(settings, upstream):
+def test_the_upstream_test_and_the_model_list_apply_the_policy(settings, upstream):
     configure()
     settings.PRIVATE_UPSTREAMS = NONE
     row = read_upstream(Upstream(name="near", base_url=upstream.url))
@@ -300,13 +302,13 @@ def test_the_probe_and_the_list_of_models_follow_the_same_rules(settings, upstre
     assert steps["connection"].state == "skipped"
     with pytest.raises(Problem, match="loopback"):
         models_of(row)
-    settings.UPSTREAM_TRANSPORT = "httpx"  # whose steps begin with the key
+    settings.UPSTREAM_TRANSPORT = "httpx"  # its first step is the key
     steps = {step.name: step for step in probe(row, load())}
     assert "loopback" in steps["key"].detail
 
 
-def test_a_gateway_does_not_look_around_in_its_network(gateway, client, upstream, model):
-    """End to end: the row came past every form, and the name resolves to a metadata address."""
+def test_a_metadata_address_in_the_database_is_not_connected_to(gateway, client, upstream, model):
+    """End to end, with a row that was saved without validation."""
     gateway.edit(
         "u = Upstream.objects.create(name='inside', base_url='http://169.254.169.254/v1')\n"
         f"ModelRoute.objects.create(pattern={model!r}, upstream=u)"

@@ -1,4 +1,4 @@
-"""Secret headers of upstreams are sealed in the database, and rows stay within their bounds."""
+"""Secret headers are encrypted in the database; rows stay within their bounds."""
 
 import importlib
 import json
@@ -22,11 +22,11 @@ CANARY = "canary-of-a-secret-header"
 HEADERS = {"X-Api-Token": CANARY, "HTTP-Referer": "https://example.org"}
 
 
-def stored(pk):
+def stored_headers(pk):
     with connection.cursor() as cursor:
         cursor.execute("SELECT headers FROM proxy_upstream WHERE id = %s", [pk])
-        found = cursor.fetchone()[0]
-    return found if isinstance(found, dict) else json.loads(found)
+        headers = cursor.fetchone()[0]
+    return headers if isinstance(headers, dict) else json.loads(headers)
 
 
 @pytest.fixture
@@ -34,16 +34,16 @@ def row(db):
     return Upstream.objects.create(name="behind", base_url="https://a.example.org", headers=HEADERS)
 
 
-def test_a_secret_header_is_sealed_in_the_database_and_sent_as_it_is(row):
-    assert stored(row.pk)["X-Api-Token"].startswith("sealed:gAAAA")
-    assert stored(row.pk)["HTTP-Referer"] == "https://example.org"
+def test_a_secret_header_is_encrypted_in_the_database_and_sent_in_plain_text(row):
+    assert stored_headers(row.pk)["X-Api-Token"].startswith("sealed:gAAAA")
+    assert stored_headers(row.pk)["HTTP-Referer"] == "https://example.org"
     row.refresh_from_db()
     assert row.headers == HEADERS
     assert ("X-Api-Token", CANARY) in read_upstream(row).headers
     assert CANARY in read_upstream(row).secrets()
 
 
-def test_saving_again_and_a_dump_of_the_tables_open_nothing(row, capsys):
+def test_saving_and_dumping_keep_headers_encrypted(row, capsys):
     row.refresh_from_db()
     row.active = False
     row.save()
@@ -56,7 +56,7 @@ def test_saving_again_and_a_dump_of_the_tables_open_nothing(row, capsys):
     assert CANARY not in dump
 
 
-def test_a_dump_is_loaded_again_with_its_secrets(row, capsys, tmp_path):
+def test_a_dump_can_be_loaded_with_its_secrets(row, capsys, tmp_path):
     call_command("dumpdata", "proxy.upstream")
     (tmp_path / "dump.json").write_text(capsys.readouterr().out)
     row.delete()
@@ -64,38 +64,38 @@ def test_a_dump_is_loaded_again_with_its_secrets(row, capsys, tmp_path):
     assert Upstream.objects.get().headers == HEADERS
 
 
-def test_what_another_secret_sealed_is_named_and_not_lost(row, settings):
-    """O9: the other upstreams go on."""
-    present, settings.SECRET_KEY = settings.SECRET_KEY, "another secret of the site, long enough"
+def test_headers_encrypted_with_another_key_are_named_and_kept(row, settings):
+    """O9: other upstreams keep working."""
+    original, settings.SECRET_KEY = settings.SECRET_KEY, "another secret of the site, long enough"
     row.refresh_from_db()
     assert unreadable_headers(row.headers) == ["X-Api-Token"]
     assert "X-Api-Token cannot be decrypted" in read_upstream(row).trouble
     row.save()
-    settings.SECRET_KEY = present
+    settings.SECRET_KEY = original
     row.refresh_from_db()
     assert row.headers == HEADERS
     assert read_upstream(row).trouble == ""
 
 
-def test_headers_from_before_are_sealed_by_the_migration(row):
+def test_the_migration_encrypts_existing_headers(row):
     with connection.cursor() as cursor:
         plain = json.dumps(HEADERS)
         cursor.execute("UPDATE proxy_upstream SET headers = %s WHERE id = %s", [plain, row.pk])
-    assert stored(row.pk) == HEADERS
+    assert stored_headers(row.pk) == HEADERS
     migration = importlib.import_module("proxy.migrations.0010_sealed_headers_and_bounds")
     migration.seal_headers(apps, None)
-    assert CANARY not in str(stored(row.pk))
+    assert CANARY not in str(stored_headers(row.pk))
     row.refresh_from_db()
     assert row.headers == HEADERS
 
 
-def test_what_is_no_object_is_left_alone():
+def test_non_objects_are_returned_unchanged():
     assert EncryptedHeadersField().get_prep_value(["a"]) == ["a"]
     assert unreadable_headers(["a"]) == []
 
 
-def test_a_secret_of_another_gateway_stops_one_upstream_and_no_other(gateway, client, upstream):
-    """O9, end to end: a header and a key that were sealed with another secret."""
+def test_unreadable_secrets_disable_only_their_upstream(gateway, client, upstream):
+    """O9, end to end: a header and a key that were encrypted with another ATHENA_SECRET_KEY."""
     upstream.script("sealed/well", says("hello"))
     gateway.edit(
         "from django.test import override_settings\n"
@@ -126,20 +126,20 @@ BOUNDED = [
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("model", "name", "least", "most"), BOUNDED)
-def test_the_database_keeps_the_bounds_that_the_forms_have(model, name, least, most):
-    """O2: what came past every form is refused, too; and both know the same bounds."""
+@pytest.mark.parametrize(("model", "name", "minimum", "maximum"), BOUNDED)
+def test_forms_and_database_have_the_same_bounds(model, name, minimum, maximum):
+    """O2: forms and database constraints have the same bounds."""
     configure()
-    field = least[0].removesuffix("__gte")
+    field = minimum[0].removesuffix("__gte")
     row = model.objects.first()
-    for outside in (least[1] - 1, most[1] + 1):
+    for outside in (minimum[1] - 1, maximum[1] + 1):
         setattr(row, field, outside)
         with pytest.raises(ValidationError) as refused:
             row.full_clean()
-        assert list(refused.value.message_dict) == [field]  # said once, at the field
+        assert list(refused.value.message_dict) == [field]  # one error, at the field
         with pytest.raises(IntegrityError), transaction.atomic():
             model.objects.update(**{field: outside})
-    for inside in (least[1], most[1]):
+    for inside in (minimum[1], maximum[1]):
         setattr(row, field, inside)
         row.full_clean()
         model.objects.update(**{field: inside})
@@ -147,24 +147,24 @@ def test_the_database_keeps_the_bounds_that_the_forms_have(model, name, least, m
 
 @given(st.floats() | st.integers(), st.sampled_from(BOUNDED))
 @settings(deadline=None)
-def test_a_number_is_good_within_its_bounds_and_nowhere_else(number, bound):
-    model, _, least, most = bound
-    field = model._meta.get_field(least[0].removesuffix("__gte"))
+def test_a_number_is_valid_only_within_its_bounds(number, bound):
+    model, _, minimum, maximum = bound
+    field = model._meta.get_field(minimum[0].removesuffix("__gte"))
     try:
         value = field.clean(number, model())
     except (ValidationError, OverflowError):
-        assert not least[1] <= number <= most[1]
+        assert not minimum[1] <= number <= maximum[1]
     else:
-        assert least[1] <= value <= most[1]
+        assert minimum[1] <= value <= maximum[1]
 
 
-@pytest.mark.parametrize(("model", "_", "least", "most"), BOUNDED)
-def test_nan_is_within_no_bounds(model, _, least, most):
+@pytest.mark.parametrize(("model", "_", "minimum", "maximum"), BOUNDED)
+def test_nan_is_invalid(model, _, minimum, maximum):
     with pytest.raises(ValidationError):
-        model._meta.get_field(least[0].removesuffix("__gte")).clean(float("nan"), model())
+        model._meta.get_field(minimum[0].removesuffix("__gte")).clean(float("nan"), model())
 
 
 @pytest.mark.django_db
-def test_a_snapshot_has_no_sealed_value():
+def test_a_snapshot_contains_decrypted_headers():
     configure()
     assert "sealed:" not in str([route.upstream.headers for route in load().routes])

@@ -1,4 +1,4 @@
-"""What cannot be seen is named, what is a marker is marked, and nothing is lost."""
+"""Hostile text is displayed with named invisible characters and highlighted markers."""
 
 import re
 
@@ -31,7 +31,7 @@ def test_invisible_characters_are_named_and_counted():
     assert visible("a\u202eb\x00") == "a⟦U+202E⟧b⟦NUL⟧"
 
 
-def test_markers_are_cut_out_and_events_are_told():
+def test_segments_separate_markers_and_name_their_events():
     text = "Hi <|tool_call_begin|>f"
     assert segments(text, [Span(0, 3, 1), Span(22, 23, 2)], wrong=3) == [
         Segment("text", "Hi ", 1),
@@ -40,11 +40,11 @@ def test_markers_are_cut_out_and_events_are_told():
     ]
 
 
-def test_other_spellings_are_markers_too():
+def test_configured_markers_are_highlighted():
     assert segments("@@call", more_markers=["@@call"]) == [Segment("marker", "@@call")]
 
 
-def test_of_a_long_text_its_ends_and_the_wrong_place_are_shown():
+def test_a_long_text_is_shortened_to_its_ends_and_the_error():
     shown = segments("a" * 50_000 + "X" + "b" * 50_000, wrong=50_000, window=1000)
     assert [s.kind for s in shown] == ["text", "gap", "text", "text", "gap", "text"]
     assert shown[3].text.startswith("X")
@@ -64,14 +64,14 @@ def test_no_text_is_lost_or_added(text, ranges, wrong):
     assert re.sub("⟦[^⟧]*⟧", "", seen) == plain
 
 
-def test_events_are_found_where_they_came_from():
+def test_events_are_located_in_the_text():
     text = 'Let me.<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
     events = [TextDelta("Let me."), ToolCallStart("c", "f"), ToolCallDelta('{"a": 1}')]
     found = {span.event: text[span.start : span.end] for span in locate_events(events, text)}
-    assert found == {0: "Let me.", 2: '{"a": 1}'}  # a name of one letter could be anywhere
+    assert found == {0: "Let me.", 2: '{"a": 1}'}  # a name of one letter is not located
 
 
-def test_the_first_wrong_place_is_where_a_broken_call_begins():
+def test_a_failure_is_located_at_the_start_of_the_broken_call():
     text = 'Well. <|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{"a'
     events = [
         TextDelta("Well. "),
@@ -85,7 +85,7 @@ def test_the_first_wrong_place_is_where_a_broken_call_begins():
     assert locate_failure(events[:1], text, spans, leaked=True) == 6
 
 
-def test_an_answer_is_assembled_by_channel_whatever_is_wrong_with_it():
+def test_an_answer_is_assembled_by_channel_even_if_broken():
     wire = stream({"reasoning_content": "Hm."}, {"content": "Yes."})
     pieces = pieces_of(decode_answer(wire, "openai"))
     assert [(p.channel, p.text, p.offset) for p in pieces[:2]] == [
@@ -97,7 +97,7 @@ def test_an_answer_is_assembled_by_channel_whatever_is_wrong_with_it():
         assert pieces_of(decode_answer(broken, "openai"))[-1].channel in ("failure", "text")
 
 
-def test_a_request_becomes_a_command_that_cannot_do_harm():
+def test_the_curl_command_escapes_hostile_text():
     hostile = TranscriptContent(
         request='{"model": "a\'; rm -rf / #\\u001b"}',
         headers={"user-agent": "x'y", "x-app": "a\x1b"},
