@@ -83,7 +83,7 @@ def walk(role, entries, url_parts):
         cache.clear()  # it counts the requests of the API
 
 
-def test_what_is_denied_says_nothing_of_what_there_is(url_parts):
+def test_a_denied_request_does_not_reveal_whether_a_row_exists(url_parts):
     client = client_of(STAFF)
     existing = client.get(f"/api/exchanges/{url_parts['request_id']}/")
     absent = client.get("/api/exchanges/req_0/")
