@@ -148,6 +148,6 @@ def configured(db: None, settings: Any, tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def operator(configured: None) -> Any:
     """A client of the management API with the token of an operator."""
-    from tests.support.api_clients import client_of, person
+    from tests.support.api_clients import staff_user, token_client
 
-    return client_of(person(OPERATORS, username="olga"))
+    return token_client(staff_user(OPERATORS, username="olga"))

@@ -1,4 +1,4 @@
-"""The operators' pages: secrets go in and never come out."""
+"""The admin pages of the configuration. Secrets can be entered and are never shown."""
 
 import pytest
 from django.contrib.admin import site
@@ -69,7 +69,7 @@ def test_a_key_is_stored_and_never_shown(pages):
     assert f"…{CANARY[-4:]}" in pages.get("/admin/proxy/upstream/").content.decode()
 
 
-def test_an_empty_key_keeps_the_present_one(pages):
+def test_an_empty_key_keeps_the_current_one(pages):
     pages.post("/admin/proxy/upstream/add/", UPSTREAM_FORM | {"new_key": CANARY})
     row = Upstream.objects.get(name="mine")
     pages.post(f"/admin/proxy/upstream/{row.pk}/change/", UPSTREAM_FORM | {"idle_timeout": "60"})
@@ -77,7 +77,7 @@ def test_an_empty_key_keeps_the_present_one(pages):
     assert (row.read_key(), row.idle_timeout) == (CANARY, 60)
 
 
-def test_a_variable_takes_the_place_of_a_stored_key(pages):
+def test_a_variable_replaces_a_stored_key(pages):
     pages.post("/admin/proxy/upstream/add/", UPSTREAM_FORM | {"new_key": CANARY})
     row = Upstream.objects.get(name="mine")
     url = f"/admin/proxy/upstream/{row.pk}/change/"
@@ -88,7 +88,7 @@ def test_a_variable_takes_the_place_of_a_stored_key(pages):
     assert (row.sealed_key, row.key_variable) == ("", "SOME_KEY")
 
 
-def test_a_refusal_names_the_value(pages):
+def test_a_form_error_names_the_value(pages):
     response = pages.post(
         "/admin/proxy/upstream/add/", UPSTREAM_FORM | {"base_url": "ftp://nowhere"}
     )
@@ -125,7 +125,7 @@ def test_a_new_client_key_is_shown_once(pages):
     assert key not in pages.get(f"/admin/proxy/clientkey/{row.pk}/change/").content.decode()
 
 
-def test_revoking_is_a_new_version_of_the_configuration(pages):
+def test_revoking_a_key_makes_a_new_version(pages):
     pages.post("/admin/proxy/clientkey/add/", {"label": "x"})
     row, before = ClientKey.objects.get(label="x"), ConfigurationVersion.objects.get().number
     pages.post("/admin/proxy/clientkey/", {"action": "revoke", "_selected_action": [row.pk]})
@@ -141,7 +141,7 @@ def test_markers_are_checked_before_they_are_saved(pages):
     assert "unknown token" in page
 
 
-def test_nobody_gets_in_without_a_login():
+def test_every_page_needs_a_login():
     response = Client().get("/admin/proxy/upstream/")
     assert response.status_code == 302
     assert "/admin/login/" in response["location"]
@@ -155,13 +155,13 @@ def test_nobody_gets_in_without_a_login():
         ("gatewaysettings/1/change", ["capture_content", "sample_calls", "transcript_days"]),
     ],
 )
-def test_everything_that_steers_can_be_edited(pages, page, fields):
+def test_every_configuration_table_can_be_edited(pages, page, fields):
     html = pages.get(f"/admin/proxy/{page}/").content.decode()
     for field in fields:
         assert f'name="{field}' in html
 
 
-def test_no_editable_field_is_missing_on_its_page(pages):
+def test_every_editable_field_is_on_its_page(pages):
     from django.contrib import admin
 
     from proxy.models import CONFIGURATION
@@ -175,7 +175,7 @@ def test_no_editable_field_is_missing_on_its_page(pages):
         assert editable - names == set(), model
 
 
-def test_the_bounds_of_a_number_are_told_beside_it(pages):
+def test_the_help_text_states_the_range_and_the_default(pages):
     page = pages.get("/admin/proxy/gatewaysettings/1/change/").text
     assert "From 1024 (1 KiB) to 268435456 (256 MiB); default 33554432 (32 MiB)." in page
     assert "From 0.1 to 600; default 30." in page

@@ -1,4 +1,4 @@
-"""The management API: who may, what goes in, what comes out."""
+"""The management API: access, requests and responses."""
 
 import base64
 import re
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from proxy.models import ApiToken, Comment, FailureHour, Replay
 from proxy.roles import OPERATORS, SUPPORT
-from tests.support.api_clients import client_of, person, send
+from tests.support.api_clients import send_json, staff_user, token_client
 from tests.support.stored_exchanges import (
     configure,
     exchange_row,
@@ -30,22 +30,22 @@ pytestmark = pytest.mark.django_db
 def configured(settings, tmp_path):
     settings.DATA_DIR = tmp_path
     configure()
-    cache.clear()  # it counts requests
+    cache.clear()  # the throttles count requests in it
     yield
     cache.clear()
 
 
 @pytest.fixture
 def support():
-    return client_of(person(SUPPORT))
+    return token_client(staff_user(SUPPORT))
 
 
 @pytest.fixture
 def operator():
-    return client_of(person(OPERATORS))
+    return token_client(staff_user(OPERATORS))
 
 
-def test_exchanges_are_listed_newest_first_a_page_at_a_time(support, django_assert_max_num_queries):
+def test_exchanges_are_listed_in_pages_newest_first(support, django_assert_max_num_queries):
     rows = [exchange_row() for _ in range(5)]
     with django_assert_max_num_queries(8):
         first = support.get("/api/exchanges/?page_size=2").json()
@@ -75,7 +75,7 @@ def test_exchanges_are_listed_newest_first_a_page_at_a_time(support, django_asse
         ("until=2020-01-01T00:00", False),
     ],
 )
-def test_the_filters_are_those_of_the_list_page(support, query, found):
+def test_the_api_has_the_filters_of_the_list_page(support, query, found):
     exchange_row(
         outcome="transform_failed",
         format="kimi",
@@ -90,13 +90,13 @@ def test_the_filters_are_those_of_the_list_page(support, query, found):
 @pytest.mark.parametrize(
     "query", ["since=yesterday", "key=x", "colour=red", "group=99999999999999999999"]
 )
-def test_a_filter_that_makes_no_sense_is_refused_in_a_sentence(support, query):
+def test_the_error_of_an_invalid_filter_is_a_sentence(support, query):
     response = support.get(f"/api/exchanges/?{query}")
     assert response.status_code == 400
     assert query.split("=")[0] in response.json()["detail"]
 
 
-def test_an_exchange_has_every_field_and_the_sentence(support):
+def test_an_exchange_has_every_field_and_the_reason_of_its_failure(support):
     row = exchange_row(outcome="timeout", error_code="upstream_idle")
     body = support.get(f"/api/exchanges/{row.request_id}/").json()
     assert body["why"] == "openrouter started to answer and then sent nothing more."
@@ -116,16 +116,16 @@ def test_a_transcript_has_the_bytes_and_can_be_replayed_from_a_file(support, tmp
     assert f"{row.request_id}  fixed, as kimi" in capsys.readouterr().out
 
 
-def test_a_replay_is_made_and_kept_with_its_author(support):
+def test_a_replay_is_stored_with_its_author(support):
     row = leaked_kimi()
     url = f"/api/exchanges/{row.request_id}/replays/"
-    response = send(support, "POST", url, {"format": "kimi"})
+    response = send_json(support, "POST", url, {"format": "kimi"})
     assert response.status_code == 201
     body = response.json()
     assert (body["result"], body["format"], body["author"]) == (
         "fixed",
         "kimi",
-        "one of ('support',)",
+        "user with ('support',)",
     )
     assert b"tool_use" in base64.b64decode(body["sent"])
     assert Replay.objects.get().exchange == row
@@ -137,28 +137,30 @@ def test_a_replay_is_made_and_kept_with_its_author(support):
 @pytest.mark.parametrize(
     ("body", "word"), [({"format": "klingon"}, "format"), ({"buffer_limit": 1}, "buffer_limit")]
 )
-def test_nonsense_in_a_replay_is_refused(support, body, word):
+def test_invalid_options_of_a_replay_are_rejected(support, body, word):
     row = leaked_kimi()
-    response = send(support, "POST", f"/api/exchanges/{row.request_id}/replays/", body)
+    response = send_json(support, "POST", f"/api/exchanges/{row.request_id}/replays/", body)
     assert (response.status_code, Replay.objects.count()) == (400, 0)
     assert response.json()["detail"].startswith(f"{word}: ")
     assert word in response.json()["fields"]
 
 
-def test_what_cannot_be_replayed_is_a_conflict(support):
+def test_replaying_an_exchange_without_a_transcript_is_a_conflict(support):
     row = exchange_row()
-    response = send(support, "POST", f"/api/exchanges/{row.request_id}/replays/")
+    response = send_json(support, "POST", f"/api/exchanges/{row.request_id}/replays/")
     assert response.status_code == 409
     assert "no transcript" in response.json()["detail"]
 
 
-def test_the_content_of_a_replay_is_for_those_who_may_read_transcripts():
-    user = person(SUPPORT)
+def test_the_content_of_a_replay_needs_the_permission_to_view_transcripts():
+    user = staff_user(SUPPORT)
     user.groups.clear()
     for name in ("view_exchange", "add_replay"):
         user.user_permissions.add(Permission.objects.get(codename=name))
     row = leaked_kimi()
-    response = send(client_of(user), "POST", f"/api/exchanges/{row.request_id}/replays/", {})
+    response = send_json(
+        token_client(user), "POST", f"/api/exchanges/{row.request_id}/replays/", {}
+    )
     assert response.status_code == 201
     assert response.json().keys().isdisjoint(("events", "sent"))
 
@@ -171,11 +173,11 @@ def test_groups_are_listed_and_changed(support):
     assert (listed["id"], listed["count"], listed["assignee"]) == (group.pk, 1, None)
     url = f"/api/groups/{group.pk}/"
     assert list(support.get(url).json()["hours"].values()) == [3]
-    body = send(
-        support, "PATCH", url, {"state": "resolved", "assignee": "one of ('support',)"}
+    body = send_json(
+        support, "PATCH", url, {"state": "resolved", "assignee": "user with ('support',)"}
     ).json()
-    assert (body["state"], body["assignee"]) == ("resolved", "one of ('support',)")
-    assert send(support, "PATCH", url, {"assignee": None}).json()["assignee"] is None
+    assert (body["state"], body["assignee"]) == ("resolved", "user with ('support',)")
+    assert send_json(support, "PATCH", url, {"assignee": None}).json()["assignee"] is None
     group.refresh_from_db()
     assert (group.state, group.assignee) == ("resolved", None)
 
@@ -183,44 +185,49 @@ def test_groups_are_listed_and_changed(support):
 @pytest.mark.parametrize(
     "body", [{"state": "regressed"}, {"state": "x"}, {"assignee": "nobody"}, {"assignee": 7}]
 )
-def test_nonsense_in_a_change_of_a_group_is_refused(support, body):
+def test_an_invalid_change_of_a_group_is_rejected(support, body):
     group = failure_group()
-    response = send(support, "PATCH", f"/api/groups/{group.pk}/", body)
+    response = send_json(support, "PATCH", f"/api/groups/{group.pk}/", body)
     assert response.status_code == 400
     group.refresh_from_db()
     assert (group.state, group.assignee) == ("open", None)
 
 
-def test_what_is_no_field_of_a_group_cannot_be_changed(support):
+def test_only_state_and_assignee_of_a_group_can_be_changed(support):
     group = failure_group()
-    send(support, "PATCH", f"/api/groups/{group.pk}/", {"count": 99, "fingerprint": "x"})
+    send_json(support, "PATCH", f"/api/groups/{group.pk}/", {"count": 99, "fingerprint": "x"})
     group.refresh_from_db()
     assert group.count == 1
 
 
-def test_a_comment_is_added_by_whoever_sends_it(support):
+def test_the_author_of_a_comment_is_the_sender(support):
     group = failure_group()
     url = f"/api/groups/{group.pk}/comments/"
-    response = send(support, "POST", url, {"text": "seen", "author": "somebody"})
-    assert (response.status_code, response.json()["author"]) == (201, "one of ('support',)")
+    response = send_json(support, "POST", url, {"text": "seen", "author": "somebody"})
+    assert (response.status_code, response.json()["author"]) == (201, "user with ('support',)")
     assert Comment.objects.get().text == "seen"
     assert [comment["text"] for comment in support.get(url).json()["results"]] == ["seen"]
-    assert send(support, "POST", url, {"text": " "}).status_code == 400
-    assert send(support, "POST", "/api/groups/999/comments/", {"text": "x"}).status_code == 404
+    assert send_json(support, "POST", url, {"text": " "}).status_code == 400
+    assert send_json(support, "POST", "/api/groups/999/comments/", {"text": "x"}).status_code == 404
 
 
-def test_what_one_may_not_see_is_not_found_and_what_one_may_not_do_is_refused(operator):
+def test_hidden_rows_are_not_found_and_forbidden_actions_are_rejected(operator):
     row, group = leaked_kimi(), failure_group()
     assert operator.get(f"/api/exchanges/{row.request_id}/").status_code == 200
     unseen = operator.get(f"/api/transcripts/{row.request_id}/")
     absent = operator.get("/api/transcripts/req_0/")
     assert (unseen.status_code, unseen.json()) == (404, absent.json())
-    assert send(operator, "PATCH", f"/api/groups/{group.pk}/", {"state": "open"}).status_code == 403
-    assert send(operator, "POST", f"/api/exchanges/{row.request_id}/replays/").status_code == 403
+    assert (
+        send_json(operator, "PATCH", f"/api/groups/{group.pk}/", {"state": "open"}).status_code
+        == 403
+    )
+    assert (
+        send_json(operator, "POST", f"/api/exchanges/{row.request_id}/replays/").status_code == 403
+    )
 
 
-def test_a_token_ends_with_its_time_its_row_and_its_owner():
-    user = person(SUPPORT)
+def test_a_token_is_rejected_after_expiry_deletion_or_loss_of_its_owner():
+    user = staff_user(SUPPORT)
     row, plain = ApiToken.make(user, expires_at=timezone.now() + timedelta(hours=1))
     web = Client(headers={"authorization": f"Bearer {plain}"})
     assert web.get("/api/exchanges/").status_code == 200
@@ -235,8 +242,8 @@ def test_a_token_ends_with_its_time_its_row_and_its_owner():
     assert web.get("/api/exchanges/").status_code == 401
 
 
-def test_a_token_is_stored_as_a_hash_alone():
-    row, plain = ApiToken.make(person(SUPPORT))
+def test_only_the_hash_of_a_token_is_stored():
+    row, plain = ApiToken.make(staff_user(SUPPORT))
     fields = ApiToken.objects.filter(pk=row.pk).values().get()
     assert plain not in str(fields)
     assert plain.startswith(fields["prefix"])
@@ -245,9 +252,9 @@ def test_a_token_is_stored_as_a_hash_alone():
 def test_a_session_needs_the_csrf_token_to_change_anything():
     group = failure_group()
     web = Client(enforce_csrf_checks=True)
-    web.force_login(person(SUPPORT))
+    web.force_login(staff_user(SUPPORT))
     assert web.get(f"/api/groups/{group.pk}/").status_code == 200
-    response = send(web, "PATCH", f"/api/groups/{group.pk}/", {"state": "ignored"})
+    response = send_json(web, "PATCH", f"/api/groups/{group.pk}/", {"state": "ignored"})
     assert (response.status_code, "CSRF" in response.json()["detail"]) == (403, True)
 
 
@@ -257,18 +264,18 @@ def test_requests_are_limited(support, monkeypatch):
     monkeypatch.setattr(UserRateThrottle, "THROTTLE_RATES", {"user": "3/min", "replay": "1/min"})
     row = leaked_kimi()
     url = f"/api/exchanges/{row.request_id}/replays/"
-    assert [send(support, "POST", url).status_code for _ in range(2)] == [201, 429]
+    assert [send_json(support, "POST", url).status_code for _ in range(2)] == [201, 429]
     assert [support.get("/api/exchanges/").status_code for _ in range(2)] == [200, 429]
 
 
-def test_answers_are_json_and_kept_by_nobody(support):
+def test_responses_are_json_and_not_cached(support):
     for url in ("/api/exchanges/", "/api/exchanges/req_0/", "/api/schema/"):
         response = support.get(url, headers={"accept": "text/html"})
         assert "json" in response["content-type"], url
         assert response["cache-control"] == "no-store"
 
 
-def test_broken_json_is_refused_in_a_sentence(support):
+def test_invalid_json_is_rejected_with_a_sentence(support):
     group = failure_group()
     response = support.generic("PATCH", f"/api/groups/{group.pk}/", b"{", "application/json")
     assert response.status_code == 400
@@ -276,7 +283,7 @@ def test_broken_json_is_refused_in_a_sentence(support):
 
 
 @pytest.mark.parametrize("text", ["\\u0000", "\\ud800", "\\udfff"])
-def test_what_is_no_text_is_refused_in_a_sentence(support, text):
+def test_characters_that_cannot_be_stored_are_rejected(support, text):
     group = failure_group()
     for body in (f'{{"state": "{text}"}}', f'{{"{text}": 1}}', f'{{"state": [["{text}"]]}}'):
         response = support.generic("PATCH", f"/api/groups/{group.pk}/", body, "application/json")
@@ -288,7 +295,7 @@ def test_what_is_no_text_is_refused_in_a_sentence(support, text):
 
 
 @pytest.mark.parametrize("depth", [40, 100_000])
-def test_brackets_without_end_are_refused(support, depth):
+def test_deeply_nested_json_is_rejected(support, depth):
     group = failure_group()
     body = '{"state": ' + "[" * depth + "]" * depth + "}"
     response = support.generic("PATCH", f"/api/groups/{group.pk}/", body, "application/json")
@@ -296,13 +303,13 @@ def test_brackets_without_end_are_refused(support, depth):
 
 
 @pytest.mark.parametrize("cursor", ["x", "p=nonsense", "p=99999999999999999999", "o=5", "r=1&p="])
-def test_a_cursor_of_nobodys_is_no_error_of_ours(support, cursor):
+def test_an_invalid_cursor_is_not_a_server_error(support, cursor):
     text = base64.b64encode(cursor.encode()).decode()
     for url in ("/api/exchanges/", "/api/groups/"):
         assert support.get(url, {"cursor": text}).status_code in (200, 404)
 
 
-def test_hostile_output_is_plain_data_in_answers(support):
+def test_hostile_output_of_a_model_is_plain_data(support):
     text = "<script>alert(1)</script>\u2028\u202e\x1b[31m"
     row = stored_exchange(stream({"content": text}), model=text[:40], user_agent=text)
     response = support.get(f"/api/transcripts/{row.request_id}/")
@@ -343,9 +350,9 @@ def test_the_schema_has_every_endpoint_and_no_warnings(support, capsys):
     call_command("spectacular", "--validate", "--fail-on-warn", "--file", "/dev/null")
 
 
-def test_the_page_of_the_schema_runs_no_script_of_its_own():
+def test_the_documentation_page_has_no_inline_scripts():
     web = Client()
-    web.force_login(person(SUPPORT))
+    web.force_login(staff_user(SUPPORT))
     response = web.get("/api/docs/")
     text = response.content.decode()
     assert response.status_code == 200
@@ -359,8 +366,8 @@ def test_the_page_of_the_schema_runs_no_script_of_its_own():
     assert all("src=" in part.split(">")[0] for part in text.split("<script")[1:])
 
 
-def test_the_command_makes_lists_and_deletes_tokens(capsys):
-    user = person(SUPPORT, username="maria")
+def test_the_token_command_creates_lists_and_deletes(capsys):
+    user = staff_user(SUPPORT, username="maria")
     call_command("token", "create", "maria", "--label", "nightly", "--days", "30")
     plain = capsys.readouterr().out.strip()
     web = Client(headers={"authorization": f"Bearer {plain}"})

@@ -1,4 +1,4 @@
-"""The API of the configuration: what goes in, what comes out, and who changed it first."""
+"""The API of the configuration tables."""
 
 import json
 
@@ -15,7 +15,7 @@ from proxy.models import (
     Upstream,
 )
 from proxy.roles import OPERATORS, SUPPORT
-from tests.support.api_clients import client_of, person, send
+from tests.support.api_clients import send_json, staff_user, token_client
 
 pytestmark = pytest.mark.usefixtures("configured")
 CANARY = "sk-or-v1-canary-of-the-api-9876"
@@ -24,19 +24,19 @@ HEADER_CANARY = "canary-of-a-header"
 
 def make_upstream(operator, **fields):
     body = {"name": "mine", "base_url": "https://mine.example/v1", **fields}
-    response = send(operator, "POST", "/api/upstreams/", body)
+    response = send_json(operator, "POST", "/api/upstreams/", body)
     assert response.status_code == 201, response.content
     return response.json()
 
 
 def make_route(operator, pattern, **fields):
-    response = send(operator, "POST", "/api/routes/", {"pattern": pattern, **fields})
+    response = send_json(operator, "POST", "/api/routes/", {"pattern": pattern, **fields})
     assert response.status_code == 201, response.content
     return response.json()
 
 
-def test_an_override_is_made_read_changed_and_deleted(operator):
-    made = send(operator, "POST", "/api/overrides/", {"pattern": "house/*", "format": "kimi"})
+def test_an_override_is_created_read_changed_and_deleted(operator):
+    made = send_json(operator, "POST", "/api/overrides/", {"pattern": "house/*", "format": "kimi"})
     assert made.status_code == 201
     body = made.json()
     assert body == {
@@ -51,7 +51,7 @@ def test_an_override_is_made_read_changed_and_deleted(operator):
     url = f"/api/overrides/{body['id']}/"
     assert operator.get(url).json() == body
     assert operator.get(url)["etag"] == made["etag"] == f'"{body["version"]}"'
-    changed = send(operator, "PATCH", url, {"format": "qwen", "note": "it moved"}).json()
+    changed = send_json(operator, "PATCH", url, {"format": "qwen", "note": "it moved"}).json()
     assert (changed["format"], changed["note"], changed["pattern"]) == (
         "qwen",
         "it moved",
@@ -63,9 +63,7 @@ def test_an_override_is_made_read_changed_and_deleted(operator):
     assert operator.get(url).status_code == 404
 
 
-def test_a_list_is_in_order_and_found_by_name_in_few_queries(
-    operator, django_assert_max_num_queries
-):
+def test_a_list_is_ordered_and_filtered_in_few_queries(operator, django_assert_max_num_queries):
     for number in range(20):
         FormatOverride.objects.create(pattern=f"m{number:02}", format="kimi", priority=50 - number)
     with django_assert_max_num_queries(6):
@@ -80,9 +78,7 @@ def test_a_list_is_in_order_and_found_by_name_in_few_queries(
     assert operator.get("/api/overrides/?colour=red").status_code == 400
 
 
-def test_lists_of_routes_and_keys_cost_no_query_for_each_row(
-    operator, django_assert_max_num_queries
-):
+def test_lists_of_routes_and_keys_need_no_query_per_row(operator, django_assert_max_num_queries):
     demo = Upstream.objects.get()
     for number in range(20):
         fallback = ModelRoute.objects.first()
@@ -92,7 +88,7 @@ def test_lists_of_routes_and_keys_cost_no_query_for_each_row(
             assert operator.get(url).status_code == 200
 
 
-def test_the_secrets_of_an_upstream_go_in_and_never_come_out(operator):
+def test_the_secrets_of_an_upstream_are_never_returned(operator):
     made = make_upstream(
         operator, key=CANARY, headers={"X-House-Token": HEADER_CANARY, "X-Title": "Athena"}
     )
@@ -105,18 +101,22 @@ def test_the_secrets_of_an_upstream_go_in_and_never_come_out(operator):
     url = f"/api/upstreams/{row.pk}/"
     said = [json.dumps(made)]
     said.append(
-        send(operator, "PATCH", url, {"key": f"{CANARY}!", "active": False}).content.decode()
+        send_json(operator, "PATCH", url, {"key": f"{CANARY}!", "active": False}).content.decode()
     )
-    said.append(send(operator, "PATCH", url, {"key": CANARY, "key_variable": "X"}).content.decode())
-    said.append(send(operator, "PATCH", url, {"key": f"{CANARY}\u201c"}).content.decode())
     said.append(
-        send(
+        send_json(operator, "PATCH", url, {"key": CANARY, "key_variable": "X"}).content.decode()
+    )
+    said.append(send_json(operator, "PATCH", url, {"key": f"{CANARY}\u201c"}).content.decode())
+    said.append(
+        send_json(
             operator, "PATCH", url, {"headers": {"X-House-Token": f"{HEADER_CANARY}\n"}}
         ).content.decode()
     )
-    said.append(send(operator, "PATCH", url, {"headers": {"Host": HEADER_CANARY}}).content.decode())
-    said.append(send(operator, "PATCH", url, {"key": [CANARY]}).content.decode())
-    said.append(send(operator, "PATCH", url, {"api_key": CANARY}).content.decode())
+    said.append(
+        send_json(operator, "PATCH", url, {"headers": {"Host": HEADER_CANARY}}).content.decode()
+    )
+    said.append(send_json(operator, "PATCH", url, {"key": [CANARY]}).content.decode())
+    said.append(send_json(operator, "PATCH", url, {"api_key": CANARY}).content.decode())
     for path in (url, f"{url}history/", "/api/upstreams/", "/api/resolve/?model=x"):
         said.append(operator.get(path).content.decode())
     assert "not both" in said[2]
@@ -130,25 +130,27 @@ def test_a_stored_header_is_kept_when_it_is_sent_back(operator):
     made = make_upstream(operator, headers={"X-House-Token": HEADER_CANARY})
     url = f"/api/upstreams/{made['id']}/"
     headers = {**made["headers"], "X-Title": "Athena"}
-    assert send(operator, "PATCH", url, {"headers": headers}).json()["headers"] == headers
+    assert send_json(operator, "PATCH", url, {"headers": headers}).json()["headers"] == headers
     row = Upstream.objects.get(name="mine")
     assert row.headers == {"X-House-Token": HEADER_CANARY, "X-Title": "Athena"}
-    response = send(operator, "PATCH", url, {"headers": {"X-Other-Token": "[stored]"}})
+    response = send_json(operator, "PATCH", url, {"headers": {"X-Other-Token": "[stored]"}})
     assert response.status_code == 400
     assert "'X-Other-Token'" in response.json()["detail"]
-    assert send(operator, "PATCH", url, {"headers": {}}).json()["headers"] == {}
+    assert send_json(operator, "PATCH", url, {"headers": {}}).json()["headers"] == {}
 
 
-def test_a_key_and_a_variable_take_each_others_place(operator):
+def test_a_key_and_a_variable_replace_each_other(operator):
     made = make_upstream(operator, key=CANARY)
     url = f"/api/upstreams/{made['id']}/"
-    assert send(operator, "PATCH", url, {"key_variable": "HOUSE"}).json()["key_hint"] == "$HOUSE"
+    assert (
+        send_json(operator, "PATCH", url, {"key_variable": "HOUSE"}).json()["key_hint"] == "$HOUSE"
+    )
     assert Upstream.objects.get(name="mine").sealed_key == ""
-    body = send(operator, "PATCH", url, {"key": "short"}).json()
+    body = send_json(operator, "PATCH", url, {"key": "short"}).json()
     assert (body["key_hint"], body["key_variable"]) == ("stored", "")
     assert newest(Upstream.objects.get(name="mine")).history_change_reason == "the key was changed"
-    assert send(operator, "PATCH", url, {"idle_timeout": 7}).json()["key_hint"] == "stored"
-    assert send(operator, "PATCH", url, {"key": ""}).json()["key_hint"] == "none"
+    assert send_json(operator, "PATCH", url, {"idle_timeout": 7}).json()["key_hint"] == "stored"
+    assert send_json(operator, "PATCH", url, {"key": ""}).json()["key_hint"] == "none"
 
 
 def test_a_route_names_its_upstream_and_its_fallback(operator):
@@ -157,19 +159,19 @@ def test_a_route_names_its_upstream_and_its_fallback(operator):
     second = make_route(operator, "second-*", upstream="demo", fallback="first-*", max_tokens=9)
     assert (first["fallback"], second["upstream"], second["fallback"]) == (None, "demo", "first-*")
     url = f"/api/routes/{second['id']}/"
-    assert send(operator, "PATCH", url, {"fallback": None}).json()["fallback"] is None
-    assert send(operator, "PATCH", url, {"max_tokens": None}).json()["max_tokens"] is None
+    assert send_json(operator, "PATCH", url, {"fallback": None}).json()["fallback"] is None
+    assert send_json(operator, "PATCH", url, {"max_tokens": None}).json()["max_tokens"] is None
     for body, value in (({"upstream": "nope"}, "nope"), ({"fallback": "nope-*"}, "nope-*")):
-        response = send(operator, "PATCH", url, body)
+        response = send_json(operator, "PATCH", url, body)
         assert (response.status_code, value in response.json()["detail"]) == (400, True)
-    assert send(operator, "PATCH", url, {"upstream": None}).status_code == 400
+    assert send_json(operator, "PATCH", url, {"upstream": None}).status_code == 400
 
 
-def test_a_circle_of_fallbacks_is_refused(operator):
+def test_circular_fallbacks_are_rejected_by_the_api(operator):
     first = make_route(operator, "first-*", upstream="demo")
     make_route(operator, "second-*", upstream="demo", fallback="first-*")
     url = f"/api/routes/{first['id']}/"
-    response = send(operator, "PATCH", url, {"fallback": "second-*"})
+    response = send_json(operator, "PATCH", url, {"fallback": "second-*"})
     assert response.status_code == 400
     assert "second-* falls back to this route" in response.json()["fields"]["fallback"][0]
 
@@ -178,23 +180,23 @@ def test_a_format_is_addressed_by_its_name(operator):
     url = "/api/formats/kimi/"
     assert operator.get(url).json()["format"] == "kimi"
     markers = {"SECTION_BEGIN": ["<|calls|>"]}
-    body = send(operator, "PATCH", url, {"markers": markers, "strict": True}).json()
+    body = send_json(operator, "PATCH", url, {"markers": markers, "strict": True}).json()
     assert (body["markers"], body["strict"]) == (markers, True)
-    response = send(operator, "PATCH", url, {"markers": {"NOPE": ["<|x|>"]}})
+    response = send_json(operator, "PATCH", url, {"markers": {"NOPE": ["<|x|>"]}})
     assert (response.status_code, "NOPE" in response.json()["detail"]) == (400, True)
     assert operator.get("/api/formats/klingon/").status_code == 404
     assert operator.delete(url).status_code == 405
     assert FormatSettings.objects.get(format="kimi").strict
 
 
-def test_the_settings_are_one_row(operator):
-    body = send(operator, "PATCH", "/api/settings/", {"ping_after": 3}).json()
+def test_the_gateway_settings_are_one_row(operator):
+    body = send_json(operator, "PATCH", "/api/settings/", {"ping_after": 3}).json()
     assert (body["ping_after"], body["default_route"]) == (3, "default")
     assert operator.get("/api/settings/").json() == body
-    send(operator, "PATCH", "/api/settings/", {"default_route": "claude-*opus*"})
+    send_json(operator, "PATCH", "/api/settings/", {"default_route": "claude-*opus*"})
     assert GatewaySettings.objects.get().default_route.pattern == "claude-*opus*"
     assert operator.delete("/api/settings/").status_code == 405
-    assert send(operator, "POST", "/api/settings/", {}).status_code == 405
+    assert send_json(operator, "POST", "/api/settings/", {}).status_code == 405
 
 
 @pytest.mark.parametrize(
@@ -246,9 +248,9 @@ def test_the_settings_are_one_row(operator):
         ("overrides", {"pattern": "a", "format": "kimi", "id": 7}, "id", "does not exist"),
     ],
 )
-def test_nonsense_is_refused_and_named(operator, url, body, field, value):
+def test_invalid_values_are_rejected_and_named(operator, url, body, field, value):
     before = ConfigurationVersion.objects.get().number
-    response = send(operator, "POST", f"/api/{url}/", body)
+    response = send_json(operator, "POST", f"/api/{url}/", body)
     assert response.status_code == 400, response.content
     assert response.json()["detail"].startswith(f"{field}: ")
     assert value in response.json()["detail"]
@@ -257,22 +259,24 @@ def test_nonsense_is_refused_and_named(operator, url, body, field, value):
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
-def test_what_is_no_number_is_refused_and_named(operator, number):
-    response = send(operator, "PATCH", "/api/settings/", {"ping_after": number})
+def test_nan_and_infinity_are_rejected(operator, number):
+    response = send_json(operator, "PATCH", "/api/settings/", {"ping_after": number})
     assert response.status_code == 400, response.content
     assert list(response.json()["fields"]) == ["ping_after"]
 
 
-def test_what_is_taken_is_a_conflict(operator):
-    response = send(operator, "POST", "/api/routes/", {"pattern": "default", "upstream": "demo"})
+def test_a_duplicate_name_is_a_conflict(operator):
+    response = send_json(
+        operator, "POST", "/api/routes/", {"pattern": "default", "upstream": "demo"}
+    )
     assert response.status_code == 409
     assert response.json()["detail"].startswith("pattern: ")
     assert '"default"' in response.json()["detail"]
     both = {"pattern": "default", "upstream": "demo", "fallback": "default", "listed_as": "x" * 300}
-    assert send(operator, "POST", "/api/routes/", both).status_code == 400
+    assert send_json(operator, "POST", "/api/routes/", both).status_code == 400
 
 
-def test_what_others_need_is_not_deleted(operator):
+def test_a_row_that_others_refer_to_is_not_deleted(operator):
     upstream = make_upstream(operator)
     first = make_route(operator, "first-*", upstream="mine")
     for number in range(3):
@@ -282,7 +286,7 @@ def test_what_others_need_is_not_deleted(operator):
         409,
         "4 routes lead to it: first-*, m0, m1, m2.",
     )
-    send(operator, "PATCH", "/api/settings/", {"default_route": "first-*"})
+    send_json(operator, "PATCH", "/api/settings/", {"default_route": "first-*"})
     response = operator.delete(f"/api/routes/{first['id']}/")
     assert (response.status_code, response.json()["detail"]) == (
         409,
@@ -295,16 +299,16 @@ def test_an_edited_row_is_the_operators(operator):
     route = ModelRoute.objects.get(pattern="claude-*opus*")
     assert route.from_environment
     url = f"/api/routes/{route.pk}/"
-    assert send(operator, "PATCH", url, {}).json()["from_environment"]
-    body = send(operator, "PATCH", url, {"upstream_model": "vendor/mine"}).json()
+    assert send_json(operator, "PATCH", url, {}).json()["from_environment"]
+    body = send_json(operator, "PATCH", url, {"upstream_model": "vendor/mine"}).json()
     assert (body["from_environment"], body["upstream_model"]) == (False, "vendor/mine")
 
 
-def test_a_change_that_was_meant_for_another_version_is_not_made(operator):
-    sam = client_of(person(OPERATORS, SUPPORT, username="sam"))
+def test_a_change_with_an_outdated_etag_is_rejected(operator):
+    sam = token_client(staff_user(OPERATORS, SUPPORT, username="sam"))
     url = f"/api/routes/{ModelRoute.objects.get(pattern='default').pk}/"
     tag = operator.get(url)["etag"]
-    assert send(sam, "PATCH", url, {"priority": 1}).status_code == 200
+    assert send_json(sam, "PATCH", url, {"priority": 1}).status_code == 200
     late = operator.generic(
         "PATCH", url, '{"priority": 2}', "application/json", headers={"if-match": tag}
     )
@@ -321,11 +325,11 @@ def test_a_change_that_was_meant_for_another_version_is_not_made(operator):
         )
         assert response.status_code == status, header
     assert operator.delete(url, headers={"if-match": '"1"'}).status_code == 412
-    assert send(operator, "PATCH", url, {"priority": 3}).status_code == 200
+    assert send_json(operator, "PATCH", url, {"priority": 3}).status_code == 200
 
 
-def test_support_sees_nothing_of_it():
-    support = client_of(person(SUPPORT))
+def test_support_cannot_see_the_configuration():
+    support = token_client(staff_user(SUPPORT))
     row = Upstream.objects.get()
     there, absent = support.get(f"/api/upstreams/{row.pk}/"), support.get("/api/upstreams/999/")
     assert (there.status_code, there.content) == (404, absent.content)

@@ -1,4 +1,4 @@
-"""Whatever is sent to the API of the configuration, the answer is never an error of ours."""
+"""No request to the configuration API causes a server error."""
 
 import json
 
@@ -21,7 +21,7 @@ from proxy.api.configuration_serializers import (
 from proxy.configuration.snapshot import load
 from proxy.models import ClientKey, ConfigurationVersion, FormatOverride, ModelRoute, Upstream
 from proxy.roles import OPERATORS
-from tests.support.api_clients import client_of, person
+from tests.support.api_clients import staff_user, token_client
 from tests.support.stored_exchanges import configure
 
 pytestmark = pytest.mark.django_db
@@ -81,12 +81,12 @@ def places(settings, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("method", "url", "takes"), ENDPOINTS, ids=lambda part: str(part)[:50])
-def test_no_body_is_an_error_of_ours(places, method, url, takes):
-    operator = client_of(person(OPERATORS))
+def test_no_request_body_causes_a_server_error(places, method, url, takes):
+    operator = token_client(staff_user(OPERATORS))
     fields = sorted(takes.Meta.fields) if takes else ["overlap_hours"]
     bodies = st.dictionaries(st.sampled_from(fields) | texts, values, max_size=5) | values
     if takes in (UpstreamIn, RouteIn, OverrideIn) and method == "POST":
-        # With what must be there, so that the rest is looked at.
+        # Add the required fields, so that the other fields are validated too.
         whole = {"name": "a", "base_url": "http://a"} if takes is UpstreamIn else {"pattern": "a"}
         whole |= {"upstream": "demo"} if takes is RouteIn else {}
         whole |= {"format": "kimi"} if takes is OverrideIn else {}
@@ -118,7 +118,7 @@ def test_no_body_is_an_error_of_ours(places, method, url, takes):
 
 
 def understood():
-    """Whatever was taken is understood by those who read it."""
+    """Everything that was saved can be loaded into a snapshot."""
     snapshot = load()
     assert (
         len(snapshot.routes)
@@ -132,8 +132,8 @@ def understood():
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'"x"', b"NaN", b"[" * 9999]
 )
-def test_what_is_no_object_is_refused_in_a_sentence(places, body):
-    operator = client_of(person(OPERATORS))
+def test_a_body_that_is_not_an_object_is_rejected_with_a_sentence(places, body):
+    operator = token_client(staff_user(OPERATORS))
     for method, url, takes in ENDPOINTS:
         if takes is None or (body == b"" and method == "PATCH"):
             continue
@@ -142,7 +142,7 @@ def test_what_is_no_object_is_refused_in_a_sentence(places, body):
         assert response.json()["detail"]
 
 
-def test_a_database_that_is_away_is_said_to_be_in_json(monkeypatch):
+def test_an_unavailable_database_is_reported_as_json(monkeypatch):
     configure()
 
     def away(cls):
@@ -150,7 +150,7 @@ def test_a_database_that_is_away_is_said_to_be_in_json(monkeypatch):
 
     monkeypatch.setattr(ConfigurationVersion, "lock", classmethod(away))
     given = {"pattern": "house/*", "format": "kimi"}
-    operator = client_of(person(OPERATORS))
+    operator = token_client(staff_user(OPERATORS))
     answer = operator.post("/api/overrides/", given, content_type="application/json")
     assert (answer.status_code, answer.json()) == (
         503,

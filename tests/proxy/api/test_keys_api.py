@@ -1,4 +1,4 @@
-"""The API of the clients' keys: made, limited, rotated, revoked, and shown once."""
+"""The API of client keys: create, change, rotate and revoke."""
 
 from datetime import timedelta
 
@@ -8,18 +8,18 @@ from django.utils import timezone
 
 from proxy.models import ClientKey
 from proxy.models.keys import digest_of, prefix_of
-from tests.support.api_clients import send
+from tests.support.api_clients import send_json
 
 pytestmark = pytest.mark.usefixtures("configured")
 
 
 def make_key(operator, **fields):
-    response = send(operator, "POST", "/api/keys/", {"label": "ada's laptop", **fields})
+    response = send_json(operator, "POST", "/api/keys/", {"label": "ada's laptop", **fields})
     assert response.status_code == 201, response.content
     return response.json()
 
 
-def test_a_key_is_made_and_shown_once(operator):
+def test_a_new_key_is_returned_once(operator):
     User.objects.create(username="ada")
     made = make_key(operator, owner="ada", allowed_models=["qwen/*"], requests_per_minute=60)
     plain, row = made.pop("key"), ClientKey.objects.get(pk=made["id"])
@@ -42,15 +42,15 @@ def test_a_key_is_made_and_shown_once(operator):
         assert row.digest not in text
 
 
-def test_a_key_is_changed_but_for_what_makes_it_that_key(operator):
+def test_only_the_settings_of_a_key_can_be_changed(operator):
     made = make_key(operator)
     url = f"/api/keys/{made['id']}/"
-    body = send(
+    body = send_json(
         operator, "PATCH", url, {"max_streams": 3, "expires_at": "2030-01-01T00:00Z"}
     ).json()
     assert (body["max_streams"], body["expires_at"]) == (3, "2030-01-01T00:00:00Z")
     for field in ("digest", "prefix", "revoked_at", "replaces", "key", "last_used_at"):
-        assert send(operator, "PATCH", url, {field: None}).status_code == 400, field
+        assert send_json(operator, "PATCH", url, {field: None}).status_code == 400, field
     assert operator.delete(url).status_code == 405
 
 
@@ -66,14 +66,14 @@ def test_a_key_is_changed_but_for_what_makes_it_that_key(operator):
         ({"expires_at": "9999-12-31T23:59:59-14:00"}, "expires_at"),
     ],
 )
-def test_nonsense_in_a_key_is_refused_and_named(operator, body, word):
+def test_invalid_values_of_a_key_are_rejected_and_named(operator, body, word):
     count = ClientKey.objects.count()
-    response = send(operator, "POST", "/api/keys/", {"label": "x", **body})
+    response = send_json(operator, "POST", "/api/keys/", {"label": "x", **body})
     assert (response.status_code, ClientKey.objects.count()) == (400, count)
     assert word in response.json()["detail"]
 
 
-def test_a_change_does_not_forget_that_a_key_was_used_meanwhile(operator, monkeypatch):
+def test_a_change_keeps_a_concurrent_last_use_of_a_key(operator, monkeypatch):
     made = make_key(operator)
     clean = ClientKey.full_clean
 
@@ -82,11 +82,11 @@ def test_a_change_does_not_forget_that_a_key_was_used_meanwhile(operator, monkey
         clean(row)
 
     monkeypatch.setattr(ClientKey, "full_clean", used)
-    body = send(operator, "PATCH", f"/api/keys/{made['id']}/", {"label": "other"}).json()
+    body = send_json(operator, "PATCH", f"/api/keys/{made['id']}/", {"label": "other"}).json()
     assert body["last_used_at"] is not None
 
 
-def test_a_key_is_revoked_for_good(operator):
+def test_a_revocation_is_final(operator):
     made = make_key(operator)
     url = f"/api/keys/{made['id']}/revoke/"
     assert operator.post(url, headers={"if-match": '"0"'}).status_code == 412
@@ -98,7 +98,7 @@ def test_a_key_is_revoked_for_good(operator):
 def test_a_key_is_rotated(operator):
     made = make_key(operator, max_streams=2, allowed_models=["qwen/*"])
     url = f"/api/keys/{made['id']}/"
-    response = send(operator, "POST", f"{url}rotate/", {"overlap_hours": 2})
+    response = send_json(operator, "POST", f"{url}rotate/", {"overlap_hours": 2})
     other, old = response.json(), operator.get(url).json()
     assert response.status_code == 201
     assert (other["replaces"], old["replaced_by"]) == (made["id"], other["id"])
@@ -106,22 +106,24 @@ def test_a_key_is_rotated(operator):
     assert ClientKey.objects.get(pk=other["id"]).digest == digest_of(other["key"])
     left = ClientKey.objects.get(pk=made["id"]).expires_at - timezone.now()
     assert timedelta(hours=1, minutes=59) < left <= timedelta(hours=2)
-    again = send(operator, "POST", f"{url}rotate/", {})
+    again = send_json(operator, "POST", f"{url}rotate/", {})
     assert (again.status_code, "already replaced" in again.json()["detail"]) == (409, True)
-    chain = send(operator, "POST", f"/api/keys/{other['id']}/rotate/", {"overlap_hours": 0})
+    chain = send_json(operator, "POST", f"/api/keys/{other['id']}/rotate/", {"overlap_hours": 0})
     assert chain.status_code == 201
     assert operator.get(f"/api/keys/{other['id']}/").json()["state"] == "expired"
 
 
 @pytest.mark.parametrize("hours", [-1, 721, "many", None, 1.5])
-def test_an_overlap_has_bounds(operator, hours):
+def test_the_overlap_of_a_rotation_has_bounds(operator, hours):
     made = make_key(operator)
-    response = send(operator, "POST", f"/api/keys/{made['id']}/rotate/", {"overlap_hours": hours})
+    response = send_json(
+        operator, "POST", f"/api/keys/{made['id']}/rotate/", {"overlap_hours": hours}
+    )
     assert (response.status_code, ClientKey.objects.filter(replaces=made["id"]).count()) == (400, 0)
 
 
 def test_a_revoked_key_is_not_rotated(operator):
     made = make_key(operator)
     operator.post(f"/api/keys/{made['id']}/revoke/")
-    response = send(operator, "POST", f"/api/keys/{made['id']}/rotate/")
+    response = send_json(operator, "POST", f"/api/keys/{made['id']}/rotate/")
     assert (response.status_code, "is revoked" in response.json()["detail"]) == (409, True)

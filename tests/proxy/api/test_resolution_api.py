@@ -1,4 +1,4 @@
-"""What the API says of the configuration as a whole, and how soon it is so."""
+"""The API of the configuration as a whole: its version, and how names are resolved."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +8,7 @@ from django.core.cache import cache
 
 from proxy.models import ConfigurationVersion, FormatOverride, GatewaySettings, ModelRoute, Upstream
 from proxy.roles import OPERATORS
-from tests.support.api_clients import client_of, person, send
+from tests.support.api_clients import send_json, staff_user, token_client
 from tests.support.calls_in_text import KIMI_CALL
 from tests.support.chat import TOOLS, ask, read, reply, stream
 from tests.support.gateway import Gateway
@@ -20,12 +20,12 @@ from tests.support.waiting import wait_for
 def operator(db, settings, tmp_path):
     settings.DATA_DIR = tmp_path
     configure()
-    cache.clear()  # it counts requests
-    yield client_of(person(OPERATORS, username="olga"))
+    cache.clear()  # the throttles count requests in it
+    yield token_client(staff_user(OPERATORS, username="olga"))
     cache.clear()
 
 
-def test_a_name_is_resolved_as_a_request_would_be(operator):
+def test_a_name_is_resolved_like_in_a_request(operator):
     demo = Upstream.objects.get()
     other = ModelRoute.objects.create(pattern="spare", upstream=demo, upstream_model="qwen/spare")
     ModelRoute.objects.create(
@@ -66,17 +66,17 @@ def test_a_name_without_a_route_is_not_found(operator):
         assert operator.get(f"/api/resolve/?{query}").status_code == 400, query
 
 
-def test_the_version_says_who_changed_the_configuration_last(operator):
+def test_the_version_names_the_last_author(operator):
     before = operator.get("/api/configuration/").json()
     assert before["changed_by"] is None
-    send(operator, "PATCH", "/api/settings/", {"ping_after": 3})
+    send_json(operator, "PATCH", "/api/settings/", {"ping_after": 3})
     after = operator.get("/api/configuration/").json()
     assert (after["version"], after["changed_by"]) == (before["version"] + 1, "olga")
     assert after["changed_at"] > before["changed_at"]
 
 
 def api_of(gateway: Gateway, name: str) -> httpx.Client:
-    """A client of the API, for an operator of that name."""
+    """A client of the API with the token of an operator."""
     made = gateway.manage(
         "shell",
         "--no-imports",
@@ -95,7 +95,7 @@ def api_of(gateway: Gateway, name: str) -> httpx.Client:
     )
 
 
-def test_an_override_made_with_a_token_becomes_live(gateway: Gateway, upstream):
+def test_an_override_made_by_the_api_becomes_live(gateway: Gateway, upstream):
     upstream.script("api-house/model", reply(stream({"content": KIMI_CALL})))
     body = ask("api-house/model", tools=TOOLS, stream=True)
     with gateway.client() as client, api_of(gateway, "token-olga") as api:
@@ -111,7 +111,7 @@ def test_an_override_made_with_a_token_becomes_live(gateway: Gateway, upstream):
         assert api.delete(f"/overrides/{row['id']}/").status_code == 204
 
 
-def test_of_changes_at_once_to_one_version_one_is_made(upstream, tmp_path):
+def test_of_concurrent_changes_to_one_version_only_one_is_made(upstream, tmp_path):
     gateway = Gateway(
         tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url, ATHENA_WORKERS="2"
     ).start()

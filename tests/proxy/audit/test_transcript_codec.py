@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from proxy.audit.transcripts.codec import TranscriptContent, Unreadable, pack, unpack
 from proxy.models import Transcript
 from proxy.roles import SUPPORT
-from tests.support.api_clients import client_of, person
+from tests.support.api_clients import staff_user, token_client
 from tests.support.staff_pages import get, log_in, text_of
 from tests.support.stored_exchanges import configure, exchange_row, stored_exchange
 from tests.support.wire import stream
@@ -105,7 +105,7 @@ def test_the_page_of_an_unreadable_transcript_says_so(support):
 def test_the_api_reports_an_unreadable_transcript(db):
     configure()
     row = exchange_with_damaged_transcript()
-    response = client_of(person(SUPPORT)).get(f"/api/transcripts/{row.request_id}/")
+    response = token_client(staff_user(SUPPORT)).get(f"/api/transcripts/{row.request_id}/")
     assert (response.status_code, response.json()["detail"]) == (
         409,
         "This transcript cannot be read: its bytes are not a packed transcript.",

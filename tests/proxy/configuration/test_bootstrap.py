@@ -1,4 +1,4 @@
-"""The environment makes the first rows; afterwards the database is the truth."""
+"""The bootstrap: environment variables create the first rows of the configuration."""
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -43,7 +43,7 @@ def test_without_any_key_the_demo_upstream_answers(settings):
     assert str(load().routes[0].upstream.url).startswith(f"{settings.OWN_URL}/demo/v1/")
 
 
-def test_with_a_key_openrouter_does():
+def test_with_an_openrouter_key_the_routes_use_openrouter():
     started = bootstrap(OPENROUTER | {"ATHENA_MODEL_SONNET": "z-ai/glm-5"})
     assert started.upstream == "openrouter"
     assert target("claude-sonnet-4-5") == ("openrouter", "z-ai/glm-5")
@@ -52,13 +52,13 @@ def test_with_a_key_openrouter_does():
     assert ("authorization", "Bearer sk-or-1") in route.upstream.headers
 
 
-def test_with_only_anthropics_key_claude_names_go_there_unchanged():
+def test_with_only_an_anthropic_key_claude_names_are_sent_to_anthropic_unchanged():
     assert bootstrap(ANTHROPIC).upstream == "anthropic"
     assert target("claude-sonnet-4-5") == ("anthropic", "claude-sonnet-4-5")
     assert target("claude-next") == ("anthropic", "claude-next")
 
 
-def test_a_key_that_comes_later_moves_the_untouched_routes():
+def test_a_key_added_later_moves_the_routes_that_were_not_edited():
     bootstrap({})
     bootstrap(OPENROUTER)
     assert target("claude-sonnet-4-5")[0] == "openrouter"
@@ -66,7 +66,7 @@ def test_a_key_that_comes_later_moves_the_untouched_routes():
     assert target("claude-sonnet-4-5")[0] == "demo"
 
 
-def test_a_route_that_an_operator_edited_stays():
+def test_a_route_that_an_operator_edited_is_not_changed():
     bootstrap({})
     route = ModelRoute.objects.get(pattern="claude-*sonnet*")
     route.upstream_model, route.from_environment = "vendor/mine", False
@@ -84,7 +84,7 @@ def test_a_second_start_changes_nothing():
     assert (started.client_key, started.admin_password) == (None, None)
 
 
-def test_a_client_key_is_made_once_and_kept_for_this_machine(data_dir):
+def test_a_client_key_is_generated_once_and_stored_on_this_machine(data_dir):
     key = bootstrap({}).client_key
     assert key is not None
     assert key.startswith("sk-athena-")
@@ -95,13 +95,13 @@ def test_a_client_key_is_made_once_and_kept_for_this_machine(data_dir):
     assert bootstrap({}).client_key is None
 
 
-def test_the_key_of_the_environment_is_taken_and_follows_it():
+def test_the_client_key_follows_the_environment_variable():
     bootstrap({"ATHENA_CLIENT_KEY": "a-key-of-my-own-choice"})
     bootstrap({"ATHENA_CLIENT_KEY": "another-key-of-my-own"})
     assert ClientKey.objects.get().digest == digest_of("another-key-of-my-own")
 
 
-def test_a_revoked_key_of_the_environment_stays_revoked():
+def test_a_revoked_key_from_the_environment_stays_revoked():
     bootstrap({"ATHENA_CLIENT_KEY": "a-key-of-my-own-choice"})
     from django.utils import timezone
 
@@ -112,12 +112,12 @@ def test_a_revoked_key_of_the_environment_stays_revoked():
     assert load().keys == {}
 
 
-def test_a_weak_key_of_the_environment_is_refused_by_name():
+def test_the_error_for_a_weak_client_key_names_the_variable():
     with pytest.raises(ImproperlyConfigured, match="ATHENA_CLIENT_KEY"):
         bootstrap({"ATHENA_CLIENT_KEY": "short"})
 
 
-def test_a_bad_address_of_the_environment_is_refused():
+def test_an_invalid_base_url_in_the_environment_is_rejected():
     with pytest.raises(ImproperlyConfigured, match="not a valid base URL"):
         bootstrap(OPENROUTER | {"OPENROUTER_BASE_URL": "nonsense"})
 
@@ -140,12 +140,12 @@ def test_every_format_has_a_row_to_edit():
     }
 
 
-def test_rows_of_the_environment_can_be_told_from_an_operators():
+def test_rows_from_the_environment_are_marked():
     bootstrap(OPENROUTER)
     assert Upstream.objects.get(name="openrouter").from_environment
 
 
-def test_the_demo_is_found_where_the_gateway_is_even_if_an_operator_edited_it(settings):
+def test_the_demo_keeps_its_url_even_if_an_operator_edited_it(settings):
     bootstrap({})
     demo = Upstream.objects.get(name="demo")
     demo.from_environment, demo.base_url = False, "http://127.0.0.1:1/demo/v1"
@@ -154,16 +154,18 @@ def test_the_demo_is_found_where_the_gateway_is_even_if_an_operator_edited_it(se
     assert demo_address() == f"{settings.OWN_URL}/demo/v1/chat/completions"
 
 
-def test_each_node_has_the_demo_at_its_own_address_and_none_takes_it_from_another(settings):
+def test_each_node_uses_the_demo_at_its_own_address(settings):
     bootstrap({})
     version = ConfigurationVersion.objects.get().number
     settings.OWN_URL = "http://127.0.0.1:8123"
     bootstrap({})
-    assert ConfigurationVersion.objects.get().number == version  # the row is nobody's own
+    assert (
+        ConfigurationVersion.objects.get().number == version
+    )  # the row is the same for every node
     assert demo_address() == "http://127.0.0.1:8123/demo/v1/chat/completions"
 
 
-def test_secrets_that_were_stored_with_another_are_named(settings):
+def test_upstreams_encrypted_with_another_secret_are_named(settings):
     assert bootstrap(OPENROUTER).unreadable == ()
     with_key = Upstream(name="stored", base_url="https://api.example.org/v1")
     with_key.store_key("sk-1")
@@ -174,5 +176,5 @@ def test_secrets_that_were_stored_with_another_are_named(settings):
     assert bootstrap(OPENROUTER).unreadable == ()
     settings.SECRET_KEY = "another one, and long enough for all that it is used for"
     assert bootstrap(OPENROUTER).unreadable == ("demo", "sealed", "stored")
-    # The demo's own is no secret of anybody's: it is made anew.
+    # The key of the demo is not a real secret; the bootstrap replaces it.
     assert bootstrap(OPENROUTER).unreadable == ("sealed", "stored")

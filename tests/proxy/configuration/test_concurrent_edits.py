@@ -1,7 +1,7 @@
-"""Two operators at the same moment: nobody's change is lost, made twice, or an error.
+"""Concurrent edits: no change is lost, made twice, or answered with a server error.
 
-What somebody else does while an edit waits for the configuration's lock is done here by the lock
-itself, so that the moment is always the worst one, on every database.
+The test's lock makes the concurrent change itself, at the moment when the edit under test waits for
+the lock. That is the worst moment, and it is the same on every database.
 """
 
 from datetime import timedelta
@@ -48,7 +48,7 @@ def olga():
 
 @pytest.fixture
 def meanwhile(monkeypatch):
-    """Whatever is done while the first lock is waited for."""
+    """Runs a function while the code under test waits for its first lock."""
     lock = ConfigurationVersion.lock
 
     def plan(act):
@@ -70,13 +70,13 @@ def a_key(label="ada"):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_lock_is_for_a_transaction():
+def test_locking_outside_a_transaction_is_an_error():
     with pytest.raises(TransactionManagementError):
         ConfigurationVersion.lock()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_row_that_there_is_has_a_preview_on_every_database():
+def test_an_existing_row_has_a_preview_on_every_database():
     client = Client()
     User.objects.update(is_staff=True, is_active=True)
     client.force_login(User.objects.get(username="root"))
@@ -91,7 +91,7 @@ def test_a_row_that_there_is_has_a_preview_on_every_database():
 
 
 @pytest.mark.parametrize("table", ["clientkey", "formatsettings"])
-def test_a_form_without_a_preview_has_none(olga, table):
+def test_tables_that_do_not_affect_routing_have_no_preview(olga, table):
     url = f"/admin/proxy/{table}/add/"
     given = {"label": "ada", "allowed_models": "", "making": "one"}
     assert olga.post(url, {**given, "_preview": "1"}).status_code == 404
@@ -100,7 +100,7 @@ def test_a_form_without_a_preview_has_none(olga, table):
         assert ClientKey.objects.filter(label="ada").count() == 1
 
 
-def test_a_preview_does_not_show_what_somebody_else_changes(meanwhile):
+def test_a_preview_does_not_show_the_changes_of_others(meanwhile):
     ModelRoute.objects.create(pattern="house/mine", upstream=Upstream.objects.get(name="demo"))
     made = []
 
@@ -112,7 +112,7 @@ def test_a_preview_does_not_show_what_somebody_else_changes(meanwhile):
     assert made
 
 
-def test_switching_rows_keeps_what_somebody_else_changes(olga, meanwhile):
+def test_disabling_rows_keeps_the_changes_of_others(olga, meanwhile):
     row = Upstream.objects.create(name="mine", base_url="http://old")
     meanwhile(lambda: Upstream.objects.filter(pk=row.pk).update(base_url="http://new"))
     chosen = {"action": "disable", "_selected_action": [row.pk], "confirmed": "yes"}
@@ -131,7 +131,7 @@ def test_deleting_selected_rows_holds_the_lock(olga, meanwhile):
     assert not FormatOverride.objects.filter(pk=row.pk).exists()
 
 
-def test_a_key_is_rotated_once(meanwhile):
+def test_two_concurrent_rotations_make_one_key(meanwhile):
     key = a_key()
 
     def rotate_once():
@@ -142,7 +142,7 @@ def test_a_key_is_rotated_once(meanwhile):
         rotate(key, timedelta(hours=1), timezone.now())
 
 
-def test_a_key_that_is_revoked_at_this_moment_is_not_rotated(meanwhile):
+def test_a_key_that_is_revoked_concurrently_is_not_rotated(meanwhile):
     key = a_key()
     meanwhile(lambda: revoke(ClientKey.objects.get(pk=key.pk), timezone.now()))
     with pytest.raises(ValidationError, match="revoked"):
@@ -150,7 +150,7 @@ def test_a_key_that_is_revoked_at_this_moment_is_not_rotated(meanwhile):
     assert not ClientKey.objects.filter(replaces=key).exists()
 
 
-def test_revoking_at_once_is_one_change_and_records_what_the_row_is(olga, meanwhile):
+def test_two_concurrent_revocations_are_one_change(olga, meanwhile):
     key = a_key()
 
     def rename_and_revoke():
@@ -164,7 +164,7 @@ def test_revoking_at_once_is_one_change_and_records_what_the_row_is(olga, meanwh
     assert [record.label for record in key.history.all()] == ["renamed", "renamed", "ada"]
 
 
-def test_a_form_that_is_sent_twice_at_once_makes_one_key(olga, meanwhile):
+def test_a_form_that_is_sent_twice_makes_one_key(olga, meanwhile):
     url, given = "/admin/proxy/clientkey/add/", {"label": "twice", "making": "one"}
     other = Client()
     other.cookies = olga.cookies
@@ -175,7 +175,7 @@ def test_a_form_that_is_sent_twice_at_once_makes_one_key(olga, meanwhile):
     assert ClientKey.objects.filter(label="twice").count() == 1
 
 
-def test_who_may_only_see_keys_cannot_revoke_them():
+def test_a_user_who_may_only_view_keys_cannot_revoke_them():
     user = User.objects.create(username="vera", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_clientkey"))
     client, key = Client(), a_key()
@@ -186,18 +186,18 @@ def test_who_may_only_see_keys_cannot_revoke_them():
 
 
 @pytest.mark.parametrize("number", ["abc", "-1", "9" * 30, "²"])
-def test_a_record_of_no_row_is_not_found(olga, number):
+def test_reverting_a_row_that_never_existed_is_not_found(olga, number):
     assert olga.post(f"/admin/proxy/upstream/{number}/history/1/revert/").status_code == 404
 
 
-def test_two_upstreams_of_one_name_at_once_are_no_error(olga, meanwhile):
+def test_two_upstreams_of_one_name_at_the_same_time_are_a_form_error(olga, meanwhile):
     meanwhile(lambda: Upstream.objects.create(name="mine", base_url="http://old"))
     answer = olga.post("/admin/proxy/upstream/add/", UPSTREAM_FORM)
     assert answer.status_code == 200
     assert "already exists" in answer.content.decode()
 
 
-def test_a_form_that_is_out_of_date_comes_back_as_it_was_sent_and_saves_the_second_time(olga):
+def test_an_outdated_form_is_shown_again_and_saves_the_second_time(olga):
     row = Upstream.objects.create(name="mine", base_url="http://old")
     url = f"/admin/proxy/upstream/{row.pk}/change/"
     given = {
@@ -217,7 +217,7 @@ def test_a_form_that_is_out_of_date_comes_back_as_it_was_sent_and_saves_the_seco
 
 
 @pytest.mark.parametrize("forged", ["-5", "9" * 40, "abc"])
-def test_a_version_that_never_was_is_out_of_date(olga, forged):
+def test_a_forged_version_counts_as_outdated(olga, forged):
     row = Upstream.objects.create(name="mine", base_url="http://old")
     answer = olga.post(f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM_FORM, "seen": forged})
     assert "errornote" in text_of(answer)
@@ -225,7 +225,7 @@ def test_a_version_that_never_was_is_out_of_date(olga, forged):
     assert row.base_url == "http://old"
 
 
-def test_no_row_is_saved_as_another(olga):
+def test_save_as_new_is_not_available(olga):
     row = Upstream.objects.create(name="mine", base_url="http://old")
     url, given = f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM_FORM, "name": "other"}
     assert olga.post(url, {**given, "_saveasnew": "1"}).status_code == 404

@@ -1,4 +1,4 @@
-"""The configuration as a document: out and in again, all or nothing, and never a secret."""
+"""Export and import of the configuration as a document."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def client_key(label, secret=CLIENT, **fields):
 
 @pytest.fixture
 def rich():
-    """Something in every field."""
+    """A configuration with a value in every field."""
     house = Upstream(
         name="house",
         base_url="https://house.example/v1",
@@ -134,16 +134,16 @@ def dump(document):
     return yaml.safe_dump(document, allow_unicode=True)
 
 
-def take_now(document, **options):
+def import_now(document, **options):
     document = document if isinstance(document, str) else dump(document)
     return run_import(document, now=NOW, **{"reason": "test", **options})
 
 
 def problems(document):
-    """What an import is refused for, without the places; nothing may have changed."""
+    """The problems of a document without their positions. Checks that nothing was changed."""
     before, number = text(), current_version()
     with pytest.raises(InvalidDocument) as caught:
-        take_now(document)
+        import_now(document)
     assert (text(), current_version()) == (before, number)
     return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
 
@@ -160,7 +160,7 @@ def changes(report):
     ]
 
 
-def test_the_document_says_everything_and_no_secret(rich):
+def test_an_export_has_every_field_and_no_secret(rich):
     document = loaded()
     assert document["athena"] == 1
     assert document["gateway"] == {
@@ -223,7 +223,7 @@ def test_the_document_says_everything_and_no_secret(rich):
     assert Upstream.objects.get(name="house").sealed_key not in text()
 
 
-def test_every_column_is_in_the_document_or_left_out_on_purpose():
+def test_every_column_is_exported_or_left_out_on_purpose():
     left_out = {
         "id",
         "created_at",
@@ -256,7 +256,7 @@ def test_the_same_configuration_gives_the_same_bytes(rich):
 def test_importing_an_export_changes_nothing(rich):
     before = text()
     records = {model: model.history.count() for model in CONFIGURATION}
-    report = take_now(before)
+    report = import_now(before)
     assert (report.changes, report.effects) == ([], [])
     assert report.version == current_version()
     assert {model: model.history.count() for model in CONFIGURATION} == records
@@ -264,7 +264,7 @@ def test_importing_an_export_changes_nothing(rich):
 
 
 def spoil():
-    """Change everything that an import can bring back."""
+    """Change everything that an import can restore."""
     GatewaySettings.objects.update(default_route=None, ping_after=1, sample_others=1, drain_time=3)
     ModelRoute.objects.update(fallback=None)
     ModelRoute.objects.all().delete()
@@ -281,10 +281,10 @@ def spoil():
     )
 
 
-def test_a_round_trip_brings_everything_back(rich):
+def test_a_round_trip_restores_everything(rich):
     before = text()
     spoil()
-    report = take_now(before)
+    report = import_now(before)
     assert text() == before
     assert Upstream.objects.get(name="house").read_key() == CANARY
     assert Upstream.objects.get(name="house").headers["X-House-Token"] == CANARY
@@ -351,13 +351,13 @@ def configurations(draw):
 
 @given(configurations(), configurations())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_configuration_comes_back_from_any_other(one, other):
+def test_importing_an_export_restores_any_configuration(one, other):
     with editing(dry_run=True):
         _make(one)
         wanted = text()
-        assert take_now(wanted).changes == []
+        assert import_now(wanted).changes == []
         _make(other)
-        take_now(wanted)
+        import_now(wanted)
         assert text() == wanted
 
 
@@ -377,7 +377,7 @@ def _make(configuration):
         FormatOverride.objects.create(**fields)
 
 
-def test_a_change_is_told_field_by_field_and_by_its_effects():
+def test_an_import_reports_changed_fields_and_affected_models():
     document = loaded()
     by_pattern = {row["pattern"]: row for row in document["routes"]}
     by_pattern["claude-*opus*"]["upstream_model"] = "moonshotai/kimi-k2.5"
@@ -413,34 +413,34 @@ def test_a_change_is_told_field_by_field_and_by_its_effects():
     )
     assert told["qwen/qwen3-coder"].endswith("as standard")
     assert ModelRoute.objects.filter(pattern="claude-*haiku*").exists(), "a dry run changes nothing"
-    done = take_now(document, version=report.version)
+    done = import_now(document, version=report.version)
     assert (done.changes, done.effects) == (report.changes, report.effects)
     assert preview_import(dump(document), now=NOW).changes == []
 
 
-def test_only_rows_that_differ_become_the_operators():
+def test_only_changed_rows_stop_following_the_environment():
     document = loaded()
     document["routes"][0]["max_tokens"] = 4096
     changed = document["routes"][0]["pattern"]
-    take_now(document)
+    import_now(document)
     for route in ModelRoute.objects.all():
         assert route.from_environment == (route.pattern != changed), route
     assert Upstream.objects.get(name="demo").from_environment
 
 
-def test_an_import_is_refused_if_the_configuration_moved_on():
+def test_an_import_is_rejected_if_the_configuration_has_changed():
     report = preview_import(text(), now=NOW)
     FormatOverride.objects.create(pattern="x", format="kimi")
     with pytest.raises(VersionChanged):
-        take_now({"athena": 1, "overrides": []}, version=report.version)
+        import_now({"athena": 1, "overrides": []}, version=report.version)
     assert FormatOverride.objects.count() == 1
 
 
-def test_a_section_that_is_absent_is_left_alone_and_one_that_is_there_is_all(rich):
+def test_an_import_replaces_present_sections_and_keeps_absent_ones(rich):
     before = loaded()
-    take_now({"athena": 1})
+    import_now({"athena": 1})
     assert loaded() == before
-    take_now({"athena": 1, "overrides": [], "formats": [], "gateway": {"default_route": "spare"}})
+    import_now({"athena": 1, "overrides": [], "formats": [], "gateway": {"default_route": "spare"}})
     after = loaded()
     assert after["overrides"] == []
     assert after["formats"] == [{"format": name} for name in sorted(FORMATS)]
@@ -450,54 +450,54 @@ def test_a_section_that_is_absent_is_left_alone_and_one_that_is_there_is_all(ric
     }
 
 
-def test_what_is_wrong_elsewhere_does_not_stop_a_section():
+def test_invalid_rows_of_absent_sections_do_not_stop_an_import():
     ModelRoute.objects.update(active=False)
     Upstream.objects.update(provider_preferences=7)
-    take_now({"athena": 1, "overrides": [{"pattern": "x", "format": "kimi"}]})
+    import_now({"athena": 1, "overrides": [{"pattern": "x", "format": "kimi"}]})
     assert FormatOverride.objects.exists()
 
 
-def test_a_route_moves_to_another_upstream_while_the_old_one_goes():
+def test_a_route_moves_to_another_upstream_while_its_old_one_is_deleted():
     document = loaded()
     document["upstreams"] = [{"name": "fresh", "base_url": "https://fresh.example/v1"}]
     for row in document["routes"]:
         row["upstream"] = "fresh"
-    take_now(document)
+    import_now(document)
     assert [row.name for row in Upstream.objects.all()] == ["fresh"]
     assert {route.upstream.name for route in ModelRoute.objects.all()} == {"fresh"}
 
 
-def test_routes_exchange_their_places(rich):
+def test_routes_can_swap_their_settings(rich):
     document = loaded()
     one, other = document["routes"][1:3]
     one["pattern"], other["pattern"] = other["pattern"], one["pattern"]
-    take_now(document)
+    import_now(document)
     assert preview_import(dump(document), now=NOW).changes == []
 
 
-def test_fallbacks_may_be_turned_around_and_lead_to_rows_that_come_later(rich):
+def test_fallbacks_can_be_reversed_and_refer_to_later_rows(rich):
     document = loaded()
     rows = {row["pattern"]: row for row in document["routes"]}
     del rows["*"]["fallback"]
     rows["spare"]["fallback"] = "*"
     rows["*"]["fallback"] = "later"
     document["routes"].append({"pattern": "later", "upstream": "house", "priority": 900})
-    take_now(document)
+    import_now(document)
     assert ModelRoute.objects.get(pattern="spare").fallback.fallback.pattern == "later"
 
 
-def test_routes_that_protect_each_other_go_together(rich):
+def test_routes_that_are_fallbacks_of_each_other_are_deleted_together(rich):
     for first, second in (("*", "spare"), ("default", "*")):
         row = ModelRoute.objects.get(pattern=first)
         row.fallback = ModelRoute.objects.get(pattern=second)
         row.save()
-    take_now({"athena": 1, "gateway": {}, "routes": []})
+    import_now({"athena": 1, "gateway": {}, "routes": []})
     assert not ModelRoute.objects.exists()
     record = ModelRoute.history.get(pattern="default", history_type="-")
     assert record.fallback_id is not None, "the history knows what it was"
 
 
-def test_a_circle_is_refused(rich):
+def test_circular_fallbacks_in_a_document_are_rejected(rich):
     document = loaded()
     document["routes"] = [
         {"pattern": "a", "upstream": "demo", "fallback": "b"},
@@ -509,7 +509,7 @@ def test_a_circle_is_refused(rich):
     ]
 
 
-def test_everything_that_is_wrong_is_told_at_once():
+def test_all_problems_of_a_document_are_reported_at_once():
     wrong = """\
 athena: 1
 gateway:
@@ -549,7 +549,7 @@ keys: none
 models: []
 """
     with pytest.raises(InvalidDocument) as caught:
-        take_now(wrong)
+        import_now(wrong)
     assert [str(problem) for problem in caught.value.problems] == [
         "line 3, column 3: gateway.default_route: the route 'nowhere' does not exist",
         "line 4, column 3: gateway.ping_after: 1000: Ensure this value is less than or equal to 600.",
@@ -638,11 +638,11 @@ models: []
         ),
     ],
 )
-def test_nonsense_is_refused(document, message):
+def test_an_invalid_document_is_rejected(document, message):
     assert any(message in problem for problem in problems(document)), problems(document)
 
 
-def test_a_text_that_no_database_takes_is_refused():
+def test_a_document_that_is_not_utf8_is_rejected():
     assert problems("athena: 1\n# \udc80") == [": the document is not valid UTF-8"]
 
 
@@ -661,7 +661,7 @@ plain_yaml = st.recursive(
 
 
 def sections():
-    """Documents of the right shape down to a depth, and of any shape below it."""
+    """Documents with valid sections and arbitrary values."""
     parts = {}
     for table in TABLES:
         fields = {field.name: plain_yaml for field in table.fields}
@@ -674,37 +674,37 @@ def sections():
 
 @given(sections() | plain_yaml)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_the_document_is_it_is_taken_or_refused(document):
+def test_any_document_is_imported_or_rejected(document):
     with editing(dry_run=True):
         try:
-            take_now(dump(document))
+            import_now(dump(document))
         except InvalidDocument:
             pass
         else:
-            assert take_now(text()).changes == []
+            assert import_now(text()).changes == []
 
 
 @given(st.text(max_size=200) | st.text("athen: 1[]{}&*!|>-'\"\n#%@", max_size=60))
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_is_nodes_or_refused(written):
+def test_any_text_is_parsed_or_rejected(written):
     with suppress(InvalidDocument):
         compose(written)
 
 
 @given(json_values)
-def test_what_is_written_is_read_as_it_was(value):
+def test_exported_values_are_parsed_back_unchanged(value):
     node, problems = compose(yaml.dump({"x": value}, Dumper=_Dumper, allow_unicode=True))
     assert problems == []
     assert json.dumps(node.plain(), sort_keys=True) == json.dumps({"x": value}, sort_keys=True)
 
 
 @pytest.mark.parametrize("number", [1.5e18, 10**17 + 1, -0.0, 2.0, 1e-9, 1e300, 1.7e308, 7, True])
-def test_a_number_stays_the_same_however_the_database_writes_it(number):
+def test_numbers_are_exported_alike_on_every_database(number):
     row = Upstream(name="n", service="openrouter", base_url="https://n.example")
     row.provider_preferences = {"x": number}
     row.save()
     before, number = text(), current_version()
-    take_now(before)
+    import_now(before)
     assert (text(), current_version()) == (before, number)
 
 
@@ -718,20 +718,20 @@ def house(**fields):
     }
 
 
-def test_a_stored_key_is_kept_and_a_missing_one_is_asked_for(rich):
+def test_a_stored_upstream_key_is_kept_and_a_missing_one_is_remarked(rich):
     row = Upstream.objects.get(name="house")
     ModelRoute.objects.exclude(upstream=row).update(upstream=row)
-    take_now(house(key="stored"))
+    import_now(house(key="stored"))
     row.refresh_from_db()
     assert row.read_key() == CANARY
-    report = take_now(house(key="$HOUSE_KEY"))
+    report = import_now(house(key="$HOUSE_KEY"))
     row.refresh_from_db()
     assert (row.sealed_key, row.key_variable) == ("", "HOUSE_KEY")
     assert report.remarks == [
         "The upstream 'house': its stored key was deleted.",
         "The upstream 'house': the environment variable HOUSE_KEY is not set here.",
     ]
-    report = take_now(house(key="stored", headers={"x-new-token": "stored"}))
+    report = import_now(house(key="stored", headers={"x-new-token": "stored"}))
     row.refresh_from_db()
     assert (row.key_variable, row.headers) == ("", {})
     assert report.remarks == [
@@ -740,9 +740,9 @@ def test_a_stored_key_is_kept_and_a_missing_one_is_asked_for(rich):
     ]
 
 
-def test_a_key_that_is_left_out_is_no_key(rich, monkeypatch):
+def test_leaving_out_the_key_of_an_upstream_removes_it(rich, monkeypatch):
     ModelRoute.objects.update(upstream=Upstream.objects.get(name="house"))
-    report = take_now(house())
+    report = import_now(house())
     assert not Upstream.objects.get(name="house").sealed_key
     assert ("key", "stored", "null") in [c for row in changes(report) for c in row[3]]
 
@@ -751,38 +751,38 @@ def keys(*rows):
     return {"athena": 1, "keys": list(rows)}
 
 
-def test_a_known_key_is_updated_and_others_are_left_alone(rich):
+def test_listed_client_keys_are_updated_and_others_are_kept(rich):
     client_key("another", CLIENT + "-2")
     row = client_key("phone", CLIENT + "-3")
-    take_now(keys({"label": "phone", "prefix": row.prefix, "max_streams": 2, "owner": "root"}))
+    import_now(keys({"label": "phone", "prefix": row.prefix, "max_streams": 2, "owner": "root"}))
     row.refresh_from_db()
     assert (row.max_streams, row.owner.username) == (2, "root")
     assert ClientKey.objects.filter(label="another").exists()
-    take_now(keys({"label": "phone", "prefix": row.prefix, "revoked": True}))
+    import_now(keys({"label": "phone", "prefix": row.prefix, "revoked": True}))
     row.refresh_from_db()
     assert (row.max_streams, row.revoked_at) == (None, NOW)
 
 
 def test_a_revoked_key_stays_revoked(rich):
-    report = take_now(keys({"label": "ada's laptop", "prefix": prefix_of(CLIENT)}))
+    report = import_now(keys({"label": "ada's laptop", "prefix": prefix_of(CLIENT)}))
     assert ClientKey.objects.get(label="ada's laptop").revoked_at == NOW
     assert report.remarks == ["The key 'ada's laptop' (sk-athena-canary…) stays revoked."]
 
 
-def test_an_unknown_key_is_made_of_a_variable_or_left_out(monkeypatch):
+def test_an_unknown_client_key_is_created_from_a_variable_or_skipped(monkeypatch):
     wanted = keys(
         {"label": "ci", "key": "$HOUSE_KEY", "allowed_models": ["claude-*"]}, {"label": "x"}
     )
-    assert take_now(wanted).remarks == [
+    assert import_now(wanted).remarks == [
         "The key 'ci': the environment variable HOUSE_KEY is not set here.",
         "The key 'ci' was skipped: it does not exist here.",
         "The key 'x' was skipped: it does not exist here.",
     ]
     monkeypatch.setenv("HOUSE_KEY", CLIENT)
-    take_now(wanted)
+    import_now(wanted)
     row = ClientKey.objects.get(label="ci")
     assert (row.digest, row.allowed_models) == (digest_of(CLIENT), ["claude-*"])
-    assert take_now(wanted).changes == []
+    assert import_now(wanted).changes == []
     assert problems(keys({"label": "other", "key": "$HOUSE_KEY"})) == [
         "keys[0].label: 'other': the key in $HOUSE_KEY already exists here as 'ci'"
     ]
@@ -796,7 +796,7 @@ def test_an_unknown_key_is_made_of_a_variable_or_left_out(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["ATHENA_SECRET_KEY", "ATHENA_ADMIN_PASSWORD", "DATABASE_URL"])
-def test_the_gateways_own_secrets_are_nobodys_keys(monkeypatch, name):
+def test_the_gateways_own_secrets_cannot_be_used_as_keys(monkeypatch, name):
     monkeypatch.setenv(name, "the-canary-of-the-gateway-itself")
     document = f"""
 athena: 1
@@ -814,11 +814,11 @@ keys:
     assert "the-canary" not in " ".join(said)
 
 
-def test_keys_that_look_alike_are_left_alone(rich):
+def test_client_keys_with_the_same_label_and_prefix_are_skipped(rich):
     for number in (1, 2):
         client_key("twin", f"{CLIENT}-{number}", max_streams=number)
     before = text()
-    report = take_now(before)
+    report = import_now(before)
     assert report.changes == []
     assert (
         report.remarks
@@ -831,14 +831,14 @@ def test_keys_that_look_alike_are_left_alone(rich):
     ]
 
 
-def test_a_document_goes_into_an_empty_database(rich):
+def test_a_document_can_be_imported_into_an_empty_database(rich):
     wanted = text()
     GatewaySettings.objects.all().delete()
     ModelRoute.objects.update(fallback=None)
     for model in (ModelRoute, *CONFIGURATION):
         model.objects.all().delete()
     assert "gateway" not in loaded()
-    report = take_now(wanted)
+    report = import_now(wanted)
     after, before = loaded(), yaml.safe_load(wanted)
     assert {**after, "upstreams": 0, "keys": 0} == {**before, "upstreams": 0, "keys": 0}
     assert "The upstream 'house' has no stored key here. Enter it." in report.remarks
@@ -848,7 +848,7 @@ def test_a_document_goes_into_an_empty_database(rich):
     )
 
 
-def test_a_row_that_came_past_the_admin_does_not_stop_an_export():
+def test_an_invalid_row_does_not_stop_an_export():
     Upstream.objects.update(headers=["x"], provider_preferences=7)
     FormatSettings.objects.create(format="gone")
     assert "gone" not in text()
@@ -863,7 +863,7 @@ def test_a_document_has_no_anchors():
     assert compose(render(document))[1] == []
 
 
-def test_the_guide_has_every_field_and_an_example_that_works(monkeypatch):
+def test_the_guide_documents_every_field_and_its_example_works(monkeypatch):
     guide = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
     for table in TABLES:
         listed = re.search(rf"^\| `{table.section}` \| (.*) \|$", guide, re.MULTILINE)
@@ -873,7 +873,7 @@ def test_the_guide_has_every_field_and_an_example_that_works(monkeypatch):
     monkeypatch.setenv("CI_GATEWAY_KEY", CLIENT)
     monkeypatch.setenv("HOUSE_API_KEY", CANARY)
     example = re.search(r"^```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)[1]
-    assert take_now(example).remarks == [
+    assert import_now(example).remarks == [
         "The upstream 'openrouter' has no stored key here. Enter it."
     ]
     assert preview_import(example, now=NOW).changes == []

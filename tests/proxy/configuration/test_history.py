@@ -1,4 +1,4 @@
-"""Every change of the configuration leaves a record, and each record is a version."""
+"""The history: every change of the configuration leaves a record and makes a version."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -22,7 +22,7 @@ def number():
     return ConfigurationVersion.objects.get().number
 
 
-def test_every_change_is_a_version_of_its_own():
+def test_every_change_makes_a_new_version():
     before = number()
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     row.format = "qwen"
@@ -38,7 +38,7 @@ def test_every_change_is_a_version_of_its_own():
     assert number() == before + 3
 
 
-def test_a_fixture_is_a_version_too():
+def test_loading_a_fixture_makes_a_new_version():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     before, text = number(), serializers.serialize("json", [row])
     for loaded in serializers.deserialize("json", text):
@@ -46,7 +46,7 @@ def test_a_fixture_is_a_version_too():
     assert number() == before + 1
 
 
-def test_no_record_has_a_secret():
+def test_the_history_has_no_secrets():
     upstream = Upstream(name="mine", base_url="http://127.0.0.1:9/v1")
     upstream.store_key("sk-canary-of-the-history")
     upstream.save()
@@ -59,7 +59,7 @@ def test_no_record_has_a_secret():
         assert key.digest not in map(str, held.values())
 
 
-def test_who_changed_it_is_known():
+def test_a_record_names_its_author():
     person = User.objects.create(username="olga")
     request = RequestFactory().get("/")
     request.user = person
@@ -71,7 +71,7 @@ def test_who_changed_it_is_known():
     assert row.history.get().history_user == person
 
 
-def test_every_row_that_steers_has_a_history():
+def test_every_configuration_table_has_a_history():
     for model in CONFIGURATION:
         recorded = set(model.history.values_list("id", flat=True))
         assert recorded == set(model.objects.values_list("pk", flat=True)), model

@@ -1,4 +1,4 @@
-"""An edit is live in every worker within two seconds, and no request notices."""
+"""Edits are live in every worker within two seconds, without disturbing requests."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from tests.support.scripted_upstream import whole
 from tests.support.waiting import wait_for
 
 
-def test_an_override_makes_an_unknown_model_understood_without_a_restart(gateway, client, upstream):
+def test_an_override_applies_without_a_restart(gateway, client, upstream):
     name = "house/unheard-of"
     upstream.script(name, reply(stream({"content": KIMI_CALL})))
     body = ask(name, tools=TOOLS, stream=True)
@@ -22,7 +22,7 @@ def test_an_override_makes_an_unknown_model_understood_without_a_restart(gateway
     assert read(client.post("/v1/messages", json=body)).calls[0]["arguments"] == {"harbor": "Moss"}
 
 
-def test_a_request_keeps_its_snapshot_to_the_end(gateway, client, upstream):
+def test_a_request_uses_one_snapshot_to_its_end(gateway, client, upstream):
     from tests.support.chat import chunk
     from tests.support.scripted_upstream import Pause
 
@@ -43,7 +43,7 @@ def test_a_request_keeps_its_snapshot_to_the_end(gateway, client, upstream):
     assert "tool_calls_section" in seen[0].text
 
 
-def test_markers_and_strictness_of_a_format_are_the_operators(gateway, client, upstream):
+def test_markers_and_strictness_of_a_format_can_be_edited(gateway, client, upstream):
     name = "deepseek/spelled"
     spelled = KIMI_CALL.replace("tool_calls_section", "house_calls")
     upstream.script("moonshotai/kimi-spelled", reply(stream({"content": spelled})))
@@ -67,16 +67,16 @@ def test_markers_and_strictness_of_a_format_are_the_operators(gateway, client, u
     )
 
 
-def test_a_large_request_is_noticed(gateway, client, upstream):
+def test_a_large_request_gets_a_notice(gateway, client, upstream):
     upstream.script("qwen/large", says("Hi"))
     gateway.edit(
         "s = FormatSettings.objects.get(format='qwen'); s.context_warning = 2000; s.save()"
     )
     client.post("/v1/messages", json=ask("qwen/large", "x" * 5000))
-    wait_for(lambda: "content_large" in gateway.log)  # the line is written after the last byte
+    wait_for(lambda: "content_large" in gateway.log)  # logged after the last byte of the answer
 
 
-def test_the_use_of_a_key_is_remembered(gateway, client, upstream, model):
+def test_the_last_use_of_a_key_is_recorded(gateway, client, upstream, model):
     upstream.script(model, says("Hi"))
     client.post("/v1/messages", json=ask(model))
     deadline = time.monotonic() + 4
@@ -101,12 +101,12 @@ def two_workers(upstream, tmp_path):
 
 
 @pytest.mark.realtime
-def test_a_revoked_key_is_refused_by_every_worker_within_two_seconds(two_workers, upstream):
+def test_every_worker_rejects_a_revoked_key_within_two_seconds(two_workers, upstream):
     upstream.script("test/two", says("Hi"))
     url, headers = f"{two_workers.url}/v1/messages", {"x-api-key": KEY}
 
     def statuses(count):
-        # A new connection each, so that both workers are asked.
+        # Use a new connection each time, so that both workers answer.
         return {
             httpx.post(url, json=ask("test/two"), headers=headers).status_code for _ in range(count)
         }
@@ -153,7 +153,7 @@ ModelRoute.objects.filter(pk=one.pk).update(fallback=two)
 
 @pytest.fixture
 def own_gateway(upstream, tmp_path):
-    """One whose database a test may spoil."""
+    """A gateway of its own, because the test damages the database."""
     gateway = Gateway(
         tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url
     ).start()
@@ -161,7 +161,7 @@ def own_gateway(upstream, tmp_path):
     gateway.stop()
 
 
-def test_rows_that_nobody_can_understand_do_not_stop_the_others(own_gateway, upstream):
+def test_invalid_rows_do_not_stop_the_others(own_gateway, upstream):
     models = ["test/fine", "test/override", "moonshotai/kimi-x", "qwen/qwen-x", "deepseek/x"]
     for model in models:
         upstream.script(model, says("Hi"))
@@ -171,7 +171,7 @@ def test_rows_that_nobody_can_understand_do_not_stop_the_others(own_gateway, ups
             for model in models:
                 assert client.post("/v1/messages", json=ask(model)).status_code == 200
             for name in ("list", "number", "line", "url", "port", "host", "dialect"):
-                # It is never the default route that answers instead.
+                # The default route must not answer instead.
                 response = client.post("/v1/messages", json=ask(f"broken/{name}"))
                 assert response.status_code == 502, name
                 assert response.headers["x-athena-error"].startswith("upstream_")
@@ -185,7 +185,7 @@ def test_rows_that_nobody_can_understand_do_not_stop_the_others(own_gateway, ups
         own_gateway.start()
 
 
-def test_a_circle_of_fallbacks_ends(own_gateway, upstream):
+def test_circular_fallbacks_end(own_gateway, upstream):
     own_gateway.edit(BROKEN_ROWS)
     script = upstream.script("test/down", whole({"error": {"message": "no"}}, status=500))
     with own_gateway.client() as client:
@@ -194,7 +194,7 @@ def test_a_circle_of_fallbacks_ends(own_gateway, upstream):
 
 
 @pytest.mark.parametrize(("key", "status"), [(" sk-or-padded \n", 200), ("sk-or-“quoted”", 502)])
-def test_a_key_that_no_header_can_carry_is_named(upstream, tmp_path, key, status):
+def test_a_key_that_an_http_header_cannot_carry_is_reported(upstream, tmp_path, key, status):
     gateway = Gateway(
         tmp_path,
         OPENROUTER_API_KEY="x" * 20,
@@ -219,7 +219,7 @@ def test_a_key_that_no_header_can_carry_is_named(upstream, tmp_path, key, status
         assert "quoted" not in response.text + gateway.log
 
 
-def test_a_route_that_leads_back_to_the_gateway_is_told_so(gateway, client):
+def test_a_gateway_that_calls_itself_is_stopped(gateway, client):
     gateway.edit(
         f"u = Upstream(name='itself', base_url='{gateway.url}/v1'); u.store_key({KEY!r}); u.save()\n"
         "ModelRoute.objects.create(pattern='circle-*', upstream=u)"

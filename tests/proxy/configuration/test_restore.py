@@ -1,4 +1,4 @@
-"""Records: what a change was, and an old state brought back."""
+"""Differences between records of the history, and reverting to them."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -67,7 +67,7 @@ def test_a_row_is_at_the_version_that_last_changed_it():
     assert newest_of_all() == newest(first)
 
 
-def test_the_versions_of_many_rows_are_read_with_them(django_assert_num_queries):
+def test_a_list_of_rows_has_their_versions(django_assert_num_queries):
     rows = [FormatOverride.objects.create(pattern=f"m{n}", format="kimi") for n in range(5)]
     changed(rows[2], priority=7)
     with django_assert_num_queries(1):
@@ -82,7 +82,7 @@ def test_a_row_without_a_record_is_at_version_zero():
     assert with_version(FormatOverride.objects.all()).get().version == 0
 
 
-def test_what_changed_is_said_in_words():
+def test_differences_are_displayed_as_text():
     one, two = (
         ModelRoute.objects.get(pattern="default"),
         ModelRoute.objects.get(pattern="claude-*opus*"),
@@ -110,7 +110,7 @@ def test_what_changed_is_said_in_words():
     assert (change.label, change.old, change.new) == ("max tokens", "100", "200")
 
 
-def test_a_row_that_is_gone_is_named_by_its_number():
+def test_a_deleted_row_is_displayed_by_its_id():
     other = upstream()
     number, route = other.pk, ModelRoute.objects.get(pattern="default")
     changed(route, upstream=other)
@@ -119,7 +119,7 @@ def test_a_row_that_is_gone_is_named_by_its_number():
     assert said(newest(route)) == {"upstream": (f"deleted #{number}", "demo")}
 
 
-def test_a_row_that_is_made_or_deleted_says_all_that_it_had():
+def test_the_record_of_a_created_or_deleted_row_lists_all_fields():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     made = newest(row)
     assert said(made) == {
@@ -144,7 +144,7 @@ def test_a_record_has_no_secret_header():
     assert row.headers["X-House-Token"] == f"{CANARY}2"
 
 
-def test_an_old_state_comes_back_as_a_change_of_its_own():
+def test_a_revert_is_recorded_as_a_new_change():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     old = newest(row)
     changed(row, format="qwen", note="a slip")
@@ -155,7 +155,7 @@ def test_an_old_state_comes_back_as_a_change_of_its_own():
     assert version_of(row) > old.version
 
 
-def test_a_deleted_row_comes_back_with_its_number():
+def test_reverting_a_deleted_row_creates_it_with_its_id():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     number = row.pk
     row.delete()
@@ -163,7 +163,7 @@ def test_a_deleted_row_comes_back_with_its_number():
     assert FormatOverride.objects.get(pattern="house/*").pk == number
 
 
-def test_the_use_of_a_key_is_not_forgotten_by_going_back(monkeypatch):
+def test_a_revert_keeps_the_last_use_of_a_key(monkeypatch):
     row = ClientKey.objects.first()
     restored = restored_row(newest(row))
     ClientKey.objects.update(last_used_at=timezone.now())  # by a request, in between
@@ -173,7 +173,7 @@ def test_the_use_of_a_key_is_not_forgotten_by_going_back(monkeypatch):
     assert row.last_used_at is not None
 
 
-def test_a_long_history_is_read_in_a_few_queries(django_assert_max_num_queries):
+def test_a_long_history_needs_few_queries(django_assert_max_num_queries):
     route, others = (
         ModelRoute.objects.get(pattern="default"),
         [upstream(), Upstream.objects.get(name="demo")],
@@ -186,7 +186,7 @@ def test_a_long_history_is_read_in_a_few_queries(django_assert_max_num_queries):
     assert said[0][0].old == "mine"
 
 
-def test_secrets_stay_as_they_are():
+def test_a_revert_keeps_the_current_secrets():
     row = upstream(headers={"X-House-Token": "old", "X-Title": "a"})
     old = newest(row)
     row.store_key("sk-another-key-altogether")
@@ -196,7 +196,7 @@ def test_secrets_stay_as_they_are():
     assert back.headers == {"X-House-Token": "new", "X-Title": "a"}
 
 
-def test_a_secret_that_is_gone_does_not_come_back():
+def test_a_revert_does_not_restore_removed_secrets():
     row = upstream(headers={"X-House-Token": "old", "X-Title": "a"})
     changed(row, headers={})
     assert revert(previous_record(newest(row))).headers == {"X-Title": "a"}
@@ -205,7 +205,7 @@ def test_a_secret_that_is_gone_does_not_come_back():
     assert (back.headers, back.read_key()) == ({"X-Title": "a"}, "")
 
 
-def test_a_stored_key_is_not_dropped_for_a_variable_of_old():
+def test_a_revert_does_not_replace_a_stored_key_by_a_variable():
     row = Upstream.objects.create(name="mine", base_url="https://a.example/v1", key_variable="X")
     old = newest(row)
     row.store_key(CANARY)
@@ -229,13 +229,13 @@ def test_a_revoked_key_stays_revoked():
         revert(old)
 
 
-def test_a_row_that_comes_back_is_the_operators():
+def test_a_reverted_row_stops_following_the_environment():
     route = ModelRoute.objects.get(pattern="default")
     assert route.from_environment
     assert not revert(newest(route)).from_environment
 
 
-def test_what_cannot_be_any_more_does_not_come_back():
+def test_a_revert_that_is_not_valid_any_more_is_rejected():
     other = upstream()
     route = ModelRoute.objects.create(pattern="mine-*", upstream=other)
     old = newest(route)
@@ -255,7 +255,7 @@ def test_what_cannot_be_any_more_does_not_come_back():
         revert(old)
 
 
-def test_every_table_can_go_back():
+def test_rows_of_every_table_can_be_reverted():
     for model in (Upstream, ModelRoute, FormatSettings, ClientKey, GatewaySettings):
         for row in model.objects.all():
             assert revert(newest(row)).pk == row.pk

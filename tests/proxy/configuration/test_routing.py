@@ -1,4 +1,4 @@
-"""Which rule wins: names → routes, formats, limits, and what a target is told."""
+"""Routing: the route, format and limits of a model name."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def openrouter():
 
 @pytest.fixture(autouse=True)
 def gateway_row(openrouter):
-    """A default route, as the bootstrap makes one."""
+    """The default route that the bootstrap creates."""
     default = ModelRoute.objects.create(
         pattern="default", upstream=openrouter, upstream_model="moonshotai/kimi-k2.5"
     )
@@ -50,7 +50,7 @@ def test_the_lowest_priority_number_that_matches_wins(openrouter):
     assert route("Claude-Sonnet-5").model == "a/general"
 
 
-def test_what_one_snapshot_remembers_is_not_anothers():
+def test_each_snapshot_has_its_own_cache_of_routes():
     first = load()
     assert resolve(first, "any").model == "moonshotai/kimi-k2.5"
     assert first.default_route is not None
@@ -62,22 +62,22 @@ def test_a_name_with_a_slash_goes_to_the_default_upstream_unchanged():
     assert route("vendor/any-model").model == "vendor/any-model"
 
 
-def test_a_route_may_say_otherwise_for_a_name_with_a_slash(openrouter):
+def test_a_route_can_match_a_name_with_a_slash(openrouter):
     ModelRoute.objects.create(pattern="vendor/*", upstream=openrouter, upstream_model="other/one")
     assert route("vendor/any-model").model == "other/one"
 
 
-def test_an_unknown_name_follows_the_default_route():
+def test_an_unknown_name_uses_the_default_route():
     assert route("whatever").model == "moonshotai/kimi-k2.5"
 
 
-def test_the_suffix_for_a_long_context_is_not_part_of_the_name(openrouter):
+def test_the_long_context_suffix_is_not_part_of_the_name(openrouter):
     ModelRoute.objects.create(pattern="claude-x", upstream=openrouter, upstream_model="a/x")
     assert route("claude-x[1m]").model == "a/x"
     assert route("vendor/model[1m]").model == "vendor/model"
 
 
-def test_a_fallback_is_not_sent_what_claude_code_appends_to_a_name(openrouter):
+def test_the_long_context_suffix_is_not_sent_to_a_fallback(openrouter):
     spare = ModelRoute.objects.create(pattern="spare", upstream=openrouter)
     ModelRoute.objects.create(
         pattern="claude-*", upstream=openrouter, upstream_model="a/x", fallback=spare
@@ -97,7 +97,7 @@ def test_without_a_default_route_an_unknown_name_is_not_found(gateway_row):
     assert (caught.value.status, caught.value.source) == (404, "config")
 
 
-def test_an_inactive_route_or_upstream_is_passed_over(openrouter):
+def test_inactive_routes_and_upstreams_are_skipped(openrouter):
     off = Upstream.objects.create(name="off", base_url="http://x/v1", active=False)
     ModelRoute.objects.create(pattern="m-*", upstream=off, upstream_model="a/off", priority=1)
     ModelRoute.objects.create(
@@ -115,7 +115,7 @@ def test_an_override_comes_before_detection_and_detection_before_standard():
     assert route("vendor/unheard-of").format == ("qwen", "override")
 
 
-def test_an_override_may_name_the_clients_model_too(openrouter):
+def test_an_override_can_match_the_clients_name_of_a_model(openrouter):
     ModelRoute.objects.create(pattern="house-model", upstream=openrouter, upstream_model="v/plain")
     FormatOverride.objects.create(pattern="house-*", format="deepseek")
     assert route("house-model").format == ("deepseek", "override")
@@ -126,7 +126,7 @@ def test_an_inactive_override_does_nothing():
     assert route("vendor/unheard-of").format.format == "standard"
 
 
-def test_limits_strictness_and_markers_are_those_of_the_format():
+def test_limits_strictness_and_markers_come_from_the_format():
     FormatSettings.objects.create(
         format="kimi",
         buffer_limit=2048,
@@ -151,7 +151,9 @@ def test_limits_strictness_and_markers_are_those_of_the_format():
         ("other", "vendor/plain", "reasoning_content", "reasoning_content"),
     ],
 )
-def test_reasoning_goes_back_as_the_service_and_the_format_need_it(service, model, policy, field):
+def test_reasoning_is_sent_back_as_the_service_and_the_format_require(
+    service, model, policy, field
+):
     upstream = Upstream.objects.create(name="u", service=service, base_url="http://x/v1")
     ModelRoute.objects.create(
         pattern="m", upstream=upstream, upstream_model=model, reasoning=policy
@@ -159,7 +161,7 @@ def test_reasoning_goes_back_as_the_service_and_the_format_need_it(service, mode
     assert route("m").target.reasoning_field == field
 
 
-def test_kimi_gets_its_own_ids_and_anthropic_its_own_rules():
+def test_kimi_uses_native_ids_and_anthropic_its_own_rules():
     upstream = Upstream.objects.create(
         name="a", service="anthropic", dialect="anthropic", base_url="https://api.anthropic.com"
     )
@@ -170,13 +172,13 @@ def test_kimi_gets_its_own_ids_and_anthropic_its_own_rules():
     assert not route("moonshotai/kimi-k2").target.is_anthropic
 
 
-def test_openrouters_preferences_go_into_every_request(openrouter):
+def test_openrouter_preferences_are_added_to_every_request(openrouter):
     openrouter.provider_preferences = {"order": ["moonshotai"]}
     openrouter.save()
     assert route("v/m").target.fields == {"provider": {"order": ["moonshotai"]}}
 
 
-def test_a_fallback_is_a_route_of_its_own(openrouter):
+def test_a_fallback_has_its_own_format_and_limits(openrouter):
     second = ModelRoute.objects.create(pattern="b", upstream=openrouter, upstream_model="v/b")
     ModelRoute.objects.create(pattern="a", upstream=openrouter, fallback=second)
     snapshot = load()
@@ -186,7 +188,7 @@ def test_a_fallback_is_a_route_of_its_own(openrouter):
     assert fallback(snapshot, found, "a") is None
 
 
-def test_the_listing_has_what_a_client_can_ask_for(openrouter):
+def test_listed_models_are_names_that_clients_can_use(openrouter):
     ModelRoute.objects.create(
         pattern="claude-*", upstream=openrouter, upstream_model="v/a", listed_as="claude-big"
     )
@@ -211,11 +213,11 @@ def test_the_listing_has_what_a_client_can_ask_for(openrouter):
         ("https://h/api/paas/v4", "https://h/api/paas/v4/chat/completions"),
     ],
 )
-def test_a_base_url_may_be_written_in_every_usual_way(base, url):
+def test_common_spellings_of_a_base_url_work(base, url):
     assert str(endpoint_url(base, "/chat/completions")) == url
 
 
-def test_the_credential_is_in_the_form_of_the_dialect():
+def test_the_key_is_sent_in_the_header_of_the_dialect():
     upstream = Upstream(name="a", dialect="anthropic", service="anthropic", base_url="https://a")
     upstream.store_key("sk-ant-secret")
     upstream.save()
@@ -226,14 +228,14 @@ def test_the_credential_is_in_the_form_of_the_dialect():
     assert "sk-ant-secret" not in repr(found)
 
 
-def test_a_key_that_cannot_be_read_is_trouble_for_its_upstream_alone(openrouter, settings):
+def test_an_unreadable_key_affects_only_its_upstream(openrouter, settings):
     openrouter.store_key("sk-or-secret")
     openrouter.save()
     settings.SECRET_KEY = "another secret, of which nobody knows anything"
     assert "enter it again" in route("v/m").upstream.trouble
 
 
-def test_a_variable_that_is_not_set_is_named(openrouter, monkeypatch):
+def test_a_missing_environment_variable_is_named(openrouter, monkeypatch):
     openrouter.key_variable = "NO_SUCH_VARIABLE"
     openrouter.save()
     assert route("v/m").upstream.trouble == "the environment variable NO_SUCH_VARIABLE is not set"
@@ -251,7 +253,7 @@ def test_revoked_keys_are_not_in_the_snapshot():
     assert [key.label for key in load().keys.values()] == ["good"]
 
 
-def test_every_change_of_the_configuration_is_a_new_version(openrouter):
+def test_every_edit_makes_a_new_version(openrouter):
     before = load().version
     openrouter.active = False
     openrouter.save()
@@ -260,14 +262,14 @@ def test_every_change_of_the_configuration_is_a_new_version(openrouter):
     assert load().version == before + 3
 
 
-def test_an_empty_database_is_said_to_be_one():
+def test_an_empty_database_is_reported_as_not_bootstrapped():
     ConfigurationVersion.objects.all().delete()
     with pytest.raises(NotBootstrapped):
         load()
 
 
 @pytest.mark.django_db
-def test_of_one_priority_the_order_of_characters_decides_on_every_database(settings, tmp_path):
+def test_equal_priorities_are_ordered_by_pattern_on_every_database(settings, tmp_path):
     from proxy.configuration.snapshot import load
     from proxy.models import FormatOverride
     from tests.support.stored_exchanges import configure

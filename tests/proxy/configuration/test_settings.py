@@ -1,4 +1,4 @@
-"""What settings are read from is refused by name, and never shown."""
+"""Invalid settings are rejected by name, and their values are never shown."""
 
 import resource
 import stat
@@ -20,7 +20,7 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("case", SLIPS)
-def test_a_line_of_another_kind_is_told_by_number_and_name(tmp_path, case):
+def test_an_invalid_line_of_a_settings_file_is_reported_with_its_number(tmp_path, case):
     line, place = SLIPS[case]
     (tmp_path / ".env").write_text(f"# fine\n{line}\n")
     with pytest.raises(ImproperlyConfigured) as refused:
@@ -29,7 +29,7 @@ def test_a_line_of_another_kind_is_told_by_number_and_name(tmp_path, case):
     assert "CANARY" not in str(refused.value)
 
 
-def test_a_long_line_is_judged_in_linear_time(tmp_path):
+def test_a_long_line_is_parsed_in_linear_time(tmp_path):
     path = tmp_path / ".env"
     for unit in (" ", "A", "export ", "A ="):
 
@@ -60,7 +60,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("url", BAD)
-def test_an_address_of_no_redis_is_refused_and_not_shown(url):
+def test_an_invalid_redis_url_is_rejected_and_not_shown(url):
     with pytest.raises(ImproperlyConfigured, match=r"^REDIS_URL ") as refused:
         redis_url(url)
     assert "CAN" not in str(refused.value)
@@ -79,11 +79,11 @@ def test_an_address_of_no_redis_is_refused_and_not_shown(url):
         "rediss://:p@[::1]:6379/0?ssl_cert_reqs=none&socket_timeout=1",
     ],
 )
-def test_an_address_of_a_redis_is_taken_as_it_is(url):
+def test_a_valid_redis_url_is_accepted(url):
     assert redis_url(url) == url
 
 
-def test_a_start_with_a_bad_address_ends_with_one_line_without_it(tmp_path):
+def test_a_start_with_an_invalid_redis_url_prints_one_line_without_the_url(tmp_path):
     gateway = Gateway(tmp_path, REDIS_URL="redis://:CAN#ARY@h:6379/0")
     refused = gateway.manage("check")
     assert refused.returncode != 0
@@ -93,7 +93,7 @@ def test_a_start_with_a_bad_address_ends_with_one_line_without_it(tmp_path):
     assert "ARY" not in said
 
 
-def test_a_full_disk_at_the_first_start_spoils_no_later_one(tmp_path):
+def test_a_full_disk_at_the_first_start_does_not_spoil_later_ones(tmp_path):
     gateway = Gateway(tmp_path)
 
     def no_room():
@@ -102,7 +102,7 @@ def test_a_full_disk_at_the_first_start_spoils_no_later_one(tmp_path):
     refused = gateway.manage("check", preexec_fn=no_room)
     assert refused.returncode != 0
     assert not list(tmp_path.glob("*secret_key*"))
-    (tmp_path / "secret_key").touch()  # as an older version left it
+    (tmp_path / "secret_key").touch()  # as an older version created it
     assert gateway.manage("check").returncode == 0
     path = tmp_path / "secret_key"
     assert len(path.read_text()) >= 50

@@ -1,4 +1,4 @@
-"""What an operator may enter that would harm: patterns and documents that take for ever."""
+"""Patterns and documents that could be made to take very long."""
 
 import time
 from fnmatch import fnmatchcase
@@ -17,15 +17,15 @@ BOMB = "athena: 1\nroutes:\n" + "".join(
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 100, "*" * 200, "?*" * 100, "[a-z]*" * 33])
-def test_no_pattern_takes_long_whatever_the_name(pattern):
-    """O1: a regular expression of this shape would take longer than the universe has."""
+def test_every_pattern_matches_in_linear_time(pattern):
+    """Threat O1: an equivalent regular expression would take exponential time."""
     validate_pattern(pattern)
     began = time.process_time()
     fnmatchcase("a" * 5000 + "!", pattern + "b")
     assert time.process_time() - began < 1
 
 
-def test_a_regular_expression_is_no_pattern():
+def test_regular_expressions_are_not_valid_patterns():
     with pytest.raises(ValidationError):
         validate_pattern("(a+)+$")
 
@@ -43,8 +43,8 @@ def test_a_regular_expression_is_no_pattern():
     ],
     ids=["laughs", "depth", "nodes", "size", "object", "twice", "unknown"],
 )
-def test_a_hostile_document_is_refused_quickly(configured, text):
-    """O10."""
+def test_a_hostile_document_is_rejected_quickly(configured, text):
+    """Threat O10."""
     began = time.process_time()
     with pytest.raises(InvalidDocument):
         preview_import(text, now=NOW)

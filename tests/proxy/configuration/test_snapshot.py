@@ -1,4 +1,4 @@
-"""The snapshot is of one moment, and is loaded again whenever the version is another."""
+"""A snapshot is consistent, and is loaded again when the version differs."""
 
 import threading
 
@@ -14,7 +14,7 @@ from tests.support.stored_exchanges import configure
 
 @of_postgres
 @pytest.mark.django_db(transaction=True)
-def test_what_is_committed_while_a_snapshot_is_loaded_is_not_in_it():
+def test_a_snapshot_ignores_commits_during_its_loading():
     configure()
     version = ConfigurationVersion.objects.get().number
 
@@ -39,13 +39,13 @@ def test_what_is_committed_while_a_snapshot_is_loaded_is_not_in_it():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_version_that_went_back_is_loaded_too():
+def test_a_lower_version_is_loaded_too():
     configure()
     FormatOverride.objects.create(pattern="lost/*", format="kimi")
     configuration = Configuration()
     configuration._refresh()
     assert configuration.current.overrides
-    # As a restored backup does it: rows and number are those of before.
+    # Like a restored backup: both the rows and the version are older.
     FormatOverride.objects.all()._raw_delete("default")
     ConfigurationVersion.objects.update(number=1)
     configuration._refresh()

@@ -1,4 +1,4 @@
-"""Nonsense is refused, and the refusal names it."""
+"""Invalid configuration values are rejected, and the error names them."""
 
 from datetime import UTC, datetime
 
@@ -40,7 +40,7 @@ BAD_URLS = [
 
 
 @pytest.mark.parametrize("url", BAD_URLS)
-def test_a_bad_base_url_is_refused(url):
+def test_an_invalid_base_url_is_rejected(url):
     with pytest.raises(ValidationError) as caught:
         upstream(base_url=url).full_clean()
     assert set(caught.value.message_dict) == {"base_url"}
@@ -49,7 +49,7 @@ def test_a_bad_base_url_is_refused(url):
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:8000/v1", "https://example.org", "http://[::1]/v1"]
 )
-def test_a_good_base_url_is_taken(url):
+def test_a_valid_base_url_is_accepted(url):
     upstream(base_url=url).full_clean()
 
 
@@ -74,14 +74,14 @@ def test_a_good_base_url_is_taken(url):
         ("total_timeout", 1e9),
     ],
 )
-def test_nonsense_in_an_upstream_is_refused(field, value):
+def test_an_invalid_upstream_is_rejected(field, value):
     with pytest.raises(ValidationError) as caught:
         upstream(**{field: value}).full_clean()
     assert set(caught.value.message_dict) == {field}
 
 
 @pytest.mark.parametrize("pattern", ["", "(a+)+$", "a b", "x" * 201, "naïve", "a\nb"])
-def test_a_pattern_is_a_glob_over_model_names(pattern):
+def test_a_pattern_is_a_glob_of_model_names(pattern):
     with pytest.raises(ValidationError) as caught:
         FormatOverride(pattern=pattern, format="kimi").full_clean()
     assert set(caught.value.message_dict) == {"pattern"}
@@ -100,7 +100,7 @@ def test_a_pattern_is_a_glob_over_model_names(pattern):
         ("markers", {"NO_SUCH_TOKEN": ["<|x|>"]}),
     ],
 )
-def test_nonsense_in_the_settings_of_a_format_is_refused(field, value):
+def test_invalid_format_settings_are_rejected(field, value):
     with pytest.raises(ValidationError) as caught:
         FormatSettings(**{"format": "kimi", field: value}).full_clean()
     assert set(caught.value.message_dict) == {field}
@@ -108,18 +108,18 @@ def test_nonsense_in_the_settings_of_a_format_is_refused(field, value):
 
 @pytest.mark.parametrize("field", ["max_line_bytes", "max_event_bytes", "max_answer_bytes"])
 @pytest.mark.parametrize("value", [0, 10, 2**31 - 1])
-def test_a_limit_of_an_answer_has_bounds(field, value):
+def test_answer_limits_have_bounds(field, value):
     with pytest.raises(ValidationError) as caught:
         GatewaySettings(pk=1, **{field: value}).full_clean()
     assert set(caught.value.message_dict) == {field}
 
 
-def test_the_refusal_of_a_marker_names_the_tokens_that_there_are():
+def test_the_error_of_an_unknown_marker_names_the_existing_tokens():
     with pytest.raises(ValidationError, match="unknown token 'X'; this format has ARGUMENTS_BEGIN"):
         FormatSettings(format="kimi", markers={"X": ["<|x|>"]}).full_clean()
 
 
-def test_fallbacks_cannot_lead_in_a_circle():
+def test_circular_fallbacks_are_rejected():
     one = upstream()
     one.save()
     a = ModelRoute.objects.create(pattern="a", upstream=one)
@@ -137,12 +137,12 @@ def test_an_upstream_in_use_cannot_be_deleted():
         one.delete()
 
 
-def test_there_is_one_row_of_gateway_settings():
+def test_only_one_row_of_gateway_settings_can_exist():
     with pytest.raises(IntegrityError), transaction.atomic():
         GatewaySettings.objects.create(pk=2)
 
 
-def test_a_stored_key_is_sealed_in_the_database():
+def test_a_stored_key_is_encrypted_in_the_database():
     one = upstream()
     one.store_key("sk-canary-of-this-test")
     one.save()
@@ -158,7 +158,7 @@ def test_a_key_and_a_variable_exclude_one_another():
         one.full_clean()
 
 
-def test_what_another_secret_sealed_cannot_be_read(settings):
+def test_a_value_encrypted_with_another_secret_cannot_be_read(settings):
     sealed = seal("secret")
     settings.SECRET_KEY = "another secret, of which nobody knows anything"
     with pytest.raises(SecretUnreadable):
@@ -166,12 +166,12 @@ def test_what_another_secret_sealed_cannot_be_read(settings):
 
 
 @pytest.mark.parametrize("key", ["", "short", "with a space in it", "umlaut-ümlaut-ümlaut"])
-def test_a_weak_client_key_is_refused(key):
+def test_a_weak_client_key_is_rejected(key):
     with pytest.raises(ValidationError):
         ClientKey(label="x").adopt(key)
 
 
-def test_of_a_client_key_only_its_hash_is_kept():
+def test_only_the_hash_of_a_client_key_is_stored():
     key, row = new_key(), ClientKey(label="x")
     row.adopt(key)
     row.save()
@@ -180,7 +180,7 @@ def test_of_a_client_key_only_its_hash_is_kept():
     assert (stored["digest"], stored["prefix"]) == (digest_of(key), prefix_of(key))
 
 
-def test_what_is_shown_of_a_short_key_does_not_give_it_away():
+def test_the_prefix_of_a_short_key_does_not_reveal_it():
     row = ClientKey(label="x")
     row.adopt("eight888")
     assert row.prefix == "ei"
@@ -189,7 +189,7 @@ def test_what_is_shown_of_a_short_key_does_not_give_it_away():
 
 
 @pytest.mark.parametrize("models", ["kimi", [1], ["a b"]])
-def test_allowed_models_are_a_list_of_patterns(models):
+def test_allowed_models_must_be_a_list_of_patterns(models):
     row = ClientKey(label="x", allowed_models=models)
     row.adopt(new_key())
     with pytest.raises(ValidationError) as caught:
@@ -200,7 +200,7 @@ def test_allowed_models_are_a_list_of_patterns(models):
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
 
-def test_a_key_of_an_upstream_is_hinted_at():
+def test_the_hint_of_an_upstream_key_shows_its_source_or_its_end():
     row = upstream()
     assert row.key_hint() == "none"
     row.store_key("short")
