@@ -99,29 +99,29 @@ def test_the_secrets_of_an_upstream_are_never_returned(operator):
         {"X-House-Token": "[stored]", "X-Title": "Athena"},
     )
     url = f"/api/upstreams/{row.pk}/"
-    said = [json.dumps(made)]
-    said.append(
+    responses = [json.dumps(made)]
+    responses.append(
         send_json(operator, "PATCH", url, {"key": f"{CANARY}!", "active": False}).content.decode()
     )
-    said.append(
+    responses.append(
         send_json(operator, "PATCH", url, {"key": CANARY, "key_variable": "X"}).content.decode()
     )
-    said.append(send_json(operator, "PATCH", url, {"key": f"{CANARY}\u201c"}).content.decode())
-    said.append(
+    responses.append(send_json(operator, "PATCH", url, {"key": f"{CANARY}\u201c"}).content.decode())
+    responses.append(
         send_json(
             operator, "PATCH", url, {"headers": {"X-House-Token": f"{HEADER_CANARY}\n"}}
         ).content.decode()
     )
-    said.append(
+    responses.append(
         send_json(operator, "PATCH", url, {"headers": {"Host": HEADER_CANARY}}).content.decode()
     )
-    said.append(send_json(operator, "PATCH", url, {"key": [CANARY]}).content.decode())
-    said.append(send_json(operator, "PATCH", url, {"api_key": CANARY}).content.decode())
+    responses.append(send_json(operator, "PATCH", url, {"key": [CANARY]}).content.decode())
+    responses.append(send_json(operator, "PATCH", url, {"api_key": CANARY}).content.decode())
     for path in (url, f"{url}history/", "/api/upstreams/", "/api/resolve/?model=x"):
-        said.append(operator.get(path).content.decode())
-    assert "not both" in said[2]
-    assert "an HTTP header cannot carry" in said[3]
-    for text in said:
+        responses.append(operator.get(path).content.decode())
+    assert "not both" in responses[2]
+    assert "an HTTP header cannot carry" in responses[3]
+    for text in responses:
         assert CANARY not in text
         assert HEADER_CANARY not in text
 

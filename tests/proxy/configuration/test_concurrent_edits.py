@@ -47,7 +47,7 @@ def olga():
 
 
 @pytest.fixture
-def meanwhile(monkeypatch):
+def during_lock_wait(monkeypatch):
     """Runs a function while the code under test waits for its first lock."""
     lock = ConfigurationVersion.lock
 
@@ -93,64 +93,64 @@ def test_an_existing_row_has_a_preview_on_every_database():
 @pytest.mark.parametrize("table", ["clientkey", "formatsettings"])
 def test_tables_that_do_not_affect_routing_have_no_preview(olga, table):
     url = f"/admin/proxy/{table}/add/"
-    given = {"label": "ada", "allowed_models": "", "making": "one"}
-    assert olga.post(url, {**given, "_preview": "1"}).status_code == 404
+    form = {"label": "ada", "allowed_models": "", "making": "one"}
+    assert olga.post(url, {**form, "_preview": "1"}).status_code == 404
     if table == "clientkey":
-        assert "sk-athena-" in text_of(olga.post(url, given))
+        assert "sk-athena-" in text_of(olga.post(url, form))
         assert ClientKey.objects.filter(label="ada").count() == 1
 
 
-def test_a_preview_does_not_show_the_changes_of_others(meanwhile):
+def test_a_preview_does_not_show_the_changes_of_others(during_lock_wait):
     ModelRoute.objects.create(pattern="house/mine", upstream=Upstream.objects.get(name="demo"))
     made = []
 
     def override():
         made.append(FormatOverride.objects.create(pattern="house/*", format="kimi"))
 
-    meanwhile(override)
+    during_lock_wait(override)
     assert effects_of(lambda: None, timezone.now()) == []
     assert made
 
 
-def test_disabling_rows_keeps_the_changes_of_others(olga, meanwhile):
+def test_disabling_rows_keeps_the_changes_of_others(olga, during_lock_wait):
     row = Upstream.objects.create(name="mine", base_url="http://old")
-    meanwhile(lambda: Upstream.objects.filter(pk=row.pk).update(base_url="http://new"))
+    during_lock_wait(lambda: Upstream.objects.filter(pk=row.pk).update(base_url="http://new"))
     chosen = {"action": "disable", "_selected_action": [row.pk], "confirmed": "yes"}
     olga.post("/admin/proxy/upstream/", chosen)
     row.refresh_from_db()
     assert (row.base_url, row.active) == ("http://new", False)
 
 
-def test_deleting_selected_rows_holds_the_lock(olga, meanwhile):
+def test_deleting_selected_rows_holds_the_lock(olga, during_lock_wait):
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     locked = []
-    meanwhile(lambda: locked.append(FormatOverride.objects.filter(pk=row.pk).exists()))
+    during_lock_wait(lambda: locked.append(FormatOverride.objects.filter(pk=row.pk).exists()))
     chosen = {"action": "delete_selected", "_selected_action": [row.pk], "post": "yes"}
     olga.post("/admin/proxy/formatoverride/", chosen)
     assert locked == [True]
     assert not FormatOverride.objects.filter(pk=row.pk).exists()
 
 
-def test_two_concurrent_rotations_make_one_key(meanwhile):
+def test_two_concurrent_rotations_make_one_key(during_lock_wait):
     key = a_key()
 
     def rotate_once():
         return rotate(ClientKey.objects.get(pk=key.pk), timedelta(hours=1), timezone.now())
 
-    meanwhile(rotate_once)
+    during_lock_wait(rotate_once)
     with pytest.raises(ValidationError, match="already replaced"):
         rotate(key, timedelta(hours=1), timezone.now())
 
 
-def test_a_key_that_is_revoked_concurrently_is_not_rotated(meanwhile):
+def test_a_key_that_is_revoked_concurrently_is_not_rotated(during_lock_wait):
     key = a_key()
-    meanwhile(lambda: revoke(ClientKey.objects.get(pk=key.pk), timezone.now()))
+    during_lock_wait(lambda: revoke(ClientKey.objects.get(pk=key.pk), timezone.now()))
     with pytest.raises(ValidationError, match="revoked"):
         rotate(key, timedelta(hours=1), timezone.now())
     assert not ClientKey.objects.filter(replaces=key).exists()
 
 
-def test_two_concurrent_revocations_are_one_change(olga, meanwhile):
+def test_two_concurrent_revocations_are_one_change(olga, during_lock_wait):
     key = a_key()
 
     def rename_and_revoke():
@@ -159,18 +159,18 @@ def test_two_concurrent_revocations_are_one_change(olga, meanwhile):
         other.save()
         revoke(other, timezone.now())
 
-    meanwhile(rename_and_revoke)
+    during_lock_wait(rename_and_revoke)
     olga.post(f"/admin/proxy/clientkey/{key.pk}/revoke/")
     assert [record.label for record in key.history.all()] == ["renamed", "renamed", "ada"]
 
 
-def test_a_form_that_is_sent_twice_makes_one_key(olga, meanwhile):
-    url, given = "/admin/proxy/clientkey/add/", {"label": "twice", "making": "one"}
+def test_a_form_that_is_sent_twice_makes_one_key(olga, during_lock_wait):
+    url, form = "/admin/proxy/clientkey/add/", {"label": "twice", "making": "one"}
     other = Client()
     other.cookies = olga.cookies
     answers = []
-    meanwhile(lambda: answers.append(other.post(url, given)))
-    answers.append(olga.post(url, given))
+    during_lock_wait(lambda: answers.append(other.post(url, form)))
+    answers.append(olga.post(url, form))
     assert [answer.status_code for answer in answers] == [200, 302]
     assert ClientKey.objects.filter(label="twice").count() == 1
 
@@ -190,8 +190,8 @@ def test_reverting_a_row_that_never_existed_is_not_found(olga, number):
     assert olga.post(f"/admin/proxy/upstream/{number}/history/1/revert/").status_code == 404
 
 
-def test_two_upstreams_of_one_name_at_the_same_time_are_a_form_error(olga, meanwhile):
-    meanwhile(lambda: Upstream.objects.create(name="mine", base_url="http://old"))
+def test_two_upstreams_of_one_name_at_the_same_time_are_a_form_error(olga, during_lock_wait):
+    during_lock_wait(lambda: Upstream.objects.create(name="mine", base_url="http://old"))
     answer = olga.post("/admin/proxy/upstream/add/", UPSTREAM_FORM)
     assert answer.status_code == 200
     assert "already exists" in answer.content.decode()
@@ -200,18 +200,18 @@ def test_two_upstreams_of_one_name_at_the_same_time_are_a_form_error(olga, meanw
 def test_an_outdated_form_is_shown_again_and_saves_the_second_time(olga):
     row = Upstream.objects.create(name="mine", base_url="http://old")
     url = f"/admin/proxy/upstream/{row.pk}/change/"
-    given = {
+    form = {
         **UPSTREAM_FORM,
         "seen": seen_version(text_of(olga.get(url))),
         "headers": '{"X-Team": "harbour"}',
     }
     row.base_url = "http://meanwhile"
     row.save()
-    page = text_of(olga.post(url, given))
+    page = text_of(olga.post(url, form))
     assert "while you were editing it" in page
     assert 'name="base_url" value="https://openrouter.ai/api/v1"' in page
     assert "{&quot;X-Team&quot;: &quot;harbour&quot;}</textarea>" in page
-    assert olga.post(url, {**given, "seen": seen_version(page)}).status_code == 302
+    assert olga.post(url, {**form, "seen": seen_version(page)}).status_code == 302
     row.refresh_from_db()
     assert (row.base_url, row.headers) == (UPSTREAM_FORM["base_url"], {"X-Team": "harbour"})
 
@@ -227,6 +227,6 @@ def test_a_forged_version_counts_as_outdated(olga, forged):
 
 def test_save_as_new_is_not_available(olga):
     row = Upstream.objects.create(name="mine", base_url="http://old")
-    url, given = f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM_FORM, "name": "other"}
-    assert olga.post(url, {**given, "_saveasnew": "1"}).status_code == 404
+    url, form = f"/admin/proxy/upstream/{row.pk}/change/", {**UPSTREAM_FORM, "name": "other"}
+    assert olga.post(url, {**form, "_saveasnew": "1"}).status_code == 404
     assert not Upstream.objects.filter(name="other").exists()

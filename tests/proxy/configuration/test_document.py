@@ -64,7 +64,7 @@ def client_key(label, secret=CLIENT, **fields):
 
 
 @pytest.fixture
-def rich():
+def full_configuration():
     """A configuration with a value in every field."""
     house = Upstream(
         name="house",
@@ -126,7 +126,7 @@ def text():
     return export()[0]
 
 
-def loaded():
+def exported():
     return yaml.safe_load(text())
 
 
@@ -160,8 +160,8 @@ def changes(report):
     ]
 
 
-def test_an_export_has_every_field_and_no_secret(rich):
-    document = loaded()
+def test_an_export_has_every_field_and_no_secret(full_configuration):
+    document = exported()
     assert document["athena"] == 1
     assert document["gateway"] == {
         "default_route": "spare",
@@ -241,7 +241,7 @@ def test_every_column_is_exported_or_left_out_on_purpose():
         assert columns - {field.name for field in table.fields} <= left_out, table.section
 
 
-def test_the_same_configuration_gives_the_same_bytes(rich):
+def test_the_same_configuration_gives_the_same_bytes(full_configuration):
     before = text()
     row = Upstream.objects.get(name="router")
     row.provider_preferences = dict(reversed(row.provider_preferences.items()))
@@ -253,7 +253,7 @@ def test_the_same_configuration_gives_the_same_bytes(rich):
     assert text() == before
 
 
-def test_importing_an_export_changes_nothing(rich):
+def test_importing_an_export_changes_nothing(full_configuration):
     before = text()
     records = {model: model.history.count() for model in CONFIGURATION}
     report = import_now(before)
@@ -281,7 +281,7 @@ def spoil():
     )
 
 
-def test_a_round_trip_restores_everything(rich):
+def test_a_round_trip_restores_everything(full_configuration):
     before = text()
     spoil()
     report = import_now(before)
@@ -378,7 +378,7 @@ def _make(configuration):
 
 
 def test_an_import_reports_changed_fields_and_affected_models():
-    document = loaded()
+    document = exported()
     by_pattern = {row["pattern"]: row for row in document["routes"]}
     by_pattern["claude-*opus*"]["upstream_model"] = "moonshotai/kimi-k2.5"
     by_pattern["claude-*opus*"]["priority"] = 50
@@ -407,11 +407,11 @@ def test_an_import_reports_changed_fields_and_affected_models():
         ),
         ("overrides", "qwen/*", "added", [("format", "", "standard")]),
     ]
-    told = {effect.model: f"{effect.before} → {effect.after}" for effect in report.effects}
-    assert told["claude-opus"] == (
+    effects = {effect.model: f"{effect.before} → {effect.after}" for effect in report.effects}
+    assert effects["claude-opus"] == (
         "demo: deepseek/deepseek-v3.2 as deepseek → demo: moonshotai/kimi-k2.5 as kimi"
     )
-    assert told["qwen/qwen3-coder"].endswith("as standard")
+    assert effects["qwen/qwen3-coder"].endswith("as standard")
     assert ModelRoute.objects.filter(pattern="claude-*haiku*").exists(), "a dry run changes nothing"
     done = import_now(document, version=report.version)
     assert (done.changes, done.effects) == (report.changes, report.effects)
@@ -419,7 +419,7 @@ def test_an_import_reports_changed_fields_and_affected_models():
 
 
 def test_only_changed_rows_stop_following_the_environment():
-    document = loaded()
+    document = exported()
     document["routes"][0]["max_tokens"] = 4096
     changed = document["routes"][0]["pattern"]
     import_now(document)
@@ -436,12 +436,12 @@ def test_an_import_is_rejected_if_the_configuration_has_changed():
     assert FormatOverride.objects.count() == 1
 
 
-def test_an_import_replaces_present_sections_and_keeps_absent_ones(rich):
-    before = loaded()
+def test_an_import_replaces_present_sections_and_keeps_absent_ones(full_configuration):
+    before = exported()
     import_now({"athena": 1})
-    assert loaded() == before
+    assert exported() == before
     import_now({"athena": 1, "overrides": [], "formats": [], "gateway": {"default_route": "spare"}})
-    after = loaded()
+    after = exported()
     assert after["overrides"] == []
     assert after["formats"] == [{"format": name} for name in sorted(FORMATS)]
     assert after["gateway"] == {"default_route": "spare"}
@@ -458,7 +458,7 @@ def test_invalid_rows_of_absent_sections_do_not_stop_an_import():
 
 
 def test_a_route_moves_to_another_upstream_while_its_old_one_is_deleted():
-    document = loaded()
+    document = exported()
     document["upstreams"] = [{"name": "fresh", "base_url": "https://fresh.example/v1"}]
     for row in document["routes"]:
         row["upstream"] = "fresh"
@@ -467,16 +467,16 @@ def test_a_route_moves_to_another_upstream_while_its_old_one_is_deleted():
     assert {route.upstream.name for route in ModelRoute.objects.all()} == {"fresh"}
 
 
-def test_routes_can_swap_their_settings(rich):
-    document = loaded()
+def test_routes_can_swap_their_settings(full_configuration):
+    document = exported()
     one, other = document["routes"][1:3]
     one["pattern"], other["pattern"] = other["pattern"], one["pattern"]
     import_now(document)
     assert preview_import(dump(document), now=NOW).changes == []
 
 
-def test_fallbacks_can_be_reversed_and_refer_to_later_rows(rich):
-    document = loaded()
+def test_fallbacks_can_be_reversed_and_refer_to_later_rows(full_configuration):
+    document = exported()
     rows = {row["pattern"]: row for row in document["routes"]}
     del rows["*"]["fallback"]
     rows["spare"]["fallback"] = "*"
@@ -486,7 +486,7 @@ def test_fallbacks_can_be_reversed_and_refer_to_later_rows(rich):
     assert ModelRoute.objects.get(pattern="spare").fallback.fallback.pattern == "later"
 
 
-def test_routes_that_are_fallbacks_of_each_other_are_deleted_together(rich):
+def test_routes_that_are_fallbacks_of_each_other_are_deleted_together(full_configuration):
     for first, second in (("*", "spare"), ("default", "*")):
         row = ModelRoute.objects.get(pattern=first)
         row.fallback = ModelRoute.objects.get(pattern=second)
@@ -497,8 +497,8 @@ def test_routes_that_are_fallbacks_of_each_other_are_deleted_together(rich):
     assert record.fallback_id is not None, "the history knows what it was"
 
 
-def test_circular_fallbacks_in_a_document_are_rejected(rich):
-    document = loaded()
+def test_circular_fallbacks_in_a_document_are_rejected(full_configuration):
+    document = exported()
     document["routes"] = [
         {"pattern": "a", "upstream": "demo", "fallback": "b"},
         {"pattern": "b", "upstream": "demo", "fallback": "a"},
@@ -718,7 +718,7 @@ def house(**fields):
     }
 
 
-def test_a_stored_upstream_key_is_kept_and_a_missing_one_is_remarked(rich):
+def test_a_stored_upstream_key_is_kept_and_a_missing_one_is_remarked(full_configuration):
     row = Upstream.objects.get(name="house")
     ModelRoute.objects.exclude(upstream=row).update(upstream=row)
     import_now(house(key="stored"))
@@ -740,7 +740,7 @@ def test_a_stored_upstream_key_is_kept_and_a_missing_one_is_remarked(rich):
     ]
 
 
-def test_leaving_out_the_key_of_an_upstream_removes_it(rich, monkeypatch):
+def test_leaving_out_the_key_of_an_upstream_removes_it(full_configuration, monkeypatch):
     ModelRoute.objects.update(upstream=Upstream.objects.get(name="house"))
     report = import_now(house())
     assert not Upstream.objects.get(name="house").sealed_key
@@ -751,7 +751,7 @@ def keys(*rows):
     return {"athena": 1, "keys": list(rows)}
 
 
-def test_listed_client_keys_are_updated_and_others_are_kept(rich):
+def test_listed_client_keys_are_updated_and_others_are_kept(full_configuration):
     client_key("another", CLIENT + "-2")
     row = client_key("phone", CLIENT + "-3")
     import_now(keys({"label": "phone", "prefix": row.prefix, "max_streams": 2, "owner": "root"}))
@@ -763,7 +763,7 @@ def test_listed_client_keys_are_updated_and_others_are_kept(rich):
     assert (row.max_streams, row.revoked_at) == (None, NOW)
 
 
-def test_a_revoked_key_stays_revoked(rich):
+def test_a_revoked_key_stays_revoked(full_configuration):
     report = import_now(keys({"label": "ada's laptop", "prefix": prefix_of(CLIENT)}))
     assert ClientKey.objects.get(label="ada's laptop").revoked_at == NOW
     assert report.remarks == ["The key 'ada's laptop' (sk-athena-canary…) stays revoked."]
@@ -808,13 +808,13 @@ keys:
 - label: mine
   key: ${name}
 """
-    said = problems(document)
-    assert [line.partition(":")[0] for line in said] == ["upstreams[0].key", "keys[0].key"]
-    assert all("is a secret of the gateway itself" in line for line in said)
-    assert "the-canary" not in " ".join(said)
+    messages = problems(document)
+    assert [line.partition(":")[0] for line in messages] == ["upstreams[0].key", "keys[0].key"]
+    assert all("is a secret of the gateway itself" in line for line in messages)
+    assert "the-canary" not in " ".join(messages)
 
 
-def test_client_keys_with_the_same_label_and_prefix_are_skipped(rich):
+def test_client_keys_with_the_same_label_and_prefix_are_skipped(full_configuration):
     for number in (1, 2):
         client_key("twin", f"{CLIENT}-{number}", max_streams=number)
     before = text()
@@ -831,15 +831,15 @@ def test_client_keys_with_the_same_label_and_prefix_are_skipped(rich):
     ]
 
 
-def test_a_document_can_be_imported_into_an_empty_database(rich):
+def test_a_document_can_be_imported_into_an_empty_database(full_configuration):
     wanted = text()
     GatewaySettings.objects.all().delete()
     ModelRoute.objects.update(fallback=None)
     for model in (ModelRoute, *CONFIGURATION):
         model.objects.all().delete()
-    assert "gateway" not in loaded()
+    assert "gateway" not in exported()
     report = import_now(wanted)
-    after, before = loaded(), yaml.safe_load(wanted)
+    after, before = exported(), yaml.safe_load(wanted)
     assert {**after, "upstreams": 0, "keys": 0} == {**before, "upstreams": 0, "keys": 0}
     assert "The upstream 'house' has no stored key here. Enter it." in report.remarks
     assert (

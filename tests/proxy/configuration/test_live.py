@@ -31,16 +31,16 @@ def test_a_request_uses_one_snapshot_to_its_end(gateway, client, upstream):
         name,
         reply(chunk({"content": KIMI_CALL[:40]}), Pause(2), stream({"content": KIMI_CALL[40:]})),
     )
-    seen = []
+    answers = []
     worker = threading.Thread(
-        target=lambda: seen.append(
+        target=lambda: answers.append(
             read(client.post("/v1/messages", json=ask(name, tools=TOOLS, stream=True)))
         )
     )
     worker.start()
     gateway.edit("FormatOverride.objects.create(pattern='steady/*', format='kimi')")
     worker.join()
-    assert "tool_calls_section" in seen[0].text
+    assert "tool_calls_section" in answers[0].text
 
 
 def test_markers_and_strictness_of_a_format_can_be_edited(gateway, client, upstream):
@@ -54,8 +54,8 @@ def test_markers_and_strictness_of_a_format_can_be_edited(gateway, client, upstr
         "s.full_clean(); s.save()"
     )
     body = ask("moonshotai/kimi-spelled", tools=TOOLS, stream=True)
-    seen = read(client.post("/v1/messages", json=body))
-    assert (len(seen.calls), seen.text) == (1, "")
+    answer = read(client.post("/v1/messages", json=body))
+    assert (len(answer.calls), answer.text) == (1, "")
     unclosed = KIMI_CALL.replace("<|tool_calls_section_end|>", "")
     upstream.script("moonshotai/kimi-strict", reply(stream({"content": unclosed})))
     body = ask("moonshotai/kimi-strict", tools=TOOLS)

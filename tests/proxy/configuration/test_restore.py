@@ -54,7 +54,7 @@ def changed(row, **fields):
     return newest(row)
 
 
-def said(record):
+def field_changes(record):
     return {c.name: (c.old, c.new) for c in differences(previous_record(record), record)}
 
 
@@ -88,7 +88,7 @@ def test_differences_are_displayed_as_text():
         ModelRoute.objects.get(pattern="claude-*opus*"),
     )
     changed(one, fallback=two, active=False, max_tokens=100, listed_as="x")
-    assert said(newest(one)) == {
+    assert field_changes(newest(one)) == {
         "fallback": ("–", "claude-*opus*"),
         "active": ("yes", "no"),
         "max_tokens": ("–", "100"),
@@ -101,7 +101,7 @@ def test_differences_are_displayed_as_text():
         allowed_models=["b", "a"],
         expires_at=datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC),
     )
-    assert said(newest(key)) == {
+    assert field_changes(newest(key)) == {
         "owner": ("–", "root"),
         "allowed_models": ("–", '["b","a"]'),
         "expires_at": ("–", "2027-01-02T03:04:05Z"),
@@ -116,13 +116,13 @@ def test_a_deleted_row_is_displayed_by_its_id():
     changed(route, upstream=other)
     changed(route, upstream=Upstream.objects.get(name="demo"))
     other.delete()
-    assert said(newest(route)) == {"upstream": (f"deleted #{number}", "demo")}
+    assert field_changes(newest(route)) == {"upstream": (f"deleted #{number}", "demo")}
 
 
 def test_the_record_of_a_created_or_deleted_row_lists_all_fields():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     made = newest(row)
-    assert said(made) == {
+    assert field_changes(made) == {
         "pattern": ("–", "house/*"),
         "format": ("–", "kimi"),
         "priority": ("–", "100"),
@@ -130,7 +130,9 @@ def test_the_record_of_a_created_or_deleted_row_lists_all_fields():
     }
     row.delete()
     gone = records(FormatOverride).first()
-    assert said(gone) == {name: (new, old) for name, (old, new) in said(made).items()}
+    assert field_changes(gone) == {
+        name: (new, old) for name, (old, new) in field_changes(made).items()
+    }
 
 
 def test_a_record_has_no_secret_header():
@@ -139,7 +141,10 @@ def test_a_record_has_no_secret_header():
     for record in records(row):
         assert CANARY not in str(vars(record))
         assert CANARY not in str(differences(previous_record(record), record))
-    assert said(newest(row))["headers"][1] == '{"X-House-Token":"[stored]","X-Title":"Athena 2"}'
+    assert (
+        field_changes(newest(row))["headers"][1]
+        == '{"X-House-Token":"[stored]","X-Title":"Athena 2"}'
+    )
     row.refresh_from_db()
     assert row.headers["X-House-Token"] == f"{CANARY}2"
 
@@ -182,8 +187,8 @@ def test_a_long_history_needs_few_queries(django_assert_max_num_queries):
         changed(route, upstream=others[number % 2])
     with django_assert_max_num_queries(3):
         found = list(records(route))
-        said = [differences(old, new) for new, old in pairwise(found)]
-    assert said[0][0].old == "mine"
+        changes = [differences(old, new) for new, old in pairwise(found)]
+    assert changes[0][0].old == "mine"
 
 
 def test_a_revert_keeps_the_current_secrets():

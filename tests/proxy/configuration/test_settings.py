@@ -23,10 +23,10 @@ SLIPS = {
 def test_an_invalid_line_of_a_settings_file_is_reported_with_its_number(tmp_path, case):
     line, place = SLIPS[case]
     (tmp_path / ".env").write_text(f"# fine\n{line}\n")
-    with pytest.raises(ImproperlyConfigured) as refused:
+    with pytest.raises(ImproperlyConfigured) as caught:
         read_env_file(tmp_path / ".env")
-    assert str(refused.value) == f"{place} is not NAME=value"
-    assert "CANARY" not in str(refused.value)
+    assert str(caught.value) == f"{place} is not NAME=value"
+    assert "CANARY" not in str(caught.value)
 
 
 def test_a_long_line_is_parsed_in_linear_time(tmp_path):
@@ -61,11 +61,11 @@ BAD = [
 
 @pytest.mark.parametrize("url", BAD)
 def test_an_invalid_redis_url_is_rejected_and_not_shown(url):
-    with pytest.raises(ImproperlyConfigured, match=r"^REDIS_URL ") as refused:
+    with pytest.raises(ImproperlyConfigured, match=r"^REDIS_URL ") as caught:
         redis_url(url)
-    assert "CAN" not in str(refused.value)
-    assert "ARY" not in str(refused.value)
-    assert refused.value.__context__ is None
+    assert "CAN" not in str(caught.value)
+    assert "ARY" not in str(caught.value)
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_a_valid_redis_url_is_accepted(url):
 
 def test_a_start_with_an_invalid_redis_url_prints_one_line_without_the_url(tmp_path):
     gateway = Gateway(tmp_path, REDIS_URL="redis://:CAN#ARY@h:6379/0")
-    refused = gateway.manage("check")
-    assert refused.returncode != 0
-    said = refused.stdout + refused.stderr
-    assert "REDIS_URL must look like" in said
-    assert "CAN" not in said
-    assert "ARY" not in said
+    process = gateway.manage("check")
+    assert process.returncode != 0
+    output = process.stdout + process.stderr
+    assert "REDIS_URL must look like" in output
+    assert "CAN" not in output
+    assert "ARY" not in output
 
 
 def test_a_full_disk_at_the_first_start_does_not_spoil_later_ones(tmp_path):
@@ -99,8 +99,8 @@ def test_a_full_disk_at_the_first_start_does_not_spoil_later_ones(tmp_path):
     def no_room():
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
-    refused = gateway.manage("check", preexec_fn=no_room)
-    assert refused.returncode != 0
+    process = gateway.manage("check", preexec_fn=no_room)
+    assert process.returncode != 0
     assert not list(tmp_path.glob("*secret_key*"))
     (tmp_path / "secret_key").touch()  # as an older version created it
     assert gateway.manage("check").returncode == 0

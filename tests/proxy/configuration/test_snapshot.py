@@ -22,7 +22,7 @@ def test_a_snapshot_ignores_commits_during_its_loading():
         FormatOverride.objects.create(pattern="torn/*", format="kimi")
         connection.close()
 
-    def meanwhile(execute, sql, params, many, context):
+    def commit_during_load(execute, sql, params, many, context):
         found = execute(sql, params, many, context)
         if "configurationversion" in sql:
             other = threading.Thread(target=change)
@@ -30,12 +30,12 @@ def test_a_snapshot_ignores_commits_during_its_loading():
             other.join()
         return found
 
-    with connection.execute_wrapper(meanwhile):
-        seen = load()
-    assert (seen.version, seen.overrides) == (version, ())
-    seen = load()
-    assert seen.version > version
-    assert [override.pattern for override in seen.overrides] == ["torn/*"]
+    with connection.execute_wrapper(commit_during_load):
+        snapshot = load()
+    assert (snapshot.version, snapshot.overrides) == (version, ())
+    snapshot = load()
+    assert snapshot.version > version
+    assert [override.pattern for override in snapshot.overrides] == ["torn/*"]
 
 
 @pytest.mark.django_db(transaction=True)
