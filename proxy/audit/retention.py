@@ -145,10 +145,10 @@ def expired_rows(now: datetime) -> dict[str, QuerySet[Any]]:
         "shared request parts": Standing.unused().filter(
             used_on__lt=now.date() - timedelta(days=1)
         ),
-        "sums": TrafficSum.objects.filter(start__lt=first_kept).order_by(),
-        "counts of times": TrafficTime.objects.filter(start__lt=first_kept).order_by(),
-        "hours of failures": FailureHour.objects.filter(hour__lt=first_kept).order_by(),
-        "groups of failures": untouched.order_by(),
+        "traffic sums": TrafficSum.objects.filter(start__lt=first_kept).order_by(),
+        "duration counts": TrafficTime.objects.filter(start__lt=first_kept).order_by(),
+        "failure hours": FailureHour.objects.filter(hour__lt=first_kept).order_by(),
+        "failure groups": untouched.order_by(),
     }
 
 

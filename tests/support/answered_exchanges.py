@@ -13,14 +13,14 @@ from tests.support.wire import stream
 SYSTEM = "You are a harbor master. " * 400
 
 
-def turn(*said: str, **fields: Any) -> bytes:
+def turn(*texts: str, **fields: Any) -> bytes:
     """Return a request body whose messages alternate between user and assistant."""
     roles = ("user", "assistant")
     body = {
         "model": "harbor-model",
         "max_tokens": 100,
         "system": SYSTEM,
-        "messages": [{"role": roles[n % 2], "content": text} for n, text in enumerate(said)],
+        "messages": [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)],
         "tools": TOOLS,
         "metadata": {"user_id": "u" * 300},
         "stream": True,

@@ -74,7 +74,7 @@ def stored_exchange(
     }
     tools = [{"name": tool["name"], "schema": tool["input_schema"]} for tool in TOOLS]
     read = decode_again(raw, reading, tools)
-    said = TranscriptContent(
+    content = TranscriptContent(
         **{
             "headers": {"user-agent": "claude-cli/2.0"},
             "request": '{"model": "harbor-model", "max_tokens": 100, "stream": true}',
@@ -87,7 +87,7 @@ def stored_exchange(
             **(transcript or {}),
         },
     )
-    Transcript.objects.create(exchange=row, packed=pack(said))
+    Transcript.objects.create(exchange=row, packed=pack(content))
     return row
 
 

@@ -54,10 +54,10 @@ def test_transcripts_are_deleted_before_their_exchanges():
         "transcripts": 2,
         "shared request parts": 0,
         "exchanges": 1,
-        "sums": 0,
-        "counts of times": 0,
-        "hours of failures": 0,
-        "groups of failures": 0,
+        "traffic sums": 0,
+        "duration counts": 0,
+        "failure hours": 0,
+        "failure groups": 0,
     }
     assert set(Exchange.objects.all()) == {rows[1], rows[8]}
     assert Transcript.objects.get().exchange == rows[1]
@@ -77,7 +77,7 @@ def test_untouched_groups_are_deleted_with_their_last_failure(admin_user):
     Comment.objects.create(group=commented, text="known")
     FailureHour.objects.create(group=commented, hour=days_ago(91), count=1)
     deleted = prune(now=NOW)
-    assert (deleted["groups of failures"], deleted["hours of failures"]) == (1, 1)
+    assert (deleted["failure groups"], deleted["failure hours"]) == (1, 1)
     assert set(FailureGroup.objects.all()) == kept
 
 
@@ -174,8 +174,8 @@ def test_the_prune_command_reports_what_it_deleted():
     out = StringIO()
     call_command("prune", "--batch", "10", "--pause", "0", stdout=out)
     assert out.getvalue() == (
-        "Deleted 1 transcripts, 1 exchanges, 0 shared request parts, 0 sums, "
-        "0 counts of times, 0 hours of failures, 0 groups of failures.\n"
+        "Deleted 1 transcripts, 1 exchanges, 0 shared request parts, 0 traffic sums, "
+        "0 duration counts, 0 failure hours, 0 failure groups.\n"
     )
     Chore.acquire(CHORE, "other", now=datetime.now(UTC), hold=timedelta(minutes=5))
     with pytest.raises(CommandError, match="another process"):
