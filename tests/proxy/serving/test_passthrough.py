@@ -551,7 +551,7 @@ CAUSES = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a module's fixture may be set up twice on one gateway
 def fallbacks(gateway, both_dialects):
     """Routes with a fallback for every pair of dialects, some with an unreachable upstream."""
     gateway.edit(

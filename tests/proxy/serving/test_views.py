@@ -92,7 +92,7 @@ def test_a_node_is_ready_without_its_database_for_ten_minutes(
 ):
     configuration = Configuration()
     configuration._snapshot = SimpleNamespace(version=7)
-    configuration._refreshed_at, configuration._is_away = monotonic() - age, is_away
+    configuration._refreshed_at, configuration._is_unavailable = monotonic() - age, is_away
     monkeypatch.setattr(runtime, "configuration", configuration)
     response = asyncio.run(readyz(GatewayRequest(scope("/readyz"))))
     body = json.loads(response.content)
