@@ -108,19 +108,23 @@ def import_document(request: HttpRequest) -> HttpResponse:
     try:
         report = run_import(text, now=clock.now(), reason="import", version=version)
     except VersionChanged:
-        return _show_differences(request, text, has_moved=True)
-    except InvalidDocument as refused:
-        return _render(request, _form_with(text), refused=refused)
+        return _show_differences(request, text, is_outdated=True)
+    except InvalidDocument as error:
+        return _render(request, _form_with(text), invalid=error)
     return _render(request, DocumentForm(), report=report, is_done=True)
 
 
-def _show_differences(request: HttpRequest, text: str, *, has_moved: bool = False) -> HttpResponse:
+def _show_differences(
+    request: HttpRequest, text: str, *, is_outdated: bool = False
+) -> HttpResponse:
     try:
         report = preview_import(text, now=clock.now())
-    except InvalidDocument as refused:
-        return _render(request, _form_with(text), refused=refused)
+    except InvalidDocument as error:
+        return _render(request, _form_with(text), invalid=error)
     confirm = ImportForm(initial={"text": text, "version": report.version}, auto_id=False)
-    return _render(request, _form_with(text), report=report, confirm=confirm, has_moved=has_moved)
+    return _render(
+        request, _form_with(text), report=report, confirm=confirm, is_outdated=is_outdated
+    )
 
 
 def _form_with(text: str) -> DocumentForm:

@@ -52,14 +52,14 @@ def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
     """List the upstream's models to choose one for a route; as JSON for the route form."""
     row = get_object_or_404(models.Upstream, pk=pk)
     names: list[str] = []
-    trouble, upstream = "", _parse_upstream(request, row)
+    problem, upstream = "", _parse_upstream(request, row)
     if upstream is not None:
         try:
             names = _cached_models(row, upstream)
         except Problem as error:
-            trouble = str(error)
+            problem = str(error)
     if request.headers.get("accept") == "application/json":
-        return JsonResponse({"models": names, "trouble": trouble})
+        return JsonResponse({"models": names, "problem": problem})
     search = request.GET.get("q", "").strip()
     matching = [name for name in names if search.lower() in name.lower()]
     return render_page(
@@ -67,7 +67,7 @@ def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
         "configuration/upstream_models.html",
         f"Models of {row.name}",
         row=row,
-        trouble=trouble,
+        problem=problem,
         search=search,
         total=len(names),
         count=len(matching),

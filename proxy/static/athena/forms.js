@@ -46,10 +46,10 @@
       const address = upstream.dataset.models.replace("/0/", `/${chosen}/`);
       const answer = await fetch(address, { headers: { accept: "application/json" } });
       if (!answer.ok || chosen !== upstream.value) return;
-      const { models, trouble } = await answer.json();
+      const { models, problem } = await answer.json();
       list.append(...models.map((name) => new Option(name, name)));
-      note.textContent = trouble
-        ? `The model list is not available: ${trouble}`
+      note.textContent = problem
+        ? `The model list is not available: ${problem}`
         : `${models.length} models of this upstream are suggested as you type.`;
     }
 

@@ -312,7 +312,7 @@ def test_a_route_model_is_chosen_from_the_upstream_list(olga, row):
     assert query in page
     assert "house/plain" not in text_of(olga.get(f"{url}?q=KIMI"))
     listed = olga.get(url, headers={"accept": "application/json"}).json()
-    assert listed == {"models": ["moonshotai/kimi-probed", "house/plain"], "trouble": ""}
+    assert listed == {"models": ["moonshotai/kimi-probed", "house/plain"], "problem": ""}
     form = text_of(
         olga.get(f"/admin/proxy/modelroute/add/?upstream={row.pk}&upstream_model=house/plain")
     )
