@@ -1,4 +1,4 @@
-"""The invariants of ARCHITECTURE.md that a machine can check."""
+"""Invariants of ARCHITECTURE.md that can be checked automatically."""
 
 import ast
 import re
@@ -111,7 +111,7 @@ def test_the_hot_path_does_not_touch_the_database():
         assert "django.db" not in source, path
 
 
-def test_the_documents_speak_of_the_project_alone():
+def test_documents_do_not_mention_files_outside_the_project():
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         assert "../shared" not in path.read_text()
 
@@ -122,7 +122,7 @@ def test_no_test_imports_from_another_test_file():
         assert found is None, f"{path}: move what tests share to tests/support"
 
 
-def test_commits_are_checked_as_make_check_does():
+def test_pre_commit_runs_the_steps_of_make_check():
     makefile = (ROOT / "Makefile").read_text()
     recipe = makefile.partition("\ncheck:")[2].partition("\n\n")[0].splitlines()[1:]
     commands = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe]

@@ -1,4 +1,4 @@
-"""What docs/cursor.md says is so."""
+"""The examples and statements of docs/cursor.md are correct."""
 
 import json
 import re
@@ -17,7 +17,7 @@ EXAMPLES = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.mark.parametrize("example", EXAMPLES)
 @pytest.mark.parametrize("upstream", DIALECTS)
-def test_every_example_is_accepted_and_says_the_same(example, upstream):
+def test_every_example_is_accepted_and_means_the_same_conversation(example, upstream):
     conversation = DIALECTS["openai"].parse(example.encode())
     [system] = conversation.system
     assert system.text == "You are a coding agent."
@@ -34,7 +34,7 @@ def test_there_are_examples_of_both_kinds():
     }
 
 
-def test_the_settings_and_paths_that_it_names_exist():
+def test_the_settings_and_paths_in_the_page_exist():
     for name in set(re.findall(r"`(ATHENA_[A-Z_]+)`", PAGE)):
         assert name in settings.VARIABLES
     for path in set(re.findall(r"(?:GET|POST) (/v1/[a-z/]+)", PAGE)):
@@ -42,7 +42,7 @@ def test_the_settings_and_paths_that_it_names_exist():
     assert f"`{NoticeCode.SHAPE_TRANSLATED}`" in PAGE
 
 
-def test_the_route_of_the_example_is_no_name_of_cursors_and_its_model_is_kimis():
+def test_the_example_route_differs_from_cursors_names_and_uses_a_kimi_model():
     pattern, model = (re.search(rf"\| {field} \| `(.+?)` \|", PAGE)[1] for field in
                       ("pattern", "upstream model"))  # fmt: skip
     assert not re.match(r"gpt|claude|gemini|grok|auto", pattern)
@@ -50,7 +50,7 @@ def test_the_route_of_the_example_is_no_name_of_cursors_and_its_model_is_kimis()
     assert {json.loads(example)["model"] for example in EXAMPLES} == {pattern}
 
 
-def test_what_is_stored_elsewhere_is_refused_as_it_says():
+def test_references_to_stored_items_are_refused_as_documented():
     for name in ("previous_response_id", "conversation", "prompt"):
         assert f"`{name}`" in PAGE
         body = json.dumps({"model": "m", "input": "x", name: "x"}).encode()

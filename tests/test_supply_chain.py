@@ -1,4 +1,4 @@
-"""What is installed is what was tested: every package has one version, and they fit together."""
+"""The installed packages are the tested ones: pinned and compatible."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ def pins(file):
     return {normal(name.partition("[")[0]): version for name, version in found.items()}
 
 
-def test_every_requirement_has_one_version_and_it_is_the_one_that_is_installed():
+def test_every_requirement_is_pinned_to_the_installed_version():
     for file in ("requirements.txt", "requirements-dev.txt", "constraints.txt"):
         for name, version in pins(file).items():
             try:
@@ -30,7 +30,7 @@ def test_every_requirement_has_one_version_and_it_is_the_one_that_is_installed()
                 assert file == "constraints.txt", name  # a constraint alone installs nothing
 
 
-def test_whatever_the_gateway_needs_indirectly_is_pinned_too():
+def test_indirect_dependencies_are_pinned():
     constraints = pins("constraints.txt")
     waiting, seen = list(pins("requirements.txt")), set()
     while waiting:
@@ -46,7 +46,7 @@ def test_whatever_the_gateway_needs_indirectly_is_pinned_too():
     assert len(seen) > 25
 
 
-def test_the_packages_fit_together():
+def test_the_installed_packages_are_compatible():
     checked = subprocess.run(
         [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, timeout=120
     )

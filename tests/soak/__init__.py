@@ -1,4 +1,4 @@
-"""Load with faults on both sides, for long, and what must be left of it: nothing but rows.
+"""Load with faults on both sides for a long time, after which only rows may remain.
 
 `make soak`; CONTRIBUTING.md says how to read its report.
 """

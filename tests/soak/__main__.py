@@ -1,4 +1,4 @@
-"""`make soak`: ten minutes on each database; SOAK_SECONDS, SOAK_STREAMS and SOAK_ON change that."""
+"""Runs the soak: ten minutes on each database, or as SOAK_SECONDS, SOAK_STREAMS and SOAK_ON say."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Clients as they are: some read to the end, some leave, some hardly read, some talk nonsense."""
+"""Clients of all kinds: they read to the end, leave early, read slowly or send invalid requests."""
 
 import asyncio
 import json
@@ -20,14 +20,14 @@ _REQUEST_ID = re.compile(rb"\r\nrequest-id: (\S+)\r\n", re.IGNORECASE)
 
 
 class Clients:
-    """So many at once, each asking again when it is done; what they saw is counted."""
+    """Concurrent clients that send one request after another; the results are counted."""
 
     def __init__(self, port: int, random: Random, *, prefix: str) -> None:
         self._port, self._random, self._prefix = port, random, prefix
         self._number = 0
         self.seen: Counter[str] = Counter()
         self.request_ids: list[str] = []
-        """Of the conversations whose client saw an answer begin."""
+        """Requests whose answer had started when the client last looked."""
 
     async def run(self, count: int, seconds: float) -> None:
         end = asyncio.get_running_loop().time() + seconds

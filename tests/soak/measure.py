@@ -1,4 +1,4 @@
-"""What the processes of a gateway hold: memory, threads, descriptors."""
+"""Measures memory, threads and descriptors of the processes of a gateway."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ class Size:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that it has started."""
+    """Return a process and all its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(found for child in children for found in family(int(child)))]
 
@@ -32,7 +32,7 @@ def size(pid: int) -> Size:
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Of the line that fits best."""
+    """Return the slope of the best-fitting line."""
     count = len(points)
     if count < 2:
         return 0.0

@@ -1,4 +1,4 @@
-"""One soak: warm-up, quiet, load, quiet; then everything must be as it was, and every row there."""
+"""One soak: warm-up, pause, load, pause; then resources must be as before, and every row stored."""
 
 import asyncio
 import re
@@ -20,10 +20,10 @@ from tests.support.metrics import scrape, value
 from tests.support.ports import free_port
 
 _GROWTH, _ALLOWANCE = 0.10, 12.0
-"""Resident memory may grow by so much, and so many MiB, from the warm process to the end: the
+"""Allowed growth of resident memory, as a share and in MiB, after the warm-up: the
 allocator keeps pages, and the second load is longer than the first."""
 _SLOPE = 1.5
-"""MiB a minute, over the second half of the load; judged when that is long enough to tell."""
+"""MiB a minute in the second half of the load; checked if that is long enough."""
 _LONG_ENOUGH = 180.0
 _MORE_THREADS = 3  # pools start theirs when they are needed
 _MORE_DESCRIPTORS = 12  # idle connections to the upstream, which are kept for some time
@@ -94,7 +94,7 @@ class Soak:
         return self.report
 
     def _edit(self, code: str) -> None:
-        """Change rows, and wait until every worker has heard of it: requests may reach any."""
+        """Edit the configuration, and wait until the edit is live in every worker."""
         self._gateway.edit(code)
         ((number,),) = self._rows("SELECT number FROM proxy_configurationversion")
         deadline = time.monotonic() + 30
@@ -201,7 +201,7 @@ class Soak:
                 self.report.lines.append(f"    {line} ({needed})")
 
     def _check_places(self) -> None:
-        """With one place for the key, no worker has any left that somebody holds."""
+        """Limit the key to one stream: requests must succeed, so no slot was leaked."""
         self._edit("k = ClientKey.objects.get(); k.max_streams = 1; k.save()")
         seen: Counter[int] = Counter()
         for _ in range(20):
@@ -237,5 +237,5 @@ class Soak:
 
 
 def _named(lost: list[str]) -> str:
-    """How many, and the first of them."""
+    """Return the number of names and the first of them."""
     return f"{len(lost)} ({', '.join(lost[:10])})" if lost else "0"

@@ -1,4 +1,4 @@
-"""An upstream that does, by chance, whatever upstreams do, and remembers who asked."""
+"""An upstream that answers or fails at random, and records its requests."""
 
 import asyncio
 from random import Random
@@ -33,7 +33,7 @@ def _text(random: Random) -> list[Step]:
 
 
 def _called(random: Random) -> list[Step]:
-    """A call as Kimi writes it, cut anywhere."""
+    """A call in the format of Kimi, cut at random places."""
     parts: list[Step] = [chunk({"content": "Let me look. "})]
     at = 0
     while at < len(_KIMI):
@@ -96,11 +96,11 @@ FAULTS = [
     "error", "nonsense", "at once closed", "drip",
 ]  # fmt: skip
 _SHARE = 0.5
-"""Of answers that are as they should be."""
+"""Kinds of valid answers."""
 
 
 class _Scripts(dict[str, Script]):
-    """A script for every model, made up when it is asked for."""
+    """A script for every model, made when it is first requested."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -127,4 +127,4 @@ class FaultyUpstream(ScriptedUpstream):
         self._scripts = self.scripts
 
     async def _watch(self, reader: asyncio.StreamReader, recorded: Recorded) -> None:
-        """Nobody asks when the peer left; two hundred would be watched fifty times a second."""
+        """Do nothing: no test of the soak needs the time at which a client left."""

@@ -1,4 +1,4 @@
-"""How many connections a process needs, and that nobody waits for one."""
+"""The number of database connections of a process, and requests while none is free."""
 
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -12,14 +12,14 @@ from tests.support.postgres_server import PostgresMissing, PostgresServer
 from tests.support.waiting import wait_for
 
 MOST = 4
-"""Of one process, as the README says: configuration, audit, report, and now and then old rows."""
+"""Of one process: configuration, audit, heartbeat, and at times retention."""
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE '%\\_%' AND backend_type = 'client backend'"
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE '%\\_%'"
 
 
 @pytest.fixture
 def small_server():
-    """One that takes few: what a process needs, this test's own, and some that are just being closed."""
+    """Server with few connections: those of a process, of this test, and some that are closing."""
     try:
         server = PostgresServer(
             max_connections=MOST + 4, superuser_reserved_connections=0, max_wal_senders=0
@@ -30,7 +30,7 @@ def small_server():
         yield server
 
 
-def test_when_all_connections_are_taken_requests_go_on_and_rows_come_later(
+def test_requests_are_answered_without_free_connections_and_rows_are_written_later(
     small_server, upstream, tmp_path
 ):
     gateway = Gateway(
@@ -56,7 +56,7 @@ def test_when_all_connections_are_taken_requests_go_on_and_rows_come_later(
             mine = taken.enter_context(connect())
 
             def take():
-                """What the gateway has is cut, and taken before it asks again; whether it has asked."""
+                """Close the gateway's connections and take them; return whether it asked for them again."""
                 assert asked() == 200
                 mine.execute(CUT)
                 with suppress(psycopg.OperationalError):  # there is none left

@@ -1,4 +1,4 @@
-"""The database is down, frozen, locked, full or read-only: answers go on, and no row is lost.
+"""Outages of the database: down, frozen, locked or full. Answers continue, and no row is lost.
 
 Each fault is a real one: a PostgreSQL server that is stopped, or stopped in its tracks; a file that
 another process has locked; a file system without room.
@@ -42,7 +42,7 @@ STRANGER = {"authorization": "Bearer athena-nobody-knows-this"}
 
 @pytest.fixture(scope="module")
 def server():
-    """A PostgreSQL server that may be stopped, which nobody may do to one that others use."""
+    """Private PostgreSQL server, because these tests stop and freeze it."""
     try:
         server = PostgresServer()
     except PostgresMissing as error:
@@ -94,7 +94,7 @@ def wait_for_rows(gateway, ids, seconds=30):
 
 
 def with_password(url):
-    """The server asks for none, and takes any."""
+    """Add a password to the URL; the server accepts any."""
     return url.replace("@", ":canary-password@", 1)
 
 
@@ -113,7 +113,7 @@ def frozen(server):
 
 
 @of_postgres
-def test_a_database_that_is_down_at_the_start_is_waited_for(server, make):
+def test_a_start_waits_for_a_database_that_is_down(server, make):
     url = with_password(server.create_database())
     server.stop()
     gateway = make(DATABASE_URL=url).start(until="/healthz")
@@ -138,7 +138,7 @@ def test_a_database_that_is_down_at_the_start_is_waited_for(server, make):
 
 
 @of_postgres
-def test_postgresql_is_away_under_load_and_every_row_is_there_afterwards(server, make):
+def test_every_row_is_written_after_an_outage_of_postgresql_under_load(server, make):
     gateway = make(DATABASE_URL=with_password(server.create_database())).start()
     operator = Operator(gateway)
     with Load([gateway], BUSY) as load:
@@ -181,7 +181,7 @@ PAGES = ("/admin/", "/admin/audit/", "/admin/proxy/upstream/", "/admin/login/")
 
 
 @of_postgres
-def test_who_has_a_session_is_told_of_an_outage_in_words(server, make):
+def test_pages_explain_an_outage_to_users_with_a_session(server, make):
     gateway = make(DATABASE_URL=with_password(server.create_database())).start()
     operator = Operator(gateway)
     session = operator._pages.cookies["sessionid"]
@@ -207,7 +207,7 @@ def test_who_has_a_session_is_told_of_an_outage_in_words(server, make):
 
 
 @of_postgres
-def test_nobody_waits_for_a_frozen_database_not_even_the_end(server, make):
+def test_a_frozen_database_delays_neither_requests_nor_the_shutdown(server, make):
     gateway = make(DATABASE_URL=with_password(server.create_database()), **SHORT_TIMEOUTS).start()
     gateway.edit("GatewaySettings.objects.update(drain_time=2); ConfigurationVersion.advance()")
     with Load([gateway], BUSY) as load:
@@ -238,7 +238,7 @@ def test_nobody_waits_for_a_frozen_database_not_even_the_end(server, make):
 
 
 @of_postgres
-def test_a_connection_to_a_frozen_server_is_given_up(server, django_db_blocker):
+def test_a_connection_to_a_frozen_server_times_out(server, django_db_blocker):
     settings = environ.Env.db_url_config(server.create_database())
     with django_db_blocker.unblock(), closing(wrapper(settings)) as database:
         assert shown(database, "statement_timeout") == "10s"
@@ -258,7 +258,7 @@ def test_a_connection_to_a_frozen_server_is_given_up(server, django_db_blocker):
 
 
 def wrapper(settings):
-    """One more connection than Django has."""
+    """Return a connection besides the one of Django."""
     options = {"connect_timeout": 2}
     defaults = {"TIME_ZONE": None, "AUTOCOMMIT": True, "CONN_MAX_AGE": 0, "TEST": {}}
     defaults |= {"CONN_HEALTH_CHECKS": False, "ATOMIC_REQUESTS": False}
@@ -272,7 +272,7 @@ def shown(database, name):
 
 
 @of_sqlite
-def test_a_locked_sqlite_file_holds_up_nobody(make, upstream, model):
+def test_a_locked_sqlite_file_does_not_delay_requests(make, upstream, model):
     gateway = make(**SHORT_TIMEOUTS).start()
     upstream.script(model, says("Hi"))
     path = gateway.data_dir / "athena.sqlite3"
@@ -299,7 +299,7 @@ def test_a_locked_sqlite_file_holds_up_nobody(make, upstream, model):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of its own, with little room."""
+    """A small file system of its own."""
     path = tmp_path / "disk"
     path.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(path)]
@@ -310,7 +310,7 @@ def small_disk(tmp_path):
 
 
 @of_sqlite
-def test_a_disk_that_is_full_holds_up_nobody(small_disk, upstream, tmp_path):
+def test_a_full_disk_does_not_delay_requests(small_disk, upstream, tmp_path):
     upstream.script(BUSY, says("Good morning"))
     gateway = Gateway(small_disk, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url)
     gateway.log_path = tmp_path / "gateway.log"
@@ -347,7 +347,9 @@ def test_a_disk_that_is_full_holds_up_nobody(small_disk, upstream, tmp_path):
     assert "Traceback" not in gateway.log
 
 
-def test_a_flood_of_failures_is_counted_and_sampled_and_harms_nobody(gateway, upstream, model):
+def test_a_flood_of_failures_is_counted_and_sampled_and_does_not_delay_requests(
+    gateway, upstream, model
+):
     edit = "s = GatewaySettings.objects.get(); s.failures_per_hour = {}; s.save()"
     gateway.edit(edit.format(20))
     upstream.script(model, whole({"error": {"message": "no"}}, status=500))
@@ -371,7 +373,7 @@ def test_a_flood_of_failures_is_counted_and_sampled_and_harms_nobody(gateway, up
 
 
 def of_server(words):
-    """An error as Django makes one of a server's."""
+    """Return an error of the server, as Django wraps it."""
     import psycopg
 
     error = OperationalError(words)
@@ -379,11 +381,11 @@ def of_server(words):
     return error
 
 
-def test_a_gateway_that_never_saw_its_database_knows_how_long_to_drain():
+def test_drain_time_has_a_default_before_the_database_was_read():
     assert Configuration().drain_time == 30
 
 
-def test_what_passes_by_itself_is_told_from_what_does_not():
+def test_temporary_and_permanent_database_errors_are_distinguished():
     assert may_recover(of_server('connection to server at "10.0.0.1", port 5432 failed: refused'))
     assert may_recover(of_server("FATAL:  the database system is starting up"))
     assert not may_recover(of_server('FATAL:  password authentication failed for user "athena"'))
@@ -393,7 +395,7 @@ def test_what_passes_by_itself_is_told_from_what_does_not():
     assert (may_recover(locked), safe_reason(locked)) == (True, "database is locked")
 
 
-def test_an_error_of_the_databases_tells_no_address(settings, monkeypatch):
+def test_database_errors_are_reported_without_addresses(settings, monkeypatch):
     error = of_server("connection to postgres://athena:canary-password@10.0.0.1 failed")
     assert safe_reason(error) == "OperationalError"
     refused = of_server('connection to server at "10.0.0.1", port 5432 failed: Connection refused')
@@ -403,7 +405,7 @@ def test_an_error_of_the_databases_tells_no_address(settings, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [OperationalError("canary"), InterfaceError("canary")])
-def test_pages_answer_503_in_words_and_programs_in_json(error):
+def test_an_outage_is_503_in_html_on_pages_and_in_json_in_the_api(error):
     middleware = OutageMiddleware(lambda request: None)
     page = middleware.process_exception(RequestFactory().get("/admin/"), error)
     assert (page.status_code, page["retry-after"]) == (503, "5")

@@ -1,4 +1,4 @@
-"""Stopping: new work is refused where it can be seen, open answers end properly, no row is lost."""
+"""Shutdown: new requests are refused, open answers end properly, and no row is lost."""
 
 import json
 import signal
@@ -45,7 +45,7 @@ def send(gateway, body, dialect="anthropic", *, window=None):
 
 
 def rest(connection):
-    """All that comes until the other side closes."""
+    """Read until the server closes the connection."""
     received = b""
     with connection:
         while part := connection.recv(65536):
@@ -77,7 +77,7 @@ def start(upstream, tmp_path):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_errors(
+def test_draining_refuses_new_requests_finishes_short_answers_and_ends_others_in_errors(
     start, upstream, workers
 ):
     gateway = start(drain_time=6, ATHENA_WORKERS=workers)
@@ -141,7 +141,7 @@ def test_while_answers_finish_new_connections_are_told_and_the_rest_ends_in_erro
     assert "Traceback" not in gateway.log
 
 
-def test_a_second_signal_reaches_the_workers_and_ends_it_at_once(start, upstream):
+def test_a_second_signal_ends_the_drain_of_all_workers_at_once(start, upstream):
     gateway = start(drain_time=60, ATHENA_WORKERS="2")
     flood = upstream.script("test/flood", FLOOD)
     opened = []
@@ -167,7 +167,7 @@ def test_a_second_signal_reaches_the_workers_and_ends_it_at_once(start, upstream
     assert "Traceback" not in gateway.log
 
 
-def test_workers_whose_parent_was_killed_let_open_answers_finish_and_end(start, upstream):
+def test_workers_of_a_killed_parent_finish_open_answers_and_exit(start, upstream):
     gateway = start(drain_time=20, ATHENA_WORKERS="2")
     known = upstream.script("test/short", SHORT)
     connection = send(gateway, ask("test/short", stream=True))
@@ -181,7 +181,7 @@ def test_workers_whose_parent_was_killed_let_open_answers_finish_and_end(start, 
     assert "the parent process of this worker is gone" in gateway.log
 
 
-def test_a_database_that_is_locked_does_not_keep_the_process(start, upstream):
+def test_a_locked_database_does_not_keep_the_process_from_exiting(start, upstream):
     gateway = start(drain_time=1, **SHORT_TIMEOUTS)
     known = upstream.script("test/endless", ENDLESS)
     connection = send(gateway, ask("test/endless", stream=True))
@@ -197,7 +197,7 @@ def test_a_database_that_is_locked_does_not_keep_the_process(start, upstream):
 
 
 class Balancer:
-    """Asks a node that says it is ready; what a node refuses without having begun goes to another."""
+    """Sends requests to nodes that are ready; a request that a node refuses goes to another."""
 
     def __init__(self, gateways):
         self.gateways = gateways
@@ -234,7 +234,7 @@ class Balancer:
                 is_whole = b"one" in got.content and b"two" in got.content
                 return "well" if got.status_code == 200 and is_whole else got.text
             time.sleep(0.05)
-        return "nobody is ready"
+        return "no node is ready"
 
     def wait_for_more(self, count):
         wanted = self.seen.total() + count

@@ -1,4 +1,4 @@
-"""An edit on one process's page is live in another process, under load, and no request fails.
+"""An edit on a page of one process becomes live in another, under load and without failures.
 
 Two gateways with a database in common, each a real process: what one of them is told, the other
 finds out by itself.

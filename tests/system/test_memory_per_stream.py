@@ -1,4 +1,4 @@
-"""Many open streams cost few threads and little memory."""
+"""Open streams need few threads and little memory."""
 
 import json
 import resource

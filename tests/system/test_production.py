@@ -1,4 +1,4 @@
-"""Production: a gateway behind a proxy that speaks TLS, and what it refuses to start with."""
+"""Production: a gateway behind a TLS proxy, and the settings that it refuses."""
 
 import re
 import stat
@@ -45,7 +45,7 @@ def production(tmp_path_factory: pytest.TempPathFactory):
 
 
 def browser(gateway, address=PROXY, **headers):
-    """A browser behind the proxy that is at this address, or one that says so."""
+    """Return a browser behind a proxy, trusted or not, at this address."""
     forwarded = {"x-forwarded-proto": "https", "host": HOST, **headers}
     transport = httpx.HTTPTransport(local_address=address)
     return httpx.Client(base_url=gateway.url, headers=forwarded, transport=transport, timeout=30)
@@ -64,14 +64,14 @@ def log_in(client, name, password):
     )
 
 
-def test_djangos_own_checks_for_deployment_are_clean(tmp_path):
+def test_djangos_deployment_checks_pass(tmp_path):
     gateway = Gateway(tmp_path, **GOOD)
     done = gateway.manage("check", "--deploy", "--fail-level", "WARNING")
     assert done.returncode == 0, done.stderr
     assert "no issues (2 silenced)" in done.stderr + done.stdout
 
 
-def test_a_weak_start_is_refused_by_names_and_never_by_values(tmp_path):
+def test_weak_settings_are_refused_by_name_without_their_values(tmp_path):
     empty = {"DATABASE_URL": empty_database_url(tmp_path)}
     refused = Gateway(tmp_path, **GOOD | empty | WEAK).manage("serve")
     assert refused.returncode == 1
@@ -81,7 +81,7 @@ def test_a_weak_start_is_refused_by_names_and_never_by_values(tmp_path):
     assert not (tmp_path / "athena.sqlite3").exists()
 
 
-def test_a_refused_start_leaves_no_secret_behind_and_says_where_an_older_one_is(tmp_path):
+def test_a_refused_start_creates_no_secret_and_names_the_file_of_an_older_one(tmp_path):
     refused = Gateway(tmp_path, **GOOD | {"ATHENA_SECRET_KEY": ""}).manage("serve")
     assert refused.returncode == 1
     assert "athena.E001" in refused.stderr
@@ -113,7 +113,7 @@ def test_a_refused_start_leaves_no_secret_behind_and_says_where_an_older_one_is(
         ("ALLOWED_HOSTS", ["*.example.org"], "E002"),
     ],
 )
-def test_each_weakness_has_a_finding_of_its_own(settings, monkeypatch, name, value, number):
+def test_each_weak_setting_has_its_own_finding(settings, monkeypatch, name, value, number):
     settings.PRODUCTION, settings.DEBUG = True, False
     settings.ALLOWED_HOSTS, settings.TRUSTED_PROXIES = [HOST], ["10.0.0.0/8"]
     for variable in ("ATHENA_CLIENT_KEY", "ATHENA_ADMIN_PASSWORD"):
@@ -134,13 +134,13 @@ def test_each_weakness_has_a_finding_of_its_own(settings, monkeypatch, name, val
     assert check_production(None) == []
 
 
-def test_nonsense_in_a_list_of_addresses_is_refused_by_name(tmp_path):
+def test_an_invalid_list_of_addresses_is_refused_by_name(tmp_path):
     refused = Gateway(tmp_path, ATHENA_TRUSTED_PROXIES="no network").manage("check")
     assert refused.returncode == 1
     assert "ATHENA_TRUSTED_PROXIES" in refused.stderr
 
 
-def test_pages_want_tls_and_clients_and_probes_are_not_redirected(production):
+def test_pages_require_tls_and_clients_and_probes_are_not_redirected(production):
     with browser(production, STRANGER) as stranger:  # whose word on TLS counts for nothing
         page = stranger.get("/admin/")
         assert (page.status_code, page.headers["location"]) == (301, f"https://{HOST}/admin/")
@@ -160,7 +160,7 @@ def test_pages_want_tls_and_clients_and_probes_are_not_redirected(production):
             assert flag in cookie
 
 
-def test_another_host_name_is_refused_on_pages(production):
+def test_pages_refuse_an_unknown_host_name(production):
     with browser(production, host="evil.example.org") as client:
         assert client.get("/admin/login/").status_code == 400
 
@@ -180,7 +180,7 @@ def test_a_generated_password_is_in_a_file_and_not_in_the_log(production):
             assert flag in session
 
 
-def test_who_guesses_is_locked_out_by_the_address_that_a_trusted_proxy_tells(production):
+def test_lockout_uses_the_address_that_a_trusted_proxy_forwards(production):
     def guess(name, *, said, address=PROXY):
         with browser(production, address, **{"x-forwarded-for": said}) as client:
             return log_in(client, name, "wrong").status_code
@@ -192,7 +192,7 @@ def test_who_guesses_is_locked_out_by_the_address_that_a_trusted_proxy_tells(pro
     assert guess("admin", said="198.51.100.7") == 200
 
 
-def test_the_demo_answers_and_the_rest_of_this_machine_does_not(production, upstream):
+def test_the_demo_is_the_only_upstream_allowed_on_this_machine(production, upstream):
     key = (production.data_dir / "client_key").read_text()
     production.edit(
         f"u = Upstream.objects.create(name='near', base_url={upstream.url!r})\n"
@@ -206,7 +206,7 @@ def test_the_demo_answers_and_the_rest_of_this_machine_does_not(production, upst
     assert "Warning: The default route leads to the demo" in production.log
 
 
-def test_a_private_address_of_the_environment_is_refused_by_name(tmp_path, upstream):
+def test_a_private_address_in_the_environment_is_refused_by_name(tmp_path, upstream):
     given = {"OPENROUTER_API_KEY": "sk-or-1", "OPENROUTER_BASE_URL": upstream.url}
     refused = Gateway(tmp_path, **GOOD, **given).manage("serve")
     assert refused.returncode == 1
@@ -214,7 +214,7 @@ def test_a_private_address_of_the_environment_is_refused_by_name(tmp_path, upstr
     assert "ATHENA_ALLOW_PRIVATE_UPSTREAMS" in refused.stderr
 
 
-def test_a_key_over_plain_http_is_warned_of(configured, settings):
+def test_a_key_sent_over_plain_http_causes_a_warning(configured, settings):
     def messages():
         return [(found.message, found.is_error) for found in security_findings(load())]
 

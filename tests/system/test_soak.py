@@ -1,9 +1,9 @@
-"""A short soak, so that the tool for the long one works: `make soak`."""
+"""A short run of `make soak`, to check the tool itself."""
 
 from tests.soak.run import Soak
 
 
-def test_a_short_soak_leaves_nothing_but_rows(tmp_path):
+def test_a_short_soak_finds_no_fault(tmp_path):
     report = Soak(tmp_path, seconds=10, streams=15, seed=3, workers=1).run()
     print(report)
     assert report.faults == []

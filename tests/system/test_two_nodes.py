@@ -48,7 +48,7 @@ class Fleet:
         self.balancer = Balancer([node.port for node in self.nodes])
 
     def client(self, key=KEY):
-        """One that makes a connection for every request, so that any worker may get it."""
+        """Return a client with a new connection for every request, so that any worker may get it."""
         return httpx.Client(
             base_url=self.balancer.url,
             headers={"x-api-key": key},
@@ -62,7 +62,7 @@ class Fleet:
         return self.nodes[0].rows(query, *values)
 
     def change(self, *statements, version="number + 1"):
-        """Change the configuration in one transaction; its version, and when it was done."""
+        """Edit in one transaction; return the version and the time of the commit."""
         with psycopg.connect(self.url) as connection:
             for statement in statements:
                 connection.execute(statement)
@@ -71,7 +71,7 @@ class Fleet:
         return number, time.monotonic()
 
     def workers(self):
-        """The process numbers of those that report."""
+        """Return the process numbers of the workers that write heartbeats."""
         fresh = "SELECT name FROM proxy_gatewayprocess WHERE seen_at > now() - interval '8 seconds'"
         return {int(row["name"].rpartition(":")[2]) for row in self.rows(fresh)}
 
@@ -105,7 +105,7 @@ class Seen:
 
 
 class Load(Crowd):
-    """All ask through the one address; every answer is remembered."""
+    """Clients that send requests through the balancer, and record every answer."""
 
     def __init__(self, fleet, key=KEY, clients=CLIENTS):
         super().__init__([self._ask] * clients)
@@ -130,12 +130,12 @@ class Load(Crowd):
         wait_for(lambda: len(self.seen) >= count or self.failed, 240)
 
     def wait_after(self, moment):
-        """Until enough were asked when the promise had to be kept that all workers had some."""
+        """Wait for enough requests after the promised time that every worker got some."""
         late = moment + PROMISE + 0.5
         wait_for(lambda: sum(one.began > late for one in list(self.seen)) >= 40)
 
     def last_of(self, moment, is_old):
-        """How many seconds after a moment the last request began that got what was before."""
+        """Return the seconds from a moment to the start of the last request with the old answer."""
         return max([one.began - moment for one in self.seen if is_old(one)], default=0.0)
 
 
@@ -243,7 +243,7 @@ EXPANSION = [
 ]
 
 
-def test_the_tables_of_the_next_version_are_made_under_load_and_no_request_is_lost(fleet):
+def test_migrations_under_load_lose_no_request(fleet):
     with Load(fleet, clients=3) as load:
         load.wait_for(50)
         with psycopg.connect(fleet.url, autocommit=True) as connection:
@@ -263,7 +263,7 @@ def test_the_tables_of_the_next_version_are_made_under_load_and_no_request_is_lo
     every_row_once(fleet, [load])
 
 
-def test_a_worker_that_is_started_again_never_migrates_and_its_siblings_serve(fleet):
+def test_a_restarted_worker_never_migrates_and_its_siblings_serve(fleet):
     before = fleet.workers()
     recorded = "SELECT id FROM django_migrations WHERE app = 'proxy' AND name = ?"
     with psycopg.connect(fleet.url, autocommit=True) as connection:
