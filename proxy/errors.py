@@ -135,7 +135,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         source="gateway",
         meaning="The gateway was already serving its maximum number of requests.",
         remedy=(
-            "Retry after `retry-after` seconds. Add a node, or raise *requests at once* in the "
+            "Retry after `retry-after` seconds. Add a node, or raise *concurrent requests* in the "
             "gateway settings."
         ),
         retry_after=1,

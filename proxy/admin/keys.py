@@ -20,7 +20,7 @@ from proxy.pages.client_keys import show_key
 
 _CREATED = "made_keys"
 _MAX_CREATED = 20
-"""How many sent forms a session remembers."""
+"""The number of sent forms that a session remembers."""
 
 
 class PatternsField(forms.CharField):

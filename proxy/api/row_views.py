@@ -172,7 +172,7 @@ class EditableTableEndpoint(RowListEndpoint):
     """A table whose rows can also be created and deleted."""
 
     uses = ("uses it", "use it")
-    """How one route, or several routes, depend on a row: for the error of a refused deletion."""
+    """The verb for one route, and for several, in the error when routes need the row."""
 
     def create(self, request: Request) -> Response:
         with editing.editing():

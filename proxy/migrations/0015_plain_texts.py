@@ -117,7 +117,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='gatewaysettings',
             name='key_requests_per_minute',
-            field=models.PositiveIntegerField(blank=True, help_text='For every key without a limit of its own. Empty: unlimited.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='requests per minute and key'),
+            field=models.PositiveIntegerField(blank=True, help_text='For every key without a limit of its own. Empty: unlimited.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='requests per minute per key'),
         ),
         migrations.AlterField(
             model_name='gatewaysettings',
@@ -297,7 +297,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='historicalgatewaysettings',
             name='key_requests_per_minute',
-            field=models.PositiveIntegerField(blank=True, help_text='For every key without a limit of its own. Empty: unlimited.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='requests per minute and key'),
+            field=models.PositiveIntegerField(blank=True, help_text='For every key without a limit of its own. Empty: unlimited.', null=True, validators=[django.core.validators.MinValueValidator(1)], verbose_name='requests per minute per key'),
         ),
         migrations.AlterField(
             model_name='historicalgatewaysettings',

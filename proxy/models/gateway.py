@@ -120,7 +120,7 @@ class GatewaySettings(models.Model):
         help_text="For every key without a limit of its own.",
     )
     key_requests_per_minute = models.PositiveIntegerField(
-        "requests per minute and key",
+        "requests per minute per key",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 _MAX_PROBLEMS = 100
-"""How many problems are reported at once."""
+"""The maximum number of problems in one report."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,4 +31,4 @@ class InvalidDocument(Exception):
         super().__init__(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
         self.problems = sorted(problems, key=lambda problem: problem.position)[:_MAX_PROBLEMS]
         self.left_out = len(problems) - len(self.problems)
-        """How many problems were found but are not listed."""
+        """The number of problems that were found but are not listed."""
