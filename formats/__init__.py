@@ -9,7 +9,8 @@ library and msgspec. Other packages import only the names listed here.
     delivery                   call ids, tool names, number of calls, stop reason
     events, reply              the vocabulary of a streamed answer, and a whole answer
     conversation, history      a parsed request, and the order of its messages and results
-    complexity, request_errors limits and error messages for requests
+    complexity, request_errors limits and error messages for parsed JSON
+    target_limits              tools, max_tokens and user id within the limits of the target
     errors, upstream_errors    exceptions, limits, and how an upstream's error body is read
     arguments, null_arguments  a call's JSON arguments, and nulls that are dropped from them
     toolbox, tool_cache        the tools of a request, and what is cached for them

@@ -1,27 +1,16 @@
-"""Checks and error messages shared by the request parsers and renderers of both dialects.
+"""Decodes the JSON of requests, with errors that name the place in the client's JSON."""
 
-Errors name the place in the client's JSON.
-"""
-
-import hashlib
 import re
-from collections.abc import Sized
 from typing import TypeVar
 
 import msgspec
 
-from formats.conversation import Conversation, Target
 from formats.errors import ClientError
-from formats.events import Notice, NoticeCode
 
 _T = TypeVar("_T")
 
-BILLING = "x-anthropic-billing-header"
-"""Begins Claude Code's first system line. It differs between conversations and defeats caches."""
-
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-_USER_CHARS = 64
 _AT = re.compile(r"(.*) - at `\$\.?([^`]*)`", re.DOTALL)
 _OFFSET = re.compile(r" \(byte (\d+)\)$")
 _ITEM = re.compile(r"\[(\d+|\.\.\.)\]")
@@ -83,46 +72,3 @@ def require_schema(raw: bytes | None, *, path: str) -> bytes:
     schema = require_object(raw, path=path)
     is_empty = len(schema) < 64 and not schema.strip(b"{} \t\r\n")
     return b'{"type":"object","properties":{}}' if is_empty else schema
-
-
-def check_tools(conversation: Conversation, target: Target) -> None:
-    """Raise ClientError for too many tools, or for a tool choice that the target cannot serve."""
-    choice, count = conversation.tool_choice, len(conversation.tools)
-    if choice.mode == "tool" and choice.name not in {tool.name for tool in conversation.tools}:
-        raise ClientError(
-            f"the tool {choice.name!r} is not available at this model's upstream",
-            path="tool_choice.name",
-        )
-    if choice.mode == "any" and not count:
-        raise ClientError("requires a tool, but none is available", path="tool_choice")
-    if target.max_tools is not None and count > target.max_tools:
-        raise ClientError(
-            f"{count} tools > {target.max_tools} maximum for this model", path="tools"
-        )
-
-
-def clamped_max_tokens(
-    conversation: Conversation, target: Target, notices: list[Notice]
-) -> int | None:
-    """Return the client's `max_tokens`, reduced to the model's maximum with a notice."""
-    requested, limit = conversation.sampling.max_tokens, target.max_tokens
-    if requested is None or limit is None or requested <= limit:
-        return requested
-    notices.append(Notice(NoticeCode.LIMIT_CLAMPED, f"max_tokens {requested} → {limit}"))
-    return limit
-
-
-def short_user_id(user: str | None) -> str | None:
-    """Return the user id, or its hash if it has more than 64 characters.
-
-    Claude Code's id is JSON of 160 characters with the id of its device. OpenAI refuses more than
-    64 characters, OpenRouter more than 128.
-    """
-    if user is None or len(user) <= _USER_CHARS:
-        return user
-    return hashlib.sha256(user.encode()).hexdigest()
-
-
-def check_messages(messages: Sized) -> None:
-    if not messages:
-        raise ClientError("no message has any content", path="messages")

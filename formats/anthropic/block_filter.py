@@ -14,7 +14,7 @@ from formats.anthropic.content_parser import KIND_OF_PLAIN, PlainMessage, plain_
 from formats.conversation import Target
 from formats.events import Notice, NoticeCode
 from formats.json_codec import ABSENT, value_or_none
-from formats.request_errors import BILLING
+from formats.target_limits import BILLING
 
 # Anthropic's signatures have hundreds of characters; shorter ones are made up by relays.
 _SIGNATURE_CHARS = 100

@@ -30,7 +30,7 @@ from formats.events import Notice, NoticeCode
 from formats.history import make_ids_safe, order_results
 from formats.json_codec import ABSENT, encode, value_or_none
 from formats.json_splice import replace_values
-from formats.request_errors import check_messages, check_tools, clamped_max_tokens
+from formats.target_limits import check_messages, check_tools, clamped_max_tokens
 
 # `max_tokens` is required by Anthropic, but optional for OpenAI clients.
 _DEFAULT_MAX_TOKENS = 8192

@@ -26,7 +26,7 @@ from formats.conversation import (
 from formats.events import Notice, NoticeCode
 from formats.history import order_results, short_name
 from formats.json_codec import encode_string
-from formats.request_errors import BILLING
+from formats.target_limits import BILLING
 from formats.tool_cache import cached_by_system
 
 _REASONING_PLACEHOLDER = "(no reasoning was recorded)"

@@ -14,7 +14,7 @@ from formats.openai.passthrough_request import (
     passthrough_body,
     passthrough_fields,
 )
-from formats.request_errors import check_messages, check_tools, clamped_max_tokens, short_user_id
+from formats.target_limits import check_messages, check_tools, clamped_max_tokens, short_user_id
 from formats.tool_cache import cached_by_tools
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
