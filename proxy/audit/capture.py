@@ -6,22 +6,28 @@ Whether a transcript is kept is decided when the exchange ends, so every exchang
 from collections import deque
 from itertools import chain
 from time import perf_counter
-from typing import TypeAlias
+from typing import NamedTuple
 
 from formats import Event
 
 _MAX_READS = 4000
 """Reads with a recorded arrival. Events are kept of half as many reads at each end."""
 
-Clipped: TypeAlias = tuple[bytes, int, int]
-"""Head and tail joined, the length of the head, and the number of bytes missing after it."""
+
+class Clipped(NamedTuple):
+    data: bytes
+    """Head and tail, joined."""
+    head: int
+    """Length of the head."""
+    missing: int
+    """Number of bytes left out after the head."""
 
 
 def clip(data: bytes, limit: int) -> Clipped:
     half = limit // 2
     if len(data) <= 2 * half:
-        return data, len(data), 0
-    return data[:half] + data[-half:], half, len(data) - 2 * half
+        return Clipped(data, len(data), 0)
+    return Clipped(data[:half] + data[-half:], half, len(data) - 2 * half)
 
 
 class ClippedBytes:
@@ -46,10 +52,10 @@ class ClippedBytes:
 
     def get(self) -> Clipped:
         data = b"".join([*self._head, *self._tail])
-        left_out = self.size - 2 * self._half
-        if left_out <= 0:
-            return data, len(data), 0
-        return data[: self._half] + data[-self._half :], self._half, left_out
+        missing = self.size - 2 * self._half
+        if missing <= 0:
+            return Clipped(data, len(data), 0)
+        return Clipped(data[: self._half] + data[-self._half :], self._half, missing)
 
 
 class ClippedEvents:

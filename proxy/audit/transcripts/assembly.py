@@ -67,7 +67,7 @@ def transcript_of(exchange: Exchange) -> TranscriptContent:
     tools, tools_left_out = _tools(declared, redactor, capture.limit)
     events, events_left_out = _events(capture, redactor)
     raw = capture.raw.get()
-    if not raw[0] and isinstance(exchange.error, UpstreamFailed):
+    if not raw.data and isinstance(exchange.error, UpstreamFailed):
         raw = clip(exchange.error.raw, capture.limit)
     # A secret that is split over chunks shows in the events, if all text of the answer is there.
     is_suspect = redactor.count > count or bool(events_left_out[1]) or not _has_all_text(exchange)
@@ -76,21 +76,21 @@ def transcript_of(exchange: Exchange) -> TranscriptContent:
     sent = _stream(capture.sent.get(), redactor, exchange.dialect, is_suspect=is_suspect)
     request = _bytes(capture.request, redactor)
     left_out = {
-        "raw": [*clean_raw[1:]],
-        "sent": [*sent[1:]],
-        "request": [*request[1:]],
+        "raw": [clean_raw.head, clean_raw.missing],
+        "sent": [sent.head, sent.missing],
+        "request": [request.head, request.missing],
         "events": [*events_left_out],
         "tools": [0, tools_left_out],
     }
     return TranscriptContent(
         headers={n: redactor.redact_start(v, 500) for n, v in exchange.request.headers.items()},
-        request=request_text(request[0]),
+        request=request_text(request.data),
         tools=tools,
         reading=replay_input(exchange, redactor, capture.limit),
-        raw=clean_raw[0],
+        raw=clean_raw.data,
         arrivals=_arrivals(capture.arrivals, raw, clean_raw),
         events=[stored_event(event) for event in events],
-        sent=sent[0],
+        sent=sent.data,
         left_out={name: [head, missing] for name, (head, missing) in left_out.items() if missing},
         redactions=redactor.count - count,
     )
@@ -169,25 +169,25 @@ def _last_events(events: Sequence[Event], room: int) -> list[Event]:
 
 def _stream(clipped: Clipped, redactor: Redactor, dialect: str, *, is_suspect: bool) -> Clipped:
     """Redact the bytes of an answer."""
-    data, head, left_out = clipped
-    if not left_out:
+    data, head, missing = clipped
+    if not missing:
         clean = redactor.redact_stream(data, dialect, is_suspect=is_suspect)
-        return clean, len(clean), 0
+        return Clipped(clean, len(clean), 0)
     first, last = _without_partial_words(data[:head], data[head:])
     first, last = (
         redactor.redact_stream(first, dialect, is_suspect=True),
         redactor.redact_stream_tail(last),
     )
-    return first + last, len(first), left_out
+    return Clipped(first + last, len(first), missing)
 
 
 def _bytes(clipped: Clipped, redactor: Redactor) -> Clipped:
-    data, head, left_out = clipped
-    if not left_out:
+    data, head, missing = clipped
+    if not missing:
         clean = redactor.redact_bytes(data)
-        return clean, len(clean), 0
+        return Clipped(clean, len(clean), 0)
     first, last = map(redactor.redact_bytes, _without_partial_words(data[:head], data[head:]))
-    return first + last, len(first), left_out
+    return Clipped(first + last, len(first), missing)
 
 
 def _without_partial_words(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
@@ -201,14 +201,14 @@ def _arrivals(
     arrivals: list[tuple[int, float]], raw: Clipped, clean: Clipped
 ) -> list[list[int | float]]:
     """Offsets of reads in the redacted bytes. Reads that begin in a changed region are skipped."""
-    data, head, left_out = raw
-    same = _common_prefix(data, clean[0])
-    same_end = _common_prefix(data[same:][::-1], clean[0][same:][::-1])
-    shift = len(clean[0]) - len(data)
+    data, head, missing = raw
+    same = _common_prefix(data, clean.data)
+    same_end = _common_prefix(data[same:][::-1], clean.data[same:][::-1])
+    shift = len(clean.data) - len(data)
     placed: list[list[int | float]] = []
     for offset, milliseconds in arrivals:
-        if left_out and offset >= head:
-            offset -= left_out
+        if missing and offset >= head:
+            offset -= missing
             if offset < head:
                 continue
         if offset <= same:
