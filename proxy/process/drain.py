@@ -54,8 +54,8 @@ class Drain:
         self._flush_seconds = _FLUSH
         self._signal_server: Callable[[], None] = lambda: None
 
-    def listen(self) -> None:
-        """Install signal handlers in front of the server's own."""
+    def install_signal_handlers(self) -> None:
+        """Handle signals before the server does."""
         self._reset()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -79,7 +79,7 @@ class Runtime:
             asyncio.create_task(self.watchdog.run()),
             asyncio.create_task(stop_with_parent()),
         ]
-        self.drain.listen()
+        self.drain.install_signal_handlers()
 
     async def stop(self) -> None:
         self.retention.stop()
