@@ -28,7 +28,7 @@ _LONG_ENOUGH = 180.0
 _MORE_THREADS = 3  # pools start theirs when they are needed
 _MORE_DESCRIPTORS = 12  # idle connections to the upstream, which are kept for some time
 _QUIET_GAUGES = ("athena_open_streams", "athena_buffer_bytes", "athena_audit_queue_depth")
-_TROUBLE = re.compile(r'Traceback|"level": "(?:ERROR|CRITICAL)"|never (?:awaited|retrieved)')
+_TROUBLE = re.compile(r'Traceback|"level": ?"(?:ERROR|CRITICAL)"|never (?:awaited|retrieved)')
 
 
 @dataclass
