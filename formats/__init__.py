@@ -3,14 +3,16 @@
 A pure library: no I/O, clock, randomness, logging or settings, and no imports but the standard
 library and msgspec. Other packages import only the names listed here.
 
-    registry                   tables of dialects and native formats; builds pipelines
+    registry                   tables of dialects and native formats; detects a model's format by
+                               its name; builds pipelines
     pipeline                   one response: decoder → rescue of native calls → delivery → encoder
     passthrough                forwards upstream bytes unchanged while nothing has to change
-    delivery                   call ids, tool names, number of calls, stop reason
+    delivery                   the answer's call ids, tool names, number of calls, stop reason
     events, reply              the vocabulary of a streamed answer, and a whole answer
     conversation, history      a parsed request, and the order of its messages and results
     complexity, request_errors limits and error messages for parsed JSON
-    target_limits              tools, max_tokens and user id within the limits of the target
+    target_limits              tool names shortened for the upstream, max_tokens and user id within
+                               the target's limits
     errors, upstream_errors    exceptions, limits, and how an upstream's error body is read
     arguments, null_arguments  a call's JSON arguments, and nulls that are dropped from them
     toolbox, tool_cache        the tools of a request, and what is cached for them

@@ -1,5 +1,19 @@
-"""The configuration: reading it (`live`, `snapshot`, `routing`), changing it (`editing`, `history`,
-`document`), and explaining it (`explain`, `preview`, `diagnostics`).
+"""The configuration: reading, changing and explaining it.
+
+    snapshot, upstream        the immutable copy that requests use
+    live                      polls for new versions and loads the snapshot
+    routing                   model name → route, upstream, format and limits; the precedence
+    loop_guard                stops a gateway from calling itself
+    editing                   the only way to change rows: lock, version check against concurrent
+                              edits, validation, save, history record
+    history                   lists changes, and restores old states
+    client_keys               revokes and rotates client keys
+    bootstrap                 first rows from environment variables
+    document                  export and import as YAML
+    preview                   which models a change would affect
+    explain                   which rule wins for a model name, and why
+    diagnostics               errors in the current configuration
+    fields, upstream_presets  the editable fields of each table; presets of the upstream form
 
 May import the models and the packages below them.
 """

@@ -1,6 +1,12 @@
-"""Protection against hostile input and leaks: addresses, secrets, pages, logins.
+"""Protection against hostile input and leaks, one module for each boundary.
 
-One module for each boundary: outgoing connections (egress), secrets at rest (vault), secrets in
-text and headers (redaction, secret_headers), hostile characters and page headers, failed logins.
+    egress             addresses that the gateway may connect to (SSRF)
+    vault              encryption of secrets at rest
+    redaction          finds and removes secrets in text, bytes, events and whole streams
+    secret_headers     which headers of an upstream are secret, and how they are masked
+    visible_text       shows invisible and control characters of hostile text by name
+    content_security   Content-Security-Policy and Cache-Control of pages
+    login_lockout      locks out failed logins
+
 May import `database` and nothing else of `proxy`.
 """

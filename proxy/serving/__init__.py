@@ -1,6 +1,20 @@
 """The hot path: a request from its admission to the last byte of its answer.
 
-Handler and views, keys and quotas, the relay with its attempts, retries and deadlines, and the
-runtime that holds what one server process needs. Never touches the database while it serves. May
-import every package below it: `audit`, `upstreams`, `configuration`, `process`, `http`.
+    handler, request     ASGI handler of the hot path, and the request object of its views
+    views                endpoints: conversations, token counts, model lists, health probes
+    admission            who may send a request: key, quota, loops; before the body is read
+    authentication       looks up client keys, and checks the models that a key may use
+    quota                slots for requests at once, per node and per key
+    rate, redis_rate     requests per minute: in memory, or in Redis with fallback to memory
+    retry                which failures are retried once, and when the route's fallback is tried
+    attempt              one attempt at one upstream, until its answer starts
+    relay                decodes, records and sends every read; pings; the end of a stream
+    deadlines            idle, progress and total timeouts of an answer, and when a ping is due
+    revocation           cuts open answers of revoked keys
+    error_response       the only place that turns exceptions into HTTP
+    model_list, metrics_view, demo, upstream_test    other endpoints, and the connection test
+    runtime              everything that one server process holds
+
+Never touches the database while it serves. May import every package below it: `audit`,
+`upstreams`, `configuration`, `process`, `http`.
 """

@@ -1,5 +1,14 @@
-"""Tools for support staff, without pages: filters and pages of the exchange list, failure texts,
-replay, playground, test vectors and curl commands.
+"""Tools for support staff, without pages.
+
+    exchange_filters       the query string of the audit list → a database query, with time ranges
+    exchange_pages         keyset pagination of the audit list
+    failure_text           why an exchange failed, in one sentence; `proxy.errors` has the sentence
+                           of each error code
+    answer_parts           a stored answer in pieces, with the place where it went wrong
+    replay                 decodes a stored answer again, and judges the result
+    override_from_replay   a format override from a replay that fixed an exchange
+    playground             decodes pasted text
+    test_vector, curl      an exchange as test data, and as a shell command
 
 May import `audit`, `configuration` and the packages below them.
 """

@@ -1,4 +1,8 @@
-"""Observability of a process: log lines and Prometheus metrics.
+"""Observability of a process.
+
+    log_format   log lines as JSON or text, with the request id and without secrets
+    log_writer   writes log lines from a bounded queue, so that no request waits for the log
+    metrics      the Prometheus metrics
 
 Formats and writes; callers decide what is logged and counted. May import `security` and `database`.
 """

@@ -1,5 +1,11 @@
-"""HTTP client for upstreams: connection pool, connections, errors and their translation.
+"""HTTP client for upstreams.
 
-`client` is the entry point. Retries and fallbacks belong to `serving`; which addresses may be
-connected to, to `security.egress`. May import `configuration` and the packages below it.
+    client           entry point: sends a rendered request, returns the answer or raises the failure
+    pool             keeps, reuses and replaces connections; TLS and DNS
+    connection       one HTTP/1.1 connection
+    error_answers    an upstream's error status, body and `retry-after`, as the client gets them
+    httpx_client     the alternative transport, for HTTP proxies
+
+Retries and fallbacks belong to `serving`; which addresses may be connected to, to
+`security.egress`. May import `configuration` and the packages below it.
 """

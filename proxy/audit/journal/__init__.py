@@ -1,1 +1,7 @@
-"""The journal: exchanges on disk until the database has them, and recovery after a crash."""
+"""The journal: exchanges on disk until the database has them.
+
+journal    writes the files of one process, within a size limit
+entries    the entries as lines of JSON
+reader     reads them back in order
+recovery   finds and stores what killed processes left behind
+"""

@@ -1,1 +1,6 @@
-"""Traffic sums per hour and per day: written with the exchanges, and queried for a time range."""
+"""Traffic sums per hour and per day.
+
+aggregation   adds exchanges to the sums
+range_query   queries the sums for a time range of the dashboard
+histogram     percentiles of durations from counts per bucket
+"""

@@ -1,1 +1,6 @@
-"""Transcripts: assembled from a capture, packed for storage, read back for pages and replays."""
+"""Transcripts: the stored content of exchanges.
+
+assembly       builds a transcript from a capture: redacted as a whole stream, cut to its limit
+codec          packs and unpacks it
+replay_input   the settings with which an answer was decoded, to decode it again
+"""

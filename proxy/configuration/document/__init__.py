@@ -1,6 +1,12 @@
 """The whole configuration as one YAML document without secrets, to be kept in git.
 
-`export` renders the rows as a document. `import_document` reads one, all or nothing: `parse` turns
-the text into a draft, `apply_draft` saves the draft's rows, and `diff` lists the changes. A dry run
-is an import that is rolled back.
+export            rows → document
+import_document   document → rows, all or nothing; a dry run is rolled back
+yaml_nodes        YAML text → nodes with line and column
+parse             nodes → a draft of typed values; reports unknown fields and wrong types
+schema            the sections and their fields
+apply_draft       saves and deletes rows so that they match the draft
+credentials       the secrets that a document refers to
+diff              what an import changes
+problems          the problems of a document, each with its position
 """
