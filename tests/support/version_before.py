@@ -3,6 +3,9 @@
 `tests/fixtures/database/version_before.sql` is a dump of an SQLite database that the version before
 made, with a row in every table of the gateway. These functions run in a process of their own, whose
 default database is the one under test.
+
+After a release, replace the dump by one of that release (`sqlite3 athena.sqlite3 .dump`), with a
+row in every table, and update LAST_MIGRATION.
 """
 
 import sqlite3
