@@ -15,7 +15,7 @@ from tests.soak.measure import Size, family, size, slope
 from tests.soak.upstream import FaultyUpstream
 from tests.support.chat import ask
 from tests.support.database import read_rows
-from tests.support.gateway import PRODUCT_INTERVALS, Gateway
+from tests.support.gateway import PRODUCT_SETTINGS, Gateway
 from tests.support.metrics import scrape, value
 from tests.support.ports import free_port
 
@@ -68,7 +68,7 @@ class Soak:
             OPENROUTER_BASE_URL=self._upstream.url,
             ATHENA_WORKERS=str(workers),
             **environment,
-            **PRODUCT_INTERVALS,
+            **PRODUCT_SETTINGS,
         )
         self._samples: dict[int, list[tuple[float, float]]] = {}
         self._clients: list[Clients] = []

@@ -7,7 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+from django.conf import settings
 from django.core.cache import cache
+from django.test import override_settings
 from servestatic.middleware import ServeStaticMiddleware
 
 from proxy.roles import OPERATORS
@@ -17,6 +19,7 @@ from tests.support.gateway import Gateway
 from tests.support.scripted_upstream import ScriptedUpstream
 from tests.support.stored_exchanges import configure
 
+_FAST_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"
 _numbers = count()
 
 
@@ -34,6 +37,13 @@ def static_files_found_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ServeStaticMiddleware, "add_files_from_finders", add)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fast_password_hash() -> Iterator[None]:
+    """Hash passwords cheaply: the product's hash takes 0.15 s of CPU time."""
+    with override_settings(PASSWORD_HASHERS=[_FAST_HASHER, *settings.PASSWORD_HASHERS]):
         yield
 
 

@@ -29,8 +29,8 @@ from tests.support.waiting import wait_for
 ROOT = Path(__file__).parent.parent.parent
 _PATIENCE = 90  # seconds; a start takes two on an idle machine
 KEY = "sk-athena-test-key-of-the-suite"
-# For a gateway that keeps the intervals of the product (`tests/support/suite_settings.py`).
-PRODUCT_INTERVALS = {"DJANGO_SETTINGS_MODULE": "athena_site.settings"}
+# For a gateway with the settings of the product (`tests/support/suite_settings.py`).
+PRODUCT_SETTINGS = {"DJANGO_SETTINGS_MODULE": "athena_site.settings"}
 # For a gateway whose database is locked or frozen by the test.
 SHORT_TIMEOUTS = {"DJANGO_SETTINGS_MODULE": "tests.support.short_timeouts"}
 # Gateways speak plain HTTP. Without this, httpx reads the certificates of this machine for every

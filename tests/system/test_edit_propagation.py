@@ -13,7 +13,7 @@ import pytest
 from tests.support.background_load import Load
 from tests.support.calls_in_text import KIMI_CALL
 from tests.support.chat import TOOLS, ask, read, reply, says, stream
-from tests.support.gateway import KEY, PRODUCT_INTERVALS, Gateway
+from tests.support.gateway import KEY, PRODUCT_SETTINGS, Gateway
 from tests.support.operator_session import Operator
 
 BUSY, STEERED = "load/busy", "load/steered"
@@ -22,7 +22,7 @@ BUSY, STEERED = "load/busy", "load/steered"
 @pytest.fixture
 def both(upstream, tmp_path):
     environment = {"OPENROUTER_API_KEY": "x" * 20, "OPENROUTER_BASE_URL": upstream.url}
-    gateways = [Gateway(tmp_path, **environment, **PRODUCT_INTERVALS).start() for _ in range(2)]
+    gateways = [Gateway(tmp_path, **environment, **PRODUCT_SETTINGS).start() for _ in range(2)]
     yield gateways
     for gateway in gateways:
         gateway.stop()

@@ -13,13 +13,14 @@ from proxy.configuration.snapshot import load
 from proxy.models import ModelRoute, Upstream
 from tests.support.chat import ask
 from tests.support.database import empty_database_url
-from tests.support.gateway import Gateway
+from tests.support.gateway import PRODUCT_SETTINGS, Gateway
 from tests.support.waiting import wait_for
 
 HOST = "gateway.example.org"
 PROXY, STRANGER = "127.0.0.2", "127.0.0.1"
 SECRET = "Zq3v8LkW1xN5tR7yB2mC4dF6gH9jK0pS-aU_eIoQwErTyUiOpLkJh"
 GOOD = {
+    **PRODUCT_SETTINGS,
     "ATHENA_PRODUCTION": "1",
     "ATHENA_SECRET_KEY": SECRET,
     "ATHENA_ALLOWED_HOSTS": HOST,

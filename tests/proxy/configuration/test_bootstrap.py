@@ -4,6 +4,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 
+from athena_site.settings import PASSWORD_HASHERS
 from proxy.configuration.bootstrap import bootstrap
 from proxy.configuration.routing import resolve
 from proxy.configuration.snapshot import load
@@ -122,7 +123,8 @@ def test_an_invalid_base_url_in_the_environment_is_rejected():
         bootstrap(OPENROUTER | {"OPENROUTER_BASE_URL": "nonsense"})
 
 
-def test_the_first_admin_can_log_in_with_the_printed_password():
+def test_the_first_admin_can_log_in_with_the_printed_password(settings):
+    settings.PASSWORD_HASHERS = PASSWORD_HASHERS
     started = bootstrap({"ATHENA_ADMIN_USER": "ada"})
     user = get_user_model().objects.get(username="ada")
     assert user.is_superuser

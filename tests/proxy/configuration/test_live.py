@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.calls_in_text import KIMI_CALL
 from tests.support.chat import TOOLS, ask, read, reply, says, stream
-from tests.support.gateway import KEY, PRODUCT_INTERVALS, Gateway
+from tests.support.gateway import KEY, PRODUCT_SETTINGS, Gateway
 from tests.support.scripted_upstream import whole
 from tests.support.waiting import wait_for
 
@@ -94,7 +94,7 @@ def two_workers(upstream, tmp_path):
         OPENROUTER_API_KEY="x" * 20,
         OPENROUTER_BASE_URL=upstream.url,
         ATHENA_WORKERS="2",
-        **PRODUCT_INTERVALS,
+        **PRODUCT_SETTINGS,
     ).start()
     yield gateway
     gateway.stop()
