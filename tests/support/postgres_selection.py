@@ -2,8 +2,8 @@
 
 A test uses the database if pytest-django gives it one or if it starts a gateway. pytest-django
 refuses every other access, and `database_url` refuses a gateway to a test that is not recognised
-here, so no new test of the database is left out unnoticed. Some gateways are only asked over HTTP:
-the tables below name them, and say what their tests are about.
+here, so no new test of the database is left out unnoticed. `INDEPENDENT` lists tests that need a
+database, but whose subject is something else.
 """
 
 from pathlib import Path
@@ -16,9 +16,10 @@ _TESTS = Path(__file__).parent.parent
 # `either` asks for its gateway by name, so that it is not among the fixtures of its tests.
 _FIXTURES = {"db", "transactional_db", "gateway", "demo_gateway", "either"}
 
-HTTP_ONLY = {
+INDEPENDENT = {
     "proxy/http": "framing, sizes and time limits of requests and answers",
     "proxy/upstreams": "connections to upstreams, and how they fail",
+    "proxy/security/test_access.py": "which role may use which URL",
     "proxy/serving/test_chat_completions.py": "translation for OpenAI clients",
     "proxy/serving/test_client_requirements.py": "what the clients expect of answers",
     "proxy/serving/test_cursor.py": "translation for Cursor",
@@ -43,7 +44,7 @@ def uses_database(item: pytest.Item) -> bool:
 
 def runs_on_postgres(item: pytest.Item) -> bool:
     return uses_database(item) and not any(
-        item.path.is_relative_to(_TESTS / path) for path in HTTP_ONLY
+        item.path.is_relative_to(_TESTS / path) for path in INDEPENDENT
     )
 
 
