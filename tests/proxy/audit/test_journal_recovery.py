@@ -264,7 +264,7 @@ def workers_of(gateway):
 
 def test_other_workers_recover_the_rows_of_a_killed_worker(start_gateway, upstream):
     gateway = start_gateway(ATHENA_WORKERS="2")
-    slow = [chunk({"content": "a"}), Pause(6), stream({"content": "b"})]
+    slow = [chunk({"content": "a"}), Pause(3), stream({"content": "b"})]
     upstream.script("test/slow", reply(*slow))
     wait_for(lambda: len(workers_of(gateway)) == 2)
     before = workers_of(gateway)
