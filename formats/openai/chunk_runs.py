@@ -40,6 +40,7 @@ _MAX_ATTEMPTS = 3
 
 _chunks = msgspec.json.Decoder(Chunk)
 _decode_string = msgspec.json.Decoder(str).decode
+_decode_list = msgspec.json.Decoder(list[str]).decode
 
 
 def continuation(chunk: Chunk) -> Continuation | None:
@@ -75,21 +76,18 @@ class ChunkRun:
     def read(self, events: list[ServerSentEvent], start: int) -> int:
         """Add the texts of consecutive events that have the template; return where they end."""
         before, after = self.template
-        position = start
-        try:
-            for _, data in events[start:] if start else events:
-                if not (data.startswith(before) and data.endswith(after)):
-                    break
-                text = _decode_string(b'"%b"' % data[self._inside])
-                if not text:  # maybe no string at all: one quote matches both ends of the template
-                    break
-                self.texts.append(text)
-                position += 1
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # not a string: the chunk at this position is decoded in full
-        if position > start:
+        strings = []
+        for _, data in events[start:] if start else events:
+            if not (data.startswith(before) and data.endswith(after)):
+                break
+            strings.append(data[self._inside])
+        if not strings:
+            return start
+        texts = _decode_strings(strings)
+        if texts:
             self._attempts = 0
-        return position
+            self.texts += texts
+        return start + len(texts)
 
     def add(self, more: Continuation, data: bytes) -> None:
         """Add the text of a chunk that was decoded from `data`."""
@@ -105,6 +103,31 @@ class ChunkRun:
 
     def end(self) -> None:
         self.kind, self.template = None, _NO_TEMPLATE
+
+
+def _decode_strings(strings: list[bytes]) -> list[str]:
+    """Decode the insides of JSON strings, up to the first that is empty or invalid.
+
+    One call for all of them is a third of the cost of a call for each. A raw line feed is invalid
+    in a string, so none can extend over two lines, and an equal count means one string in each.
+    """
+    if len(strings) > 1:
+        try:
+            texts = _decode_list(b'["%b"]' % b'",\n"'.join(strings))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            texts = []
+        if len(texts) == len(strings) and "" not in texts:
+            return texts
+    texts = []
+    try:
+        for string in strings:
+            # Empty: maybe no string at all, because one quote matches both ends of the template.
+            if not (text := _decode_string(b'"%b"' % string)):
+                break
+            texts.append(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # the chunk with this string is decoded in full
+    return texts
 
 
 def _learn(more: Continuation, data: bytes) -> tuple[bytes, bytes]:
