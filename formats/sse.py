@@ -111,13 +111,16 @@ class EventDecoder:
             self._at_start = False
         *blocks, rest = text.split(b"\n\n")
         error: UpstreamError | None = None
-        events: list[ServerSentEvent] = []
         if (  # fast path: every event is one line
             text.count(b"\n") == 2 * len(blocks) + rest.count(b"\n")
             and max(map(len, blocks)) <= self.safe_bytes
         ):
-            events = [(b"", block[6:]) for block in blocks if block.startswith(b"data: ")]
-        if len(events) < len(blocks):
+            events = [
+                event
+                for block in blocks
+                if (event := (b"", block[6:]) if block.startswith(b"data: ") else _event(block))
+            ]
+        else:
             events, error = self._read(blocks)
         if not text.isascii():
             events, error = _before_bad_utf8(events, error)
