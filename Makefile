@@ -2,15 +2,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Tests that start servers wait more than they compute.
+# Two workers per core, because tests that start servers mostly wait.
 TESTERS := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 
-# Cached bytecode is a third of the time that the tests' imports take.
+# Without cached bytecode, the tests' imports take a third longer.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test together test-postgres redis e2e browser check format bench bench-peers soak fuzz clean
 
-# Install again only when a list of requirements has changed.
+# Install only if the requirements have changed.
 $(VENV)/running: requirements.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
@@ -30,12 +30,12 @@ check: $(VENV)/testing
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 
-# Some tests kill and freeze a Redis of their own; root gets it from apt where it is missing.
+# Some tests kill and freeze a Redis server of their own; root installs it with apt if it is missing.
 redis:
 	command -v redis-server || test "$$(id -u)" != 0 || \
 		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y redis-server; }
 
-# Tests of how long something takes run alone, after the others. No test runs a second time.
+# Tests that need real time run alone, after the others. No test runs a second time.
 TOGETHER := --ignore tests/browser -m 'not e2e and not realtime' --numprocesses $(TESTERS)
 ALONE := --ignore tests/browser -m realtime --numprocesses 0
 
@@ -48,19 +48,18 @@ together:
 	DATABASE_URL= $(BIN)/pytest $(TOGETHER)
 
 # The tests that use the database, on PostgreSQL (`tests/conftest.py` says which these are): on the
-# server of DATABASE_URL, or else on one that is started for the run; root gets it from apt where it
-# is missing.
+# server of DATABASE_URL, or on one started for the run; root installs it with apt if it is missing.
 test-postgres: $(VENV)/testing redis
 	test -n "$$DATABASE_URL" || command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || \
 		test "$$(id -u)" != 0 || \
 		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y postgresql; }
 	$(BIN)/python -m tests.support.on_postgres $(TOGETHER)
 
-# The real Claude Code, from npm, through the gateway. Says so and succeeds where it cannot be had.
+# The real Claude Code, from npm, through the gateway. Without npm it prints a message and succeeds.
 e2e: $(VENV)/testing
 	$(BIN)/python -m tests.e2e --numprocesses auto
 
-# The pages, in the system's Chromium; root gets it from apt where it is missing.
+# The pages in the system's Chromium; root installs it with apt if it is missing.
 browser: $(VENV)/testing
 	command -v chromium || command -v chromium-browser || command -v google-chrome || \
 		test "$$(id -u)" != 0 || \
@@ -71,19 +70,19 @@ format: $(VENV)/testing
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# What a request costs, beside a pass-through and the peers that are installed; at most ten minutes.
+# CPU, memory and latency of a request, beside a pass-through and installed peers; ten minutes at most.
 bench: $(VENV)/testing
 	$(BIN)/python -m bench
 
-# Other gateways to compare with, from PyPI and npm, into .peers/.
+# Install other gateways from PyPI and npm into .peers/, for comparison.
 bench-peers: $(VENV)/testing
 	$(BIN)/python -m bench.peers
 
-# Ten minutes of faults on each database; SOAK_SECONDS shortens it. Needs Linux's /proc.
+# Ten minutes of faults on each database; SOAK_SECONDS shortens it. Linux only: reads /proc.
 soak: $(VENV)/testing
 	$(BIN)/python -m tests.soak
 
-# Each group for FUZZ_SECONDS. Atheris has no wheel for every machine: then it is said, and left out.
+# Each group runs for FUZZ_SECONDS. Atheris has no wheel for some platforms; its group is skipped there.
 fuzz: $(VENV)/testing
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-fuzz.txt || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check \

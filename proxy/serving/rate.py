@@ -24,7 +24,7 @@ class LocalRate:
 
     def __init__(self) -> None:
         self._times: defaultdict[int, deque[float]] = defaultdict(deque)
-        """Of each key's requests in the last minute, oldest first."""
+        """Times of each key's requests in the last minute, oldest first."""
 
     async def count_request(self, key_id: int, limit: int) -> float | None:
         now, times = monotonic(), self._times[key_id]

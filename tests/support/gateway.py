@@ -186,16 +186,16 @@ class Gateway:
         query, value = "SELECT * FROM proxy_exchange WHERE model = ?", model
         if response is not None:
             query, value = query.replace("model", "request_id"), response.headers["request-id"]
-        found = wait_for(lambda: self.rows(query, value))
-        assert len(found) == 1
-        return found[0]
+        rows = wait_for(lambda: self.rows(query, value))
+        assert len(rows) == 1
+        return rows[0]
 
     def transcript(self, exchange: dict[str, Any]) -> dict[str, Any] | None:
-        found = self.transcripts(exchange["id"])
-        return asdict(found[0]) if found else None
+        transcripts = self.transcripts(exchange["id"])
+        return asdict(transcripts[0]) if transcripts else None
 
     def transcripts(self, exchange: int | None = None) -> list[TranscriptContent]:
-        """What is kept of one exchange, or of all."""
+        """Return the stored transcript of one exchange, or all transcripts."""
         query = "SELECT packed FROM proxy_transcript WHERE exchange_id = COALESCE(?, exchange_id)"
         return [unpack(row["packed"]) for row in self.rows(query, exchange)]
 

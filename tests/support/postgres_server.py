@@ -48,7 +48,7 @@ def create_database(server_url: str, *, template: str = "template0") -> str:
 
 
 def replace_database(server_url: str, name: str, *, template: str) -> None:
-    """Drop a database, whoever is connected to it, and make it again as a copy."""
+    """Drop a database, despite open connections, and create it again as a copy."""
     with _connect_elsewhere(server_url) as connection:
         statement = sql.SQL("DROP DATABASE {} WITH (FORCE)")
         connection.execute(statement.format(sql.Identifier(name)))

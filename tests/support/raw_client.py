@@ -19,7 +19,7 @@ class Answer:
     headers: dict[str, str]
     body: bytes
     is_closed: bool
-    """Whether the server closed the connection after the answer."""
+    """True if the server closed the connection after the answer."""
 
     @property
     def json(self) -> dict[str, Any]:

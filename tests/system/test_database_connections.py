@@ -11,8 +11,8 @@ from tests.support.gateway import Gateway
 from tests.support.postgres_server import PostgresMissing, PostgresServer
 from tests.support.waiting import wait_for
 
-MOST = 4
-"""Of one process: configuration, audit, heartbeat, and at times retention."""
+MAX_CONNECTIONS = 4
+"""Connections of one process: configuration, audit, heartbeat, and at times retention."""
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE '%\\_%' AND backend_type = 'client backend'"
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE '%\\_%'"
 
@@ -22,7 +22,7 @@ def small_server():
     """Server with few connections: those of a process, of this test, and some that are closing."""
     try:
         server = PostgresServer(
-            max_connections=MOST + 4, superuser_reserved_connections=0, max_wal_senders=0
+            max_connections=MAX_CONNECTIONS + 4, superuser_reserved_connections=0, max_wal_senders=0
         )
     except PostgresMissing as error:
         pytest.skip(str(error))
@@ -50,7 +50,7 @@ def test_requests_are_answered_without_free_connections_and_rows_are_written_lat
 
             for _ in range(20):
                 assert asked() == 200
-                assert small_server.query(OPEN)[0][0] <= MOST
+                assert small_server.query(OPEN)[0][0] <= MAX_CONNECTIONS
 
             connect = partial(psycopg.connect, small_server.url, autocommit=True)
             mine = taken.enter_context(connect())

@@ -1,7 +1,7 @@
-"""What the real clients send and need, measured with Claude Code and the vendors' SDKs.
+"""Requirements of real clients, measured with Claude Code and the vendors' SDKs.
 
-The tests follow the ways in which a session was seen to break: what a client sends must be taken,
-what it cannot read must not be sent, and an error must make it do the right thing.
+Each test covers a way in which a real session broke: requests must be accepted, answers must be
+readable for the client, and errors must make it react correctly.
 """
 
 import http.client
