@@ -9,16 +9,18 @@ library and msgspec. Other packages import only the names listed here.
     passthrough                forwards upstream bytes unchanged while nothing has to change
     delivery                   the answer's call ids, tool names, number of calls, stop reason
     events, reply              the vocabulary of a streamed answer, and a whole answer
-    conversation, history      a parsed request, and the order of its messages and results
-    complexity, request_errors limits and error messages for parsed JSON
+    conversation               a parsed request
+    history                    its tool results: matched with their calls, and ordered
+    complexity                 limits on the depth and number of values of a request's JSON
+    request_errors             messages for invalid requests, with the place in the JSON
     target_limits              tool names shortened for the upstream, max_tokens and user id within
                                the target's limits
     errors, upstream_errors    exceptions, limits, and how an upstream's error body is read
     arguments, null_arguments  a call's JSON arguments, and nulls that are dropped from them
     toolbox, tool_cache        the tools of a request, and what is cached for them
     turn_cache                 fields that a session repeats with every request
-    token_estimate             input tokens before the upstream has counted them
-    sse, json_codec, json_splice, media_sources, image_tokens   wire formats
+    token_estimate, image_tokens   input tokens before the upstream has counted them
+    sse, json_codec, json_splice, media_sources   wire formats
     anthropic, openai, native  the dialects, and calls written into text
 """
 

@@ -1,7 +1,16 @@
 """The Anthropic Messages dialect, in both directions.
 
-Requests: `request_parser` and `request_renderer`, with `content_parser` for blocks, `tool_parser`
-for tools and `block_filter` for requests that are passed through. Answers: `decoder`, with
-`call_assembly` for tool calls in fragments, and `encoder`, the only code that frames blocks.
-Modules here import the top level of `formats`, never another dialect.
+Requests
+    request_parser, content_parser, tool_parser   the client's request, its blocks and its tools
+    request_renderer   the upstream's request
+    block_filter       removes blocks from a request that passes through: blank text, and reasoning
+                       that Anthropic did not sign
+
+Answers
+    decoder            events of the wire → events
+    call_assembly      tool calls in fragments
+    encoder            events → events of the wire; the only code that frames blocks
+
+`request_wire` and `response_wire` are the JSON types. Modules here import the top level of
+`formats`, never another dialect.
 """

@@ -2,7 +2,7 @@
 
     exchange           the record of one request and its answer while it is served
     capture            the content of an exchange in memory, bounded to head and tail
-    outcome            outcome and failed phase, derived from the error
+    outcome            outcome and failed phase of an exchange, a client's disconnect included
     sampling           which exchanges keep their transcript, and how many failures per hour
     recorder           from the end of an exchange to the journal and the database
     exchange_row       the columns of an exchange's row

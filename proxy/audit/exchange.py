@@ -249,7 +249,7 @@ class Exchange:
 
     @property
     def outcome(self) -> Outcome:
-        return outcome_of(self.error, self.phase) if self.has_client else Outcome.CLIENT_DISCONNECT
+        return outcome_of(self.error, self.phase, has_client=self.has_client)
 
     @property
     def phase(self) -> Phase:

@@ -1,4 +1,4 @@
-"""Derives the outcome of an exchange, and the phase in which it failed, from its error."""
+"""Derives the outcome of an exchange, and the phase in which it failed."""
 
 from proxy.errors import ErrorCode, GatewayError
 from proxy.models import Outcome, Phase
@@ -35,8 +35,9 @@ _READING = frozenset(
 )
 
 
-def outcome_of(error: GatewayError | None, phase: Phase) -> Outcome:
-    """The outcome of an exchange whose client did not disconnect."""
+def outcome_of(error: GatewayError | None, phase: Phase, *, has_client: bool) -> Outcome:
+    if not has_client:
+        return Outcome.CLIENT_DISCONNECT
     if error is None:
         return Outcome.OK
     if error.code is ErrorCode.DRAINING:

@@ -1,4 +1,13 @@
-"""The database tables: the configuration, and the audit of exchanges.
+"""The database tables.
+
+    upstreams, routes, formats, keys   the configuration: addresses, keys and timeouts of upstreams;
+                                       routes; format overrides and settings; client keys
+    gateway                            limits and other settings of the gateway; the version counter
+    history, tokens, processes, chores   records of changes; API tokens; running processes; locks of
+                                       periodic work
+    audit, transcripts, traffic        exchanges and failure groups; their content; sums
+    bounded_numbers                    fields with a minimum and a maximum
+    encrypted_headers                  a field of headers with secrets
 
 May import `proxy.security`, `proxy.database`, `proxy.validators` and `formats`.
 """

@@ -5,7 +5,7 @@
     redaction          finds and removes secrets in text, bytes, events and whole streams
     secret_headers     which headers of an upstream are secret, and how they are masked
     visible_text       shows invisible and control characters of hostile text by name
-    content_security   Content-Security-Policy and Cache-Control of pages
+    content_security   response headers of pages: Content-Security-Policy, Cache-Control
     login_lockout      locks out failed logins
 
 May import `database` and nothing else of `proxy`.

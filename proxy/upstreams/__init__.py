@@ -1,6 +1,6 @@
 """HTTP client for upstreams.
 
-    client           entry point: sends a rendered request, returns the answer or raises the failure
+    client           entry point: URL and headers of a request; its answer, or the failure
     pool             keeps, reuses and replaces connections; TLS and DNS
     connection       one HTTP/1.1 connection
     error_answers    an upstream's error status, body and `retry-after`, as the client gets them
