@@ -6,6 +6,7 @@ recorded, with the time at which its client closed the connection. With a contex
 """
 
 import asyncio
+import ctypes
 import json
 import socket
 import ssl
@@ -204,7 +205,7 @@ def blackhole() -> Iterator[int]:
                 one.close()
 
 
-_SO_RCVBUFFORCE = 33  # of Linux; Python has no name for it
+_SO_ATTACH_FILTER = 26  # of Linux; Python has no name for it
 
 
 @contextmanager
@@ -215,7 +216,7 @@ def syns(port: int) -> Iterator[Callable[[], int] | None]:
     except PermissionError:
         yield None
         return
-    seen: set[bytes] = set()  # by port and number, as a packet may be sent again
+    seen: set[bytes] = set()  # source port and sequence number: a packet may be sent again
 
     def count() -> int:
         with suppress(BlockingIOError):
@@ -227,9 +228,26 @@ def syns(port: int) -> Iterator[Callable[[], int] | None]:
 
     with raw:
         raw.setblocking(False)
-        # All loopback traffic arrives here: with the default buffer, packets would be lost.
-        raw.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 2**24)
+        _receive_only_syns(raw, port)
         yield count
+
+
+def _receive_only_syns(raw: socket.socket, port: int) -> None:
+    """Let the kernel drop all other packets: a full buffer would lose those that count."""
+    program = struct.pack(
+        "=" + 8 * "HBBI",
+        *(0xB1, 0, 0, 0),  # X = length of the IP header
+        *(0x48, 0, 0, 2),  # destination port
+        *(0x15, 0, 4, port),
+        *(0x50, 0, 0, 13),  # flags
+        *(0x54, 0, 0, 0x12),  # of which SYN and ACK
+        *(0x15, 0, 1, 0x02),  # SYN alone
+        *(0x06, 0, 0, 65536),  # accept
+        *(0x06, 0, 0, 0),  # drop
+    )
+    buffer = ctypes.create_string_buffer(program)
+    pointer = struct.pack("HP", 8, ctypes.addressof(buffer))
+    raw.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, pointer)
 
 
 @contextmanager
