@@ -1,7 +1,7 @@
 """The translation core: requests, responses and tool calls of every dialect and native format.
 
-A pure library: no I/O, clock, randomness, logging or settings, and no imports but the standard
-library and msgspec. Other packages import only the names listed here.
+A pure library: no I/O, clock, randomness, logging or settings, and no imports except the
+standard library and msgspec. Other packages import only the names listed here.
 
     registry                   tables of dialects and native formats; detects a model's format by
                                its name; builds pipelines
@@ -10,14 +10,14 @@ library and msgspec. Other packages import only the names listed here.
     delivery                   the answer's call ids, tool names, number of calls, stop reason
     events, reply              the vocabulary of a streamed answer, and a whole answer
     conversation               a parsed request
-    history                    its tool results: matched with their calls, and ordered
+    history                    tool results: matched with their calls, and ordered
     complexity                 limits on the depth and number of values of a request's JSON
     request_errors             messages for invalid requests, with the place in the JSON
     target_limits              tool names shortened for the upstream, max_tokens and user id within
                                the target's limits
-    errors, upstream_errors    exceptions, limits, and how an upstream's error body is read
+    errors, upstream_errors    exceptions, limits, and the parser of upstream error bodies
     arguments, null_arguments  a call's JSON arguments, and nulls that are dropped from them
-    toolbox, tool_cache        the tools of a request, and what is cached for them
+    toolbox, tool_cache        the tools of a request, and caches of values computed from them
     turn_cache                 fields that a session repeats with every request
     token_estimate, image_tokens   input tokens before the upstream has counted them
     sse, json_codec, json_splice, media_sources   wire formats

@@ -39,8 +39,8 @@ class _Expect:
 
 _EMPTY, _OPEN = Status.EMPTY, Status.OPEN
 _SPACE = re.compile(r"[ \t\r\n]*")
-# A run of string characters and escapes, up to a quote, a control character or an escape that the
-# end of the chunk cuts off.
+# A run of string characters and escapes, up to a quote, a control character or an escape that is
+# incomplete at the end of the chunk.
 _STRING = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_BEGUN = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
@@ -56,7 +56,7 @@ _SCALAR_CHARS = 1024
 
 
 def _is_number(scalar: str) -> bool:
-    """Tell whether this is a finite JSON number; JavaScript reads 1e400 as Infinity."""
+    """Return whether this is a finite JSON number; JavaScript reads 1e400 as Infinity."""
     if not _NUMBER.fullmatch(scalar):
         return False
     return (len(scalar) < 300 and "e" not in scalar.lower()) or isfinite(float(scalar))
@@ -93,7 +93,7 @@ class Arguments:
         return self._first == "{"
 
     def continues_string(self, text: str) -> bool:
-        """Tell whether all of `text` is inside the open string, so that it may be forwarded."""
+        """Return whether all of `text` is inside the open string, so that it may be forwarded."""
         return (
             self._expect is _Expect.STRING
             and self._first == "{"

@@ -131,7 +131,7 @@ def _check_body(body: bytes, max_complexity: Complexity) -> None:
 
 
 def _is_within(value: bytes, depth: int) -> bool:
-    """Tell whether a value has at most `depth` levels."""
+    """Return whether a value has at most `depth` levels."""
     if not value.startswith(b"["):
         return _openings(value) <= depth or _depth(value) <= depth
     try:

@@ -52,7 +52,7 @@ class ToolCall(Struct, frozen=True, gc=False):
     arguments: bytes
     """JSON text of an object."""
     is_custom: bool = False
-    """In an answer: whether the client's tool takes plain text, the argument `input`."""
+    """In an answer: True if the client's tool takes plain text, the argument `input`."""
 
 
 class ToolResult(Struct, frozen=True, gc=False):
@@ -133,11 +133,11 @@ class Conversation(Struct, frozen=True):
     """True if an OpenAI client asked for the usage chunk."""
     dialect: str = ""
     source: dict[str, Raw] = {}
-    """The client's top-level fields, under the dialect's names, for an upstream of the dialect."""
+    """The client's top-level fields, as its dialect names them, for an upstream of that dialect."""
     body: bytes = b""
-    """The request as the client sent it, for an upstream of the dialect."""
+    """The request as the client sent it, for an upstream of the same dialect."""
     notices: tuple[Notice, ...] = ()
-    """Notices of everything that an upstream of another dialect cannot be sent."""
+    """Notices about everything that cannot be sent to an upstream of another dialect."""
 
     def call_ids(self) -> frozenset[str]:
         """Return the ids of all calls in the history."""

@@ -5,7 +5,7 @@ Arguments are forwarded unchanged, except for nulls that the tool's schema does 
 Ids must be unique in the client's whole session, so an upstream's id is kept only if it is valid
 for the client and not in the history. The stop reason follows from what was delivered, never from
 what the upstream claims: a complete call makes it `tool_use`; a broken call makes the message a
-failure, unless the token limit cut it off.
+failure, unless the token limit truncated it.
 """
 
 import re
@@ -53,7 +53,7 @@ class Identity:
     model: str | None = None
     #: The call ids in the request's history.
     taken_ids: Collection[str] = frozenset()
-    #: Whether the upstream's values win over these.
+    #: True if the upstream's values take precedence over these.
     prefers_upstream: bool = False
 
     def apply(self, start: MessageStart) -> MessageStart:

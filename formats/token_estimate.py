@@ -65,8 +65,8 @@ _WEIGHTS = bytes(
     next((weight for members, weight in _CLASSES.items() if byte in members), 0)
     for byte in range(256)
 )
-# Texts up to this length are not sampled. Longer ones are sampled with two steps at once, both
-# primes, because lines of equal length coincide with few of them.
+# Texts up to this length are not sampled. Longer ones are sampled with two steps together,
+# both primes, because lines of equal length coincide with few of them.
 _WHOLE = 1024
 _STEPS = (7, 11, 13, 17, 23, 31, 41, 53, 71, 97, 127, 173, 229, 307, 409)
 # The weights of so many bytes always add up to less than adler32's modulus, 65521.
@@ -170,7 +170,7 @@ class _Content:
 
 
 def _sample(text: _Text, at: int | None) -> _Text:
-    """Return all of a short text, and every nth character of a long one.
+    """Return a short text whole, or every nth character of a long one.
 
     n grows with the square root of the length: 400 characters of 2 KB and 3,500 of 100 KB are
     sampled, with errors of 3 % and 1 %.

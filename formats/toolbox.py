@@ -40,7 +40,7 @@ class Toolbox:
         return name in self._schemas or name in self._aliases
 
     def is_custom(self, name: str) -> bool:
-        """Tell whether the client's tool takes plain text."""
+        """Return whether the client's tool takes plain text."""
         return name in self._custom
 
     def resolve(self, name: str) -> str:

@@ -1,6 +1,6 @@
 """Turns an upstream's error answer, a status and a body of any shape, into an UpstreamError.
 
-The upstream's message is kept if it is a sentence for people, not a page of HTML. A conversation
+The upstream's message is kept if it is readable text, not an HTML page. A conversation
 that does not fit the context window gets the one wording that clients recognise: they compact the
 conversation when they see it.
 """
@@ -149,7 +149,7 @@ def check_utf8(data: bytes) -> None:
 
 
 def is_error_body(body: bytes) -> bool:
-    """Tell whether a body is a JSON object with an `error`, as in both dialects."""
+    """Return whether a body is a JSON object with an `error`, as in both dialects."""
     try:
         return bool(_errors.decode(body).error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -33,7 +33,7 @@ class BlockFilter:
         self._notices = notices
 
     def messages(self, messages: Raw) -> Raw | list[object]:
-        """Returns the same object if nothing is removed."""
+        """Return the same object if nothing is removed."""
         try:
             plain = _plain_messages.decode(messages)
         except (msgspec.DecodeError, RecursionError):
@@ -53,7 +53,7 @@ class BlockFilter:
         return messages if len(out) == len(items) and all(map(is_, out, items)) else out
 
     def _keeps_all(self, content: str | list[Any] | None) -> bool:
-        """True if nothing is removed from a content of plain blocks."""
+        """True if nothing is removed; `content` has plain blocks only."""
         if not isinstance(content, list):
             return content is not None and not _is_blank(content)
         target = self._target
@@ -73,7 +73,7 @@ class BlockFilter:
         return True
 
     def content(self, content: Raw) -> object:
-        """Returns the same object if nothing is removed, else the remaining blocks or None."""
+        """Return the same object if nothing is removed, else the remaining blocks or None."""
         plain = plain_blocks(content)
         if plain and self._keeps_all([*plain]):
             return content

@@ -47,7 +47,7 @@ class Call:
         self.stopped = self._abandoned = True
 
     def stream(self) -> list[Event]:
-        """Returns events for the pending fragments, and for the end if the block has ended."""
+        """Return events for the pending fragments, and for the end if the block has ended."""
         events: list[Event] = []
         if self._start:
             events.append(self._start)

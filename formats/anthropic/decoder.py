@@ -71,7 +71,7 @@ class AnthropicDecoder:
         self._limits = limits
         self._sse = EventDecoder(limits)
         self._out: list[Event] = []
-        # Open blocks by index; None for a block that is not a call.
+        # Open blocks by index; None if the block is not a call.
         self._blocks: dict[int | None, Call | None] = {}
         self._ended: set[int | None] = set()  # indices of calls whose block has ended
         self._queue: deque[Call] = deque()  # unfinished calls, oldest first

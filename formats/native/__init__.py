@@ -5,7 +5,7 @@
     text_scanner           finds where calls begin in text and reasoning; decides what is only
                            quoted (a backtick before the marker), a draft inside <think>, or noise
     rescue                 turns the calls found into events; drops copies of structured calls
-    grammar                what every grammar shares: verdicts, readers, output
+    grammar                the parts that all grammars share: verdicts, readers, output
     token_grammar          calls between special tokens
     tag_grammar            calls in tags, with typed values from parameter_values
     json_envelope          calls as {"name": …, "arguments": …}

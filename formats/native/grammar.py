@@ -90,9 +90,9 @@ class Reader(Protocol):
     """Reads one region, a step at a time.
 
     `step` reads `text` from `pos` on and returns the position up to which it has consumed it, or
-    None if it needs more text. `final` means that no more text will come. Whatever a closed reader
-    has not consumed is ordinary text. A reader that has to read consumed text again puts it into
-    `rewind`.
+    None if it needs more text. `final` means that no more text will come. Text that a closed
+    reader has not consumed is ordinary text. A reader that has to read consumed text again puts it
+    into `rewind`.
     """
 
     closed: bool

@@ -71,7 +71,7 @@ KIMI = NativeFormat(
                     ],
                     CALL_END: [
                         literal("<|tool_call_end|>"),
-                        literal("<|tool_call_argument_end|>"),  # in sanitizers' lists, never seen
+                        literal("<|tool_call_argument_end|>"),  # in lists of sanitizers, never seen
                     ],
                     SECTION_END: [
                         literal("<|tool_calls_section_end|>"),

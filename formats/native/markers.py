@@ -1,8 +1,8 @@
 """Markers: the strings that delimit calls in a model's text, found however the text is split.
 
 A marker is a sequence of atoms, each a regular expression for one step of it. Two patterns are
-built from the atoms: the whole marker, and any beginning of it that the end of the text cuts off.
-A `MarkerSet` searches for all of them in one pass. Text that cannot become a marker is never held.
+built from the atoms: the whole marker, and any beginning of it at the end of the text. A
+`MarkerSet` searches for all of them in one pass. Text that cannot become a marker is never held.
 """
 
 import re
@@ -54,6 +54,6 @@ class MarkerSet:
         return MarkerSet({role: self._markers[role] for role in roles})
 
     def may_be(self, text: str) -> bool:
-        """Tell whether `text` is a marker of this set, or the beginning of one."""
+        """Return whether `text` is a marker of this set, or the beginning of one."""
         match = self.match(text)
         return match is not None and match.end() == len(text)

@@ -1,9 +1,8 @@
 """JSON arguments of a native call, forwarded as they arrive, with a way to recover.
 
 Markers inside a JSON string are data, so a string that the model never closes would swallow the
-rest of the response. Therefore the text from the first end marker in the open string on is kept. If
-the JSON turns out to be invalid, or the response ends inside the string, reading resumes at that
-marker.
+rest of the response. Therefore the open string is kept from its first end marker on. If the JSON
+turns out to be invalid, or the response ends inside the string, reading resumes at that marker.
 """
 
 from enum import Enum

@@ -276,7 +276,7 @@ class TagReader:
         return self._cut_short(text, pos, final)
 
     def _closes(self, text: str, marker: Match[str], final: bool) -> bool | None:
-        """Tell whether a tag inside a value ends it; None if that depends on more text."""
+        """Return whether a tag inside a value ends it; None if that depends on more text."""
         match marker.lastgroup:
             case "PARAMETER_END":
                 followers, at_end = self._grammar.markers, True

@@ -42,7 +42,7 @@ class TextScanner:
         self.deferred: list[Event] = []
         """Calls in the reasoning that may turn out to be drafts."""
         self.suppressed = False
-        """The response has structured calls: a call in the text is a copy, and is removed."""
+        """True if the response has structured calls: calls in the text are copies; drop them."""
         self._native = native
         self._context = context
         self._channel = Channel.CONTENT
@@ -53,7 +53,7 @@ class TextScanner:
         self._carried: TextDelta | ReasoningDelta | None = None
         self._thinking = False
         self._awaits_answer = True  # after the end, nothing can show that a call was a draft
-        self._draft: _Draft | None = None  # a candidate inside an open <think>, and its sequel
+        self._draft: _Draft | None = None  # a candidate inside an open <think>, and what follows it
         self._saw_region = False
         self._notice_count = 0
 

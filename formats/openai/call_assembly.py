@@ -89,7 +89,7 @@ class Call:
         if arguments.status is _OPEN:
             self._cumulative.append(text)
             return [ToolCallDelta(forward)] if forward else [], len(fragments)
-        # `end` is after the last character of complete arguments, but at one that is invalid.
+        # `end` is after the last character of complete arguments, or at an invalid character.
         ends = list(accumulate(map(len, fragments)))
         last = bisect_right(ends, end - 1 if arguments.status is Status.COMPLETE else end)
         start = ends[last] - len(fragments[last])

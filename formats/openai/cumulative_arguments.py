@@ -24,7 +24,7 @@ class CumulativeArguments:
         return self._is_cumulative is False
 
     def new_part(self, fragment: str, *, complete: bool) -> tuple[str, bool]:
-        """Returns the new part of a fragment, and whether the fragment repeats earlier ones."""
+        """Return the new part of a fragment, and whether the fragment repeats earlier ones."""
         repeats = False
         if self._chars and fragment:
             if self._is_cumulative is None:
@@ -53,7 +53,7 @@ class CumulativeArguments:
     def _is_so_far(self, fragment: str) -> bool:
         """True if a fragment that starts like the first one can be the arguments so far.
 
-        After `{"a":` it may also be a nested object; then it has a closing brace too many.
+        After `{"a":` it may also be a nested object; then it has one closing brace too many.
         """
         if not fragment.startswith(self._first):
             return False

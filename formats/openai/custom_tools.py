@@ -65,7 +65,7 @@ class InputReader:
         self._incomplete = ""
 
     def feed(self, fragment: str) -> str:
-        """Returns the next part of the input."""
+        """Return the next part of the input."""
         text, self._incomplete = self._incomplete + fragment, ""
         if self._state is _State.HEAD:
             if head := _HEAD.match(text):

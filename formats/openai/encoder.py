@@ -1,9 +1,10 @@
 """Events → Chat Completions: chunks, or one whole completion.
 
 The first delta of a call has its id, type and name. It is sent with the first byte of the
-arguments, or at the end of a call without arguments. Calls have an index of their own. Only fields
-that OpenAI's API defines are sent, except for reasoning, which it lacks: text is in DeepSeek's
-`reasoning_content`, and Anthropic's signatures are in OpenRouter's `reasoning_details`.
+arguments, or at the end of a call without arguments. Calls are numbered separately from other
+content. Only fields that OpenAI's API defines are sent, except for reasoning, for which it has no
+field: its text is in DeepSeek's `reasoning_content`, and Anthropic's signatures are in OpenRouter's
+`reasoning_details`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Renames top-level fields of the Responses and Anthropic APIs to those of Chat Completions.
 
-Fields that refer to something stored by OpenAI are refused: without it, it would be another
-conversation.
+Fields that refer to data stored by OpenAI are refused: without that data, the conversation would be
+a different one.
 """
 
 import msgspec
@@ -45,7 +45,7 @@ _reasonings = msgspec.json.Decoder(_Reasoning)
 
 
 def chat_fields(fields: dict[str, Raw], notices: dict[Notice, None]) -> dict[str, Raw]:
-    """Returns the fields as Chat Completions names them, without `input` and system prompts.
+    """Return the fields as Chat Completions names them, without `input` and system prompts.
 
     Raises ClientError.
     """

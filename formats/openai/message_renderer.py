@@ -96,7 +96,7 @@ class MessageRenderer:
             self._note(code, detail)
 
     def _reasoning(self, parts: Iterable[Part], call_path: str | None) -> dict[str, object]:
-        """Render earlier reasoning if the upstream accepts it; with calls, it requires it.
+        """Render earlier reasoning if the upstream accepts it. A message with calls must have some.
 
         `call_path` is the path of the message if it has calls.
         """

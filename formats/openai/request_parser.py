@@ -112,7 +112,7 @@ def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Con
     conversation = _conversation(body, fields, source, settings)
     if schema:
         require_object(schema, path="response_format.json_schema.schema")
-    if not is_responses(fields):  # with `messages` added, it would mean something else
+    if not is_responses(fields):  # the same fields with `messages` mean something else
         _turns.store(body, fields, max_complexity, settings)
     return conversation
 
