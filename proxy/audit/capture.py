@@ -1,6 +1,7 @@
 """Collects the content of one exchange in memory, up to a limit.
 
-Whether a transcript is kept is decided when the exchange ends, so every exchange is captured.
+Sampling decides only at the end of an exchange whether its transcript is kept, so every exchange is
+captured.
 """
 
 from collections import deque
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from formats import Event
 
 _MAX_READS = 4000
-"""Reads with a recorded arrival. Events are kept of half as many reads at each end."""
+"""Maximum of reads with a recorded arrival. Events are kept of half as many at each end."""
 
 
 class Clipped(NamedTuple):
@@ -111,6 +112,6 @@ class Capture:
         self.events.add(events, self.raw.size)
 
     def discard_answer(self) -> None:
-        """Forget the answer of a failed attempt: the client gets the answer of the next one."""
+        """Discard the answer of a failed attempt: the client gets the answer of the next one."""
         self.raw, self.arrivals = ClippedBytes(self.limit), []
         self.events = ClippedEvents(self.limit)

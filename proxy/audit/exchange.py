@@ -1,7 +1,7 @@
 """Record of one request and its answer while it is served.
 
-`request` is what the client asked for, `answer` what the latest attempt answered, and `transfer`
-has times and byte counts. `exchange_row` and `transcripts` make the stored forms of it.
+`request` describes the client's request, `answer` the latest attempt's answer, and `transfer` the
+times and byte counts. `exchange_row` and `transcripts` build the stored forms.
 """
 
 import logging
@@ -102,7 +102,7 @@ class AnswerRecord:
     decoding: DecodingSettings | None = None
     served_by: str | None = None
     seconds_to_start: float | None = None
-    """From asking the upstream to the first content of its answer; None if there was none."""
+    """Time from the request to the upstream until the first content of its answer; None if none."""
     notices: Counter[Notice] = field(default_factory=Counter)
     tool_calls: int = 0
     rescued_calls: int = 0
@@ -201,7 +201,7 @@ class Exchange:
         return f"{'msg_' if self.dialect == 'anthropic' else 'chatcmpl-'}{self.token}"
 
     def start_attempt(self, route: Route) -> None:
-        """Forget the answer of the attempt before: nothing of it was delivered."""
+        """Discard the answer of the previous attempt: none of it was delivered."""
         self.answer = AnswerRecord(route)
         self.error = None
         self.redactor.add_secrets(route.upstream.secrets())

@@ -1,7 +1,7 @@
-"""Builds the row of an exchange: its columns in plain types, without content and secrets.
+"""Builds the row of an exchange: its columns in plain types, without content or secrets.
 
-Clients and upstreams choose names and messages. These texts are redacted, cut to the size of the
-column, and freed of characters that databases refuse.
+Names and messages come from clients and upstreams. These texts are redacted and truncated to the
+size of the column, and characters that databases refuse are removed.
 """
 
 from operator import itemgetter

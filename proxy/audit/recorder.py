@@ -1,7 +1,7 @@
 """Records exchanges: each becomes a journal entry when it ends, and a database row soon after.
 
-What is kept is decided and redacted on the event loop. A thread reads the journal every second and
-writes batches to the database. While the database is down, the journal grows up to its limit; then
+Sampling and redaction run on the event loop. A thread reads the journal every second and writes
+batches to the database. While the database is unavailable, the journal grows up to its limit; then
 entries are dropped and counted, and traffic goes on. If the disk refuses writes, a few entries are
 kept in memory. If the database refuses a row, only that row is dropped. No row is stored twice.
 """

@@ -1,6 +1,6 @@
 """Deletes old rows daily: in small batches, by one process at a time, and off the hot path.
 
-The gateway settings say after how many days. Transcripts are deleted first, then exchanges with
+The gateway settings set the number of days. Transcripts are deleted first, then exchanges with
 their replays, the traffic sums, and failure groups that have no comment, assignee or decision.
 Exchanges are deleted by whole days, in UTC, so the sums that remain match the exchanges that
 remain. Between two batches, other processes can write.
@@ -141,7 +141,7 @@ def expired_rows(now: datetime) -> dict[str, QuerySet[Any]]:
     return {
         "transcripts": transcripts.order_by(),
         "exchanges": Exchange.objects.filter(created_at__lt=first_kept).order_by(),
-        # Not yesterday's: the version before, on a node not yet upgraded, may use them again.
+        # Not yesterday's: a node that still runs the previous version may use them again.
         "shared request parts": Standing.unused().filter(
             used_on__lt=now.date() - timedelta(days=1)
         ),

@@ -1,7 +1,7 @@
 """Decides which exchanges keep their transcript.
 
-Failures and leaks of markup keep theirs, up to a number per hour for each kind. Of the others, a
-random share does: the route's share for answers with tool calls, the gateway's for the rest.
+Failures and leaks of markup keep theirs, up to a number per hour for each kind. Other exchanges are
+sampled at random: at the route's rate for answers with tool calls, at the gateway's for the rest.
 """
 
 import random
@@ -29,7 +29,7 @@ class TranscriptSampling:
 
     def _keeps_failure(self, exchange: Exchange, kind: str, failures_per_hour: int) -> bool:
         hour = int(exchange.request.created_at.timestamp()) // 3600
-        if hour > self._hour:  # an exchange of the hour before may end later than one of this hour
+        if hour > self._hour:  # an exchange of the last hour may end after one of this hour
             self._hour = hour
             self._kept.clear()
         self._kept[kind] += 1

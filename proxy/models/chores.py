@@ -1,4 +1,4 @@
-"""Chores: regular work that one process at a time does."""
+"""Chores: periodic work that only one process does at a time."""
 
 from datetime import datetime, timedelta
 
@@ -7,9 +7,9 @@ from django.db.models import Q
 
 
 class Chore(models.Model):
-    """A lock with an end, and the time at which the work was last done.
+    """A lock that expires, and the time at which the work was last done.
 
-    The lock of a holder that dies expires.
+    A holder that died therefore does not block the work.
     """
 
     name = models.CharField(max_length=40, primary_key=True)

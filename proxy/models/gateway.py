@@ -68,7 +68,7 @@ class GatewaySettings(models.Model):
     )
     max_headers = models.PositiveIntegerField(
         default=100,
-        db_default=100,  # lets the release before this column write the row
+        db_default=100,  # lets the previous release, which lacks this column, write the row
         validators=_BOUNDS.validators("max_headers"),
         help_text="Requests with more headers get 431.",
     )
@@ -202,14 +202,14 @@ class ConfigurationVersion(models.Model):
 
     @classmethod
     def advance(cls) -> int:
-        """Make what was just saved a new version, in the same transaction; returns its number."""
+        """Make a new version in the transaction of the change; returns its number."""
         if not cls.objects.filter(pk=1).update(number=F("number") + 1):
             cls.objects.create(pk=1)
         return cls.objects.get(pk=1).number
 
     @classmethod
     def lock(cls) -> None:
-        """Keep others from changing the configuration until the transaction ends.
+        """Lock the configuration until the transaction ends.
 
         Only `proxy.configuration.editing` calls this.
         """

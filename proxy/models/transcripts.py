@@ -10,7 +10,7 @@ from proxy.models.audit import Exchange
 
 
 class Standing(models.Model):
-    """Parts of requests that transcripts of the version before share. Nothing writes it.
+    """Parts of requests that transcripts of the previous version share. Nothing writes it.
 
     Retention and `manage.py erase` delete each row once no transcript names it. The next release
     drops the table and `Transcript.standing`: see `CONTRACTIONS` in
@@ -20,7 +20,7 @@ class Standing(models.Model):
     digest = models.CharField(max_length=64, primary_key=True)
     packed = models.BinaryField()
     used_on = models.DateField()
-    """When a transcript that names it was last stored."""
+    """The last day on which a transcript that names it was stored."""
 
     def __str__(self) -> str:
         return self.digest
@@ -35,8 +35,9 @@ class Standing(models.Model):
     def delete_unused(cls, rows: "models.QuerySet[Standing]", limit: int) -> int:
         """Delete up to `limit` unused rows; returns how many were deleted."""
         with transaction.atomic():
-            # During an upgrade the version before may store a transcript that names a row. It locks
-            # the row first: a locked row is skipped here, and it waits for rows locked here.
+            # During an upgrade a node of the previous version may store a transcript that names a
+            # row. It locks the row first: such rows are skipped here, and rows locked here make it
+            # wait.
             free = rows.select_for_update(skip_locked=True).order_by("pk")
             keys = list(free.values_list("pk", flat=True)[:limit])
             # `delete()` would load the rows with their content to look for dependent rows.
@@ -51,7 +52,7 @@ class Transcript(models.Model):
     standing = models.ForeignKey(
         Standing, models.PROTECT, null=True, db_index=False, related_name="transcripts"
     )
-    # Rows from before transcripts were packed have these columns; in other rows they are empty.
+    # Used only by rows that are older than packed transcripts; empty in all other rows.
     headers = models.JSONField(default=dict)
     request = models.TextField()
     tools = models.JSONField(default=list)

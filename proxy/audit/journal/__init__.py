@@ -3,5 +3,5 @@
 journal    writes the files of one process, within a size limit
 entries    the entries as lines of JSON
 reader     reads them back in order
-recovery   finds and stores what killed processes left behind
+recovery   stores the entries that killed processes left behind
 """

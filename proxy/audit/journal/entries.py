@@ -20,7 +20,7 @@ class StartEntry(msgspec.Struct, frozen=True, tag="begun"):
 
 
 class SharedPart(msgspec.Struct, frozen=True):
-    """The part of a request that several transcripts of the version before have in common."""
+    """The part of a request that several transcripts of the previous version share."""
 
     digest: str
     packed: bytes = b""
@@ -34,9 +34,9 @@ class EndEntry(msgspec.Struct, frozen=True, tag="ended"):
     fingerprint: str | None
     packed: bytes | None = None
     transcript: object = None
-    """Always null. The version before requires the field."""
+    """Always null. The previous version requires the field."""
     standing: SharedPart | None = None
-    """Only in lines of the version before. `make_whole` removes it."""
+    """Only in lines of the previous version. `make_whole` removes it."""
 
 
 class DropEntry(msgspec.Struct, frozen=True, tag="dropped"):
@@ -70,7 +70,7 @@ def decode(line: bytes) -> JournalEntry:
 def make_whole(entry: EndEntry, shared: dict[str, bytes]) -> EndEntry:
     """Put the shared part of a request back into its transcript.
 
-    The version before writes a shared part once per segment. `shared` collects these parts; pass
+    The previous version writes a shared part once per segment. `shared` collects these parts; pass
     the same dict for all lines of a segment. If the line with the shared part is unreadable, only
     the row is kept.
     """

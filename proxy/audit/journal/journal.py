@@ -2,9 +2,9 @@
 
 Every process has a folder of its own, and keeps it locked while it lives. An entry is a line in a
 segment file, written in one call: the start of an exchange with its row so far, or its end with
-everything to store. A written line survives the process. It is not synced, so a power cut loses
+everything to store. A written line survives the process. It is not synced, so a power failure loses
 the last seconds. The event loop writes, and the audit thread reads and deletes. Neither changes
-what the other owns, so neither waits.
+the other's data, so neither waits.
 """
 
 import errno
@@ -19,7 +19,7 @@ from proxy.audit.journal.reader import EntryCache, JournalReader, Position, segm
 
 _SEGMENT_BYTES = 4 * 1024 * 1024
 _MIN_ROTATE_BYTES = 256 * 1024
-"""Size from which a drained segment is rotated while exchanges are open: they are written again."""
+"""Minimum size of a drained segment to be rotated while exchanges are open; these are rewritten."""
 _TEST_WRITE_BYTES = 64 * 1024
 
 
@@ -87,7 +87,7 @@ class Journal:
         return False
 
     def is_writable(self) -> bool:
-        """Tell whether the disk has room, by writing a small file."""
+        """Test whether the disk has room by writing a small file."""
         path = self.root / self.name / ".room"
         try:
             try:

@@ -86,7 +86,7 @@ class JournalReader:
         self.removed = 0
         """Bytes of the segments that were read to their end and deleted."""
         self._shared: dict[str, bytes] = {}
-        """Shared request parts of the version before, by digest; see `make_whole`."""
+        """Shared request parts of the previous version, by digest; see `make_whole`."""
 
     def batches(self, end: Position) -> Iterator[list[JournalEntry | None]]:
         """Yield the entries up to `end` in batches, None for an unreadable line; raises OSError.
@@ -107,7 +107,7 @@ class JournalReader:
                 self.removed += size
                 path.unlink()
                 self.at = Position(self.at.segment + 1, 0)
-            else:  # the rest is half a line: the process was killed, or the power was cut
+            else:  # the rest is half a line: the process was killed, or the power failed
                 return
             self._cache.remove_before(self.at)
 

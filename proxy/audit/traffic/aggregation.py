@@ -93,7 +93,7 @@ def _durations(row: Row) -> Iterator[tuple[str, float]]:
     if outcome == Outcome.CRASHED:  # its durations are unknown
         return
     yield Measure.GATEWAY, row["gateway_ms"]
-    # Errors have a first byte as well, but do not tell how fast answers start.
+    # Errors have a first byte too, but it does not show how fast answers start.
     if first_byte is not None and outcome == Outcome.OK:
         yield Measure.FIRST_BYTE, first_byte
 

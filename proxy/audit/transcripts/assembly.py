@@ -1,4 +1,4 @@
-"""Builds the transcript of an exchange: every part redacted, and cut to the size limit.
+"""Builds the transcript of an exchange: every part redacted, and truncated to the size limit.
 
 A part over the limit keeps its head and its tail. At the cut, partial words are removed as well,
 because half a secret is not recognised as one.
@@ -69,7 +69,7 @@ def transcript_of(exchange: Exchange) -> TranscriptContent:
     raw = capture.raw.get()
     if not raw.data and isinstance(exchange.error, UpstreamFailed):
         raw = clip(exchange.error.raw, capture.limit)
-    # A secret that is split over chunks shows in the events, if all text of the answer is there.
+    # A secret that is split across chunks is visible in the events, if they have the whole text.
     is_suspect = redactor.count > count or bool(events_left_out[1]) or not _has_all_text(exchange)
     dialect = route.upstream.dialect if route else exchange.dialect
     clean_raw = _stream(raw, redactor, dialect, is_suspect=is_suspect)
@@ -97,7 +97,7 @@ def transcript_of(exchange: Exchange) -> TranscriptContent:
 
 
 def _has_all_text(exchange: Exchange) -> bool:
-    """Tell whether the events have all text of the answer. They lack text that was dropped."""
+    """Return whether the events have all text of the answer. They lack text that was dropped."""
     if exchange.outcome is not Outcome.OK or exchange.answer.stop_reason is None:
         return False
     return _REQUEST_NOTICES.issuperset([notice.code for notice in exchange.answer.notices])
@@ -145,7 +145,7 @@ def _size(events: Sequence[Event]) -> int:
 
 
 def _first_events(events: Sequence[Event], room: int) -> list[Event]:
-    """The first events that have `room` characters; the last of them may be cut."""
+    """The first events that have `room` characters; the last of them may be truncated."""
     kept: list[Event] = []
     for event in events:
         texts = texts_of(event)

@@ -15,8 +15,8 @@ from formats import Event
 from proxy.security.redaction import NUL, storable
 
 _MAX_BYTES = 256 * 1024 * 1024
-"""Limit for an unpacked transcript. A part has at most 16 MiB, and JSON escapes make six bytes of
-one."""
+"""Limit for an unpacked transcript. A part has at most 16 MiB, and a JSON escape takes six bytes
+for one."""
 
 
 class Unreadable(Exception):
@@ -35,7 +35,7 @@ class _Details(msgspec.Struct, frozen=True):
     events: list[Any] = []
     """Each as `stored_event` makes it."""
     left_out: dict[str, list[int]] = {}
-    """By name of a part that was cut: the length of its head, and how much is missing after it."""
+    """By name of a shortened part: the length of its head, and how much is missing after it."""
     redactions: int = 0
 
 
@@ -67,12 +67,12 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts: bytes
     """`_Details` as JSON."""
     standing: str = ""
-    """Only in transcripts of the version before: the digest of the shared part of the request.
+    """Only in transcripts of the previous version: the digest of the shared part of the request.
     `request` then has only the messages."""
 
 
 class _SharedPart(msgspec.Struct, frozen=True):
-    """A request without its messages, which the version before stored once per session."""
+    """A request without its messages, which the previous version stored once per session."""
 
     before: bytes
     after: bytes
@@ -116,9 +116,9 @@ def unpack(data: bytes, shared: bytes = b"") -> TranscriptContent:
 
 
 def with_whole_request(data: bytes, shared: bytes) -> bytes:
-    """Pack a transcript of the version before with all of its request; raises Unreadable.
+    """Pack a transcript of the previous version with its whole request; raises Unreadable.
 
-    `shared`: the packed part of the request that the transcripts of a session have in common.
+    `shared`: the packed part of the request that the transcripts of a session share.
     """
     return _compress(_decompress(data, shared))
 
