@@ -1,7 +1,7 @@
 """Reads a request body; enforces a maximum size and a minimum rate.
 
-A body that is being read has its time-out in a set of the caller's, which can bring it forward:
-when the gateway stops, or to make room for another body.
+While a body is read, its timeout is in the caller's `uploads`. The caller can bring it forward when
+the gateway stops, or to make room for another body.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from proxy.errors import ErrorCode, GatewayError
 Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 
 _MIN_BYTES_PER_SECOND = 500
-"""A slower client is stuck or an attacker. Apache's mod_reqtimeout has the same default."""
+"""A slower client is stuck, or is an attacker. Apache's mod_reqtimeout has the same default."""
 
 
 class Uploads(Protocol):
-    """The time-outs of the bodies that are being read."""
+    """The timeouts of the bodies that are being read."""
 
     def add(self, timeout: asyncio.Timeout, /) -> None: ...
     def discard(self, timeout: asyncio.Timeout, /) -> None: ...
@@ -35,7 +35,7 @@ async def read_body(
     """Return the body; None if the client disconnected before its end. Raises GatewayError.
 
     `seconds`: limit on the wait for each part, and on the whole body beyond the time that the
-    minimum rate allows it. `is_received`: the whole body has arrived, so no time-out is needed.
+    minimum rate allows it. `is_received`: the whole body has arrived, so no timeout is needed.
     """
     if int(content_length or 0) > max_bytes:
         raise _too_large(max_bytes)

@@ -1,8 +1,8 @@
 """Writes to a client from a callback, without waking the request's task.
 
 ASGI's `send` needs a task, and waking one costs as much as translating a read. The server's
-protocol puts a writer into the state of every request. It frames like `send`. It is closed while a
-write would have to wait for the client; then the request's task must send.
+protocol puts a writer into the state of every request. It frames like `send`. While a write
+would have to wait for the client, the writer is closed, and the request's task must send.
 """
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle

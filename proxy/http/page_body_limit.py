@@ -1,7 +1,7 @@
 """Limits request bodies for pages and the management API, before stock Django sees them.
 
-Stock Django writes a body of any size to disk, however slowly it arrives, before it checks who
-sends it. Here the body is read first, with a maximum size and a minimum rate, and stays in memory.
+Stock Django writes a body of any size to disk, however slowly it arrives, before it checks the
+sender. Here the body is read first, with a maximum size and a minimum rate, and stays in memory.
 """
 
 import asyncio

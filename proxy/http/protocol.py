@@ -54,8 +54,8 @@ _MAX_PIPELINED_BYTES = 64 * 1024
 """Requests that may wait while an earlier one is answered, and their bytes. Less than what makes
 uvicorn pause reading: a paused connection would not notice that the client disconnects."""
 _LINGER_SECONDS = 5.0
-"""Time in which the rest of a request is read and discarded after its response. Closing at once
-would make the system discard the response. The same as nginx's `lingering_timeout`."""
+"""Time in which the rest of a request is read and discarded after its response. Closing
+immediately would make the system discard the response. The same as nginx's `lingering_timeout`."""
 _UNSENT_BYTES = 128 * 1024
 """Unsent bytes of a response in the socket's buffer; by default the system keeps megabytes."""
 

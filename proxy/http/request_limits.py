@@ -1,4 +1,4 @@
-"""Limits on one request: its size, its time, and how many may be open at once.
+"""Limits on requests: size, time, and number of concurrent requests.
 
 Filled from the gateway settings, and part of a snapshot; docs/limits.md lists these and all others.
 Must not import Django: the server reads this module before Django is set up.

@@ -1,4 +1,4 @@
-"""Parent process of several workers: restarts dead workers and forwards every signal at once.
+"""Parent process of several workers: restarts dead workers and forwards signals immediately.
 
 uvicorn's supervisor forwards the first signal half a second late and the second never, and keeps
 the listening socket open while workers stop, so that new connections hang. This one closes it. If

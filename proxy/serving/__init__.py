@@ -2,15 +2,15 @@
 
     handler, request     ASGI handler of the hot path, and the request object of its views
     views                endpoints: conversations, token counts, model lists, health probes
-    admission            who may send a request: key, quota, loops; before the body is read
+    admission            checks key, quota and loops before the body is read
     authentication       looks up client keys, and checks the models that a key may use
-    quota                slots for requests at once, per node and per key
+    quota                slots for concurrent requests, per node and per key
     rate, redis_rate     requests per minute: in memory, or in Redis with fallback to memory
     retry                which failures are retried once, and when the route's fallback is tried
     attempt              one attempt at one upstream, until its answer starts
     relay                decodes, records and sends every read; pings; the end of a stream
     deadlines            idle, progress and total timeouts of an answer, and when a ping is due
-    revocation           cuts open answers of revoked keys
+    revocation           aborts open answers of revoked keys
     error_response       the only place that turns exceptions into HTTP
     model_list, metrics_view, demo, upstream_test    other endpoints, and the connection test
     runtime              everything that one server process holds

@@ -1,7 +1,7 @@
 """Admits requests before their bodies are read: client keys, quotas and loops.
 
-A request is admitted once. `check_key_again` covers what can change while its body arrives: a key
-that is revoked meanwhile must not be served.
+A request is admitted once. `check_key_again` then covers changes while the body arrives: a key
+that was revoked in the meantime must not be served.
 """
 
 import time
@@ -16,7 +16,7 @@ from proxy.serving.runtime import runtime
 
 
 async def admit_key(request: GatewayRequest) -> None:
-    """Admit any valid client key. Raises GatewayError; so do the two below."""
+    """Admit any valid client key. Raises GatewayError, as do the two functions below."""
     runtime.check_accepting()
     _authenticate(request)
 
@@ -36,7 +36,7 @@ async def admit_conversation(request: GatewayRequest) -> None:
 
 
 async def admit_token_count(request: GatewayRequest) -> None:
-    """Admit a request that only counts tokens: it has slots of its own, but the key's rate."""
+    """Admit a request that only counts tokens: it has separate slots, but shares the key's rate."""
     await admit_key(request)
     snapshot, key = request.admission.snapshot, request.admission.key
     runtime.counting_quota.acquire_slot(request.exchange, key, snapshot.request_limits.max_streams)
@@ -50,7 +50,7 @@ def check_key_again(request: GatewayRequest) -> None:
 
 
 def start_audit(request: GatewayRequest) -> None:
-    """Have the exchange audited from here on; its content too, if the settings allow that."""
+    """Audit the exchange from here on, with its content if the settings allow that."""
     exchange, snapshot = request.exchange, request.admission.snapshot
     exchange.request.snapshot = snapshot
     exchange.request.size = len(request.body)

@@ -22,11 +22,11 @@ class Deadlines:
         self._ping_after = ping_after
         self._end_at = requested_at + upstream.total_timeout
         self.received_at = now
-        """When the upstream last sent bytes."""
+        """Time at which the upstream last sent bytes."""
         self.advanced_at = now
-        """When the upstream last sent an event other than a comment or ping."""
+        """Time at which the upstream last sent an event other than a comment or ping."""
         self.sent_at = now
-        """When bytes were last sent to the client."""
+        """Time at which bytes were last sent to the client."""
         self._no_failure_before = now
         """Saves comparisons for each read: the times above only ever get later."""
 
@@ -36,7 +36,7 @@ class Deadlines:
 
     @property
     def due_at(self) -> float:
-        """When a waiting read must be interrupted: to send a ping, or to fail."""
+        """Time at which a waiting read must be interrupted: to send a ping, or to fail."""
         return min(self.ping_at, self._failure_at)
 
     def failure(self, now: float) -> UpstreamFailed | None:

@@ -1,4 +1,4 @@
-"""The demo upstream: a scripted model that calls the client's tools, in its family's own format.
+"""The demo upstream: a script that calls the client's tools in the format of a model family.
 
 The gateway reaches it over HTTP like any other upstream, so everything in between is real. It is a
 script, not a model: it picks a tool by the words of the user's text, fills the arguments from that

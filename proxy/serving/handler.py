@@ -27,7 +27,7 @@ from proxy.telemetry.log_format import request_id
 _CACHED_PATHS = 64
 _DISCONNECTED = 499
 _PART_BYTES = 2**16
-"""Bytes of a document that are sent at once; the rest waits until a slow client has read them."""
+"""Bytes of a document sent in one part; the rest waits until a slow client has read them."""
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
@@ -65,7 +65,7 @@ class Document:
 
 
 Response: TypeAlias = EventStream | Document | HttpResponse
-"""Django's own response is for everything but an answer: errors, probes, lists of models."""
+"""Everything except answers uses Django's own response: errors, probes, lists of models."""
 View: TypeAlias = Callable[..., Coroutine[Any, Any, Response]]
 Admit: TypeAlias = Callable[[GatewayRequest], Awaitable[None]]
 Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -119,7 +119,7 @@ class GatewayHandler:
         check_accepting: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_end` gets every exchange when it has ended, and its status. `uploads` holds the
-        time-out of every body that is being read. `check_accepting` raises GatewayError while the
+        timeout of every body that is being read. `check_accepting` raises GatewayError while the
         gateway stops."""
         self._limits = limits
         self._error_response = error_response
@@ -141,7 +141,7 @@ class GatewayHandler:
             self._on_end(request.exchange, _DISCONNECTED)
             return
         request.body = body
-        del body  # the view lets go of it before it streams
+        del body  # the view releases it before it streams
         await self._serve(match, request, receive, send)
 
     async def _admit_and_read(
@@ -165,7 +165,7 @@ class GatewayHandler:
             )
         except GatewayError as error:
             if error.code is ErrorCode.REQUEST_TIMEOUT:
-                self._check_accepting()  # a gateway that stops brings the time-out forward
+                self._check_accepting()  # a gateway that stops brings the timeout forward
             raise
 
     async def _refuse(self, request: GatewayRequest, error: Exception, send: Send) -> None:

@@ -1,8 +1,8 @@
 """`GET /metrics`: for programs on this machine, and for callers with the token.
 
-Everyone else gets 404. A request that came through a proxy does not count as local, even if the
+All others get 404. A request that came through a proxy does not count as local, even if the
 proxy is. It is served by the hot path's handler: a scraper uses any host name and has no session,
-and metrics matter most while the database is away.
+and metrics matter most while the database is unavailable.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Slots for requests at once, per node and per key, and each key's requests per minute.
+"""Slots for concurrent requests, per node and per key, and each key's requests per minute.
 
-Slots are counted in memory; each process gets an equal share of its node's. A request holds its
-slot from before its body is read until it ends. Limits come with the snapshot of a request: an edit
-applies to the next request, and open requests stay counted. Refused requests are not counted.
+Slots are counted in memory; each process gets an equal share of its node's slots. A request holds
+its slot from before its body is read until it ends. Limits come from the request's snapshot: an
+edit applies to the next request, and open requests stay counted. Refused requests are not counted.
 """
 
 from math import ceil

@@ -1,10 +1,10 @@
 """Counts the requests of each key in the last minute in Redis, for all processes of all nodes.
 
-Uses the sliding window counter of the library `limits`: it goes by the clock of Redis, not of the
+Uses the sliding window counter of the library `limits`: it uses the clock of Redis, not of the
 nodes, and keeps two numbers per key.
 
-While Redis is away, every process counts for itself, and the log says so once a minute. Only the
-requests that discover the outage wait for it, for a moment.
+While Redis is unavailable, every process counts for itself, and the log says so once a minute. Only
+the requests that discover the outage wait for Redis, for a moment.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class RedisRate:
         )
         self._limiter = SlidingWindowCounterRateLimiter(self._storage)
         self._reconnecting: asyncio.Task[None] | None = None
-        """Runs while Redis is away."""
+        """Runs while Redis is unavailable."""
         self._logged_at = -_LOG_SECONDS
 
     async def count_request(self, key_id: int, limit: int) -> float | None:

@@ -4,8 +4,8 @@
 an error keeps its status and a retry is possible. From then on every read from the upstream is one
 write to the client, and pings are sent while the upstream is silent.
 
-A read is written by one of two: directly, in the callback of the upstream's connection; or by the
-request's task, when the client is slow. Both call `_advance`.
+A read is written in one of two ways: directly in the callback of the upstream's connection or, when
+the client is slow, by the request's task. Both call `_advance`.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from proxy.upstreams.client import (
 
 _TRAILER_SECONDS = 0.5
 _TRAILER_BYTES = 64 * 1024
-"""Limits on what is read after the end of a passed-through message."""
+"""Limits on the data read after the end of a passed-through message."""
 
 logger = logging.getLogger("athena.relay")
 
@@ -191,7 +191,7 @@ class Relay:
                 timer.cancel()
 
     async def _open(self, conversation: Conversation, forwarded: Forwarded) -> None:
-        # Kept here, because nothing may be left to take the task's result.
+        # Stored here, because the caller that would take the task's result may be gone.
         self._answer = await start_answer(
             self._client,
             self._snapshot,
@@ -235,7 +235,7 @@ class Relay:
         """
         pipeline, upstream = answer.pipeline, answer.route.upstream
         try:
-            # An abort outside a read could not interrupt one.
+            # An abort between two reads had no read to interrupt.
             data = None if self._abort_error else await answer.body.read(self._write_directly)
             if data:
                 return self._advance(answer, data)
@@ -287,7 +287,7 @@ class Relay:
         return events
 
     async def _trailer(self, answer: StartedAnswer) -> AsyncGenerator[list[Event], None]:
-        """Read what follows the end of a passed-through message, such as `[DONE]`."""
+        """Read the data after the end of a passed-through message, such as `[DONE]`."""
         deadline, size = self._time() + _TRAILER_SECONDS, 0
         while size < _TRAILER_BYTES:
             try:

@@ -1,4 +1,4 @@
-"""Ends the open answers of client keys that were revoked or deleted.
+"""Aborts the open answers of client keys that were revoked or deleted.
 
 An expired key is different: its open answers may finish.
 """

@@ -111,7 +111,7 @@ class Runtime:
         )
 
     def degraded(self) -> list[str]:
-        """List the problems under which requests are still served."""
+        """List the problems that do not stop requests from being served."""
         problems = {
             "database unreachable": not self.configuration.is_fresh,
             "audit waiting for the database": self.audit.is_behind,

@@ -1,6 +1,6 @@
 """Tests an upstream step by step, in the order in which it can fail.
 
-The last step is a complete request that takes the same way as a client's. Nothing of it is stored,
+The last step is a complete request that takes the same path as a client's. Nothing of it is stored,
 and no step shows the key: messages from outside are redacted first.
 """
 
@@ -57,7 +57,7 @@ QUESTION = {
 
 
 class Problem(Exception):
-    """A failed step: says what is wrong, and what to do about it."""
+    """A failed step; the message says what is wrong and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import runtime
 from proxy.upstreams.client import NOTHING_FORWARDED, Forwarded
 
-# Prefixes of the headers that are forwarded to an upstream of the client's dialect. All of them
-# are: a beta's header and its field in the body must travel together, or the upstream refuses it.
+# Prefixes of the headers that are forwarded to an upstream of the client's dialect, without
+# exceptions: if a beta's field arrives without its header, the upstream refuses the request.
 _FORWARDED = {"anthropic": "anthropic-", "openai": "openai-"}
 _MAX_MODEL_CHARS = 500
 
@@ -104,8 +104,8 @@ async def healthz(request: GatewayRequest) -> HttpResponse:
 async def readyz(request: GatewayRequest) -> HttpResponse:
     """Report whether this process takes new requests, and what is degraded.
 
-    A database that is away for minutes does not make a node unready: all nodes would go at once,
-    and each can still serve the keys that it knows.
+    A database outage of a few minutes does not make a node unready: all nodes would become unready
+    together, although each can still serve the keys that it knows.
     """
     configuration = runtime.configuration
     status = "ready"
@@ -185,7 +185,7 @@ def _forwarded(request: GatewayRequest) -> Forwarded:
 
 
 def _warning(exchange: Exchange) -> dict[str, str]:
-    """List the notices so far, mostly of what was left out of the request."""
+    """List the notices so far, mostly about parts left out of the request."""
     codes = sorted({notice.code.value for notice in exchange.answer.notices})
     return {"x-athena-warning": ", ".join(codes)} if codes else {}
 
