@@ -1,4 +1,4 @@
-"""The groups of `proxy.roles`, with their permissions."""
+"""Creates the groups of `proxy.roles` with their permissions."""
 
 from django.apps.registry import Apps
 from django.contrib.auth.management import create_permissions

@@ -1,4 +1,4 @@
-"""A first record of every row that was there before there was a history."""
+"""Adds a first history record for every row that is older than the history."""
 
 from django.apps.registry import Apps
 from django.db import migrations

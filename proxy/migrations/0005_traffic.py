@@ -1,7 +1,7 @@
-"""Sums of the exchanges, filled from those that are there; and the processes that report.
+"""Adds the traffic sums, computed from the existing exchanges, and the table of processes.
 
-A million exchanges take a minute or two. What an older process writes while this one is being
-installed is in the list of exchanges and not in the sums.
+A million exchanges take a minute or two. Exchanges that a process of the older version writes during
+the upgrade are in the list of exchanges, but not in the sums.
 """
 
 import math

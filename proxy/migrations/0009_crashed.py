@@ -1,4 +1,4 @@
-"""An exchange may be lost with its process."""
+"""Adds the outcome of exchanges whose process crashed."""
 
 from django.db import migrations, models
 

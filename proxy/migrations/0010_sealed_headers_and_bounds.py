@@ -8,14 +8,14 @@ from django.db import migrations, models
 
 
 def seal_headers(apps: Any, schema_editor: Any) -> None:
-    """Headers that were stored as they are: reading leaves them so, and writing seals them."""
+    """Encrypt headers that were stored in plain text: reading accepts them, and writing seals them."""
     Upstream = apps.get_model("proxy", "Upstream")
     for row in Upstream.objects.all():
         Upstream.objects.filter(pk=row.pk).update(headers=row.headers)
 
 
 def bring_into_bounds(apps: Any, schema_editor: Any) -> None:
-    """Rows that came past every form must not stop the constraints."""
+    """Fix rows that bypassed the forms, so that the constraints can be added."""
     for table, field, least, most in BOUNDS:
         rows = apps.get_model("proxy", table).objects
         rows.filter(**{f"{field}__lt": least}).update(**{field: least})

@@ -1,11 +1,11 @@
-"""Indexes of exchanges that others cover, or that hold nothing of nearly every row."""
+"""Replaces indexes of exchanges that others cover, or whose column is nearly always null."""
 
 import django.db.models.deletion
 from django.db import migrations, models
 
 
 def without(column: str, index: str) -> migrations.RunSQL:
-    """Drop an index alone: SQLite would copy the whole table for a field that is altered."""
+    """Drop only the index: altering the field would make SQLite copy the whole table."""
     return migrations.RunSQL(
         f"DROP INDEX IF EXISTS {index}",
         f"CREATE INDEX {index} ON proxy_exchange ({column})",
