@@ -31,7 +31,7 @@ class TokenAuthentication(BaseAuthentication):
 class DenyAll(BasePermission):
     """The default for views that do not state their permissions.
 
-    It is here, because REST framework loads its defaults before its views, which `permissions`
+    It is here because REST framework loads its defaults before its views, which `permissions`
     imports.
     """
 

@@ -27,7 +27,7 @@ _ERRORS = {400: Problem, 409: Problem, 412: ConflictOut}
 
 
 def describe_actions(noun: str, plural: str = "") -> Callable[[_View], _View]:
-    """Describe what each action of a view does; `noun` includes its article."""
+    """Describe each action of a view; `noun` includes its article."""
 
     def describe(view: _View) -> _View:
         out, body = view.serializer_class, view.input_serializer

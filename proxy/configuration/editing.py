@@ -47,8 +47,8 @@ def editing(*, dry_run: bool = False) -> Iterator[None]:
 def lock() -> None:
     """Lock the configuration until the current transaction ends.
 
-    For code that runs in a transaction of the caller's, such as a form of Django's admin; all other
-    code uses `editing`. Locking again in the same transaction does no harm.
+    For code that runs in the caller's transaction, such as a form of Django's admin; all other code
+    uses `editing`. Locking again in the same transaction is harmless.
     """
     ConfigurationVersion.lock()
 
@@ -111,7 +111,7 @@ def revert(record: Change) -> Model:
 
 
 def check_default_route(route: ModelRoute) -> None:
-    """Raise ValidationError if the route is inactive and the default: other names depend on it.
+    """Raise ValidationError if `route` is the default and inactive: other names depend on it.
 
     `ModelRoute.clean` does not check this, because an import may change both rows, one after the
     other.

@@ -24,7 +24,7 @@ from proxy.models import ClientKey, GatewaySettings
 from proxy.telemetry.log_format import redact_in_log
 
 _INTERVAL = 1.0
-"""Seconds between two looks at the version."""
+"""Seconds between two checks of the version."""
 _STALE = 4.0
 """Seconds without an answer after which the database counts as unreachable."""
 _OUTDATED = 600.0

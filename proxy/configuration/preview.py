@@ -57,7 +57,7 @@ class Effect:
 
 
 def effects_of(change: Callable[[], None], now: datetime) -> list[Effect]:
-    """The known models that `change` would affect. What it saves is rolled back."""
+    """The known models that `change` would affect; the change itself is rolled back."""
     # The lock keeps out other edits, which would show up as effects of this change.
     with editing(dry_run=True):
         before, names = load(), [*known_models(now), *_patterns()]

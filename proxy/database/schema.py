@@ -1,7 +1,7 @@
 """Schema version: compares the migrations of the code with those of the database.
 
 Only `serve` and `migrate` change the schema, before any worker runs. A new version only adds to the
-schema, and removes nothing that the version before it uses, so that both can run side by side:
+schema, and removes nothing that the previous version uses, so that both can run side by side:
 `tests/proxy/database/test_schema.py` checks every migration for that.
 """
 

@@ -1,7 +1,7 @@
 """Removes secrets from rows, transcripts and log lines before they leave the process's memory.
 
 Finds known secrets (the client's key, the upstream's key) and text that looks like a secret. In a
-stream, a secret may be split over several chunks. Then the stream is rebuilt from its text, with
+stream, a secret may be split across several chunks. Then the stream is rebuilt from its text, with
 the same content in fewer chunks.
 """
 
@@ -22,7 +22,7 @@ _BEGIN = rf"(?:\b|(?<={_ESCAPES[0]})|(?<={_ESCAPES[1]}))"
 
 
 def _at_word_start(prefix: str) -> "re.Pattern[bytes]":
-    """Matches after a prefix of a secret that stands at the start of a word."""
+    """Compile a pattern that matches after the prefix of a secret at the start of a word."""
     starts = "|".join(f"(?<={before}{prefix})" for before in (r"\b", *_ESCAPES))
     return re.compile(starts.encode())
 
@@ -44,7 +44,7 @@ _find_prefixes = BytesAhoCorasick(
 ).find_matches_as_indexes
 _prefix_patterns = [pattern.match for pattern in _PREFIXES.values()]
 _WINDOW = 64 * 1024
-"""Bytes searched at once. A text may consist of prefixes alone, and each match takes memory."""
+"""Bytes per search. A text may consist of prefixes alone, and each match takes memory."""
 _OVERLAP = max(map(len, _PREFIXES)) - 1
 _MAX_CACHED_TEXTS = 500
 _MAX_CACHED_LENGTH = 1024
@@ -78,12 +78,12 @@ MAX_WORD = 512
 NUL = "\N{SYMBOL FOR NULL}"
 """Replaces NUL, which PostgreSQL does not accept in text."""
 _CONTEXT = 1024
-"""Characters searched after the ones that are shown: a secret may start in the shown text and end
-there."""
+"""Characters searched after the shown text: a secret may start in the shown text and end in
+these."""
 
 
 def may_have_secret(data: bytes, secrets: Sequence[bytes] = ()) -> bool:
-    """Tell whether the data has one of `secrets`, or the start of a secret of a known kind."""
+    """Return whether the data has one of `secrets`, or the start of a secret of a known kind."""
     has_prefix = False
     for which, _, end in _find_prefixes(data) if len(data) <= _WINDOW else _find_in_windows(data):
         has_prefix = True
@@ -135,12 +135,12 @@ class Redactor:
         return text
 
     def is_clean(self, data: bytes) -> bool:
-        """Tell whether the data certainly has no secret. Bytes that are not UTF-8 hide none."""
+        """Return True if the data certainly has no secret, also if it is not valid UTF-8."""
         known = [secret.encode("utf-8", "surrogateescape") for secret in self.secrets]
         return not may_have_secret(data, known)
 
     def is_clean_text(self, text: str) -> bool:
-        """Tell the same of a short text, with a cache for texts that are repeated."""
+        """Check a short text like `is_clean`, with a cache for repeated texts."""
         for secret in self.secrets:
             if secret in text:
                 return False
@@ -177,7 +177,7 @@ class Redactor:
         return [self._redact_event(event) for event in merged]
 
     def redact_stream(self, data: bytes, dialect: str, *, is_suspect: bool) -> bytes:
-        """Redact the bytes of an answer. Rebuild it if a secret was split over its chunks.
+        """Redact the bytes of an answer. Rebuild it if a secret was split across its chunks.
 
         `is_suspect`: the text of the answer has a secret, or is not known.
         """
@@ -191,7 +191,7 @@ class Redactor:
         return self.redact_bytes(DIALECTS[dialect].encoder(ReplyOptions()).feed(redacted))
 
     def redact_stream_tail(self, data: bytes) -> bytes:
-        """Redact the end of an answer, cut at any byte; empty if a secret is split over chunks.
+        """Redact the tail of an answer from any byte on; empty if a secret is split across chunks.
 
         It cannot be rebuilt: no decoder reads an answer without its start.
         """

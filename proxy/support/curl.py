@@ -11,7 +11,7 @@ _MAX_CHARS = 100_000  # Linux accepts arguments of up to 128 KB
 
 
 def curl_command(exchange: Exchange, content: TranscriptContent, base_url: str) -> str:
-    """The command; empty if the stored request is incomplete, or too long for a command.
+    """Return the command; empty if the stored request is incomplete or too long for one.
 
     The body is encoded in ASCII, so that it cannot send control characters to a terminal.
     """

@@ -6,7 +6,7 @@ from proxy.models import FormatOverride, Replay
 
 
 def would_fix(replay: Replay) -> bool:
-    """Tell whether an override to the replay's format would have fixed the exchange."""
+    """Return whether an override to the replay's format would have fixed the exchange."""
     return replay.result == Replay.Result.FIXED and replay.format != replay.exchange.format
 
 

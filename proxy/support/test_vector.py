@@ -63,7 +63,7 @@ def make_vector(
 
 
 def fits_vector(vector: dict[str, Any]) -> bool:
-    """Tell whether a vector can express it: one channel, and at most one fault."""
+    """Return whether a vector can express it: one channel, and at most one fault."""
     faults = {None, *(fault.value for fault in CallFault)}
     return (
         vector["format"] != STANDARD

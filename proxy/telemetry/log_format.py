@@ -27,7 +27,7 @@ _encode_plain = msgspec.json.Encoder(enc_hook=str).encode  # five times as fast
 
 
 def redact_in_log(secrets: Iterable[str]) -> None:
-    """Replace the known secrets that every line is redacted of."""
+    """Set the known secrets, which are redacted in every line."""
     _redactors[0] = Redactor(secrets)
 
 

@@ -6,6 +6,6 @@
     error_answers    an upstream's error status, body and `retry-after`, as the client gets them
     httpx_client     the alternative transport, for HTTP proxies
 
-Retries and fallbacks belong to `serving`; which addresses may be connected to, to
-`security.egress`. May import `configuration` and the packages below it.
+Retries and fallbacks belong to `serving`, the check of addresses to `security.egress`. May import
+`configuration` and the packages below it.
 """

@@ -23,7 +23,7 @@ _FORWARDED = frozenset(
 _THINKING_REJECTED = re.compile(rb"signature.{0,80}thinking|thinking.{0,80}signature", re.DOTALL)
 _TOO_LONG = "prompt is too long"
 _MAX_RETRY_AFTER = 60
-"""Seconds. Claude Code gives up at once if it has to wait longer."""
+"""Seconds. Claude Code gives up immediately if it has to wait longer."""
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 """Names are in lower case."""
