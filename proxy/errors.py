@@ -208,7 +208,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         source="client",
         meaning="The client stopped reading its answer, and the gateway closed the connection.",
         remedy=(
-            "Check what reads the stream of the client, or raise *stall timeout* in the gateway "
+            "Check the program that reads the stream, or raise *stall timeout* in the gateway "
             "settings. Both connections are closed, so this code appears in the audit only."
         ),
         is_audit_only=True,
@@ -220,7 +220,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         meaning="The gateway was restarting.",
         remedy=(
             "Retry: another process will answer. While it stops, the gateway refuses new "
-            "requests, and cuts answers that outlast the drain time."
+            "requests, and aborts answers that outlast the drain time."
         ),
         retry_after=2,
         headers={"connection": "close"},
@@ -318,7 +318,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         kind=FailureKind.INVALID_REQUEST,
         source="client",
         meaning="The client used a method that this path does not support.",
-        remedy="Use a method of the header `allow`.",
+        remedy="Use a method that the header `allow` lists.",
         should_retry=False,
     ),
     ErrorCode.MODEL_NOT_ALLOWED: ErrorSpec(
@@ -465,7 +465,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         kind=FailureKind.UPSTREAM,
         source="upstream",
         meaning="{upstream} reported an error.",
-        remedy="Retry. The message is that of the upstream; so is the status if it was 500.",
+        remedy="Retry. The message comes from the upstream, and the status too if it is 500.",
     ),
     ErrorCode.UPSTREAM_EVENT_TOO_LARGE: ErrorSpec(
         status=502,
@@ -527,7 +527,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         kind=FailureKind.NOT_FOUND,
         source="upstream",
         meaning="{upstream} does not have this model or endpoint.",
-        remedy="Check the model of the route. The message is that of the upstream.",
+        remedy="Check the model of the route. The message comes from the upstream.",
     ),
     ErrorCode.UPSTREAM_OVERLOADED: ErrorSpec(
         status=529,
@@ -563,7 +563,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         kind=FailureKind.INVALID_REQUEST,
         source="upstream",
         meaning="{upstream} rejected the request.",
-        remedy="Read the message: it is that of the upstream.",
+        remedy="Read the message: it comes from the upstream.",
     ),
     ErrorCode.UPSTREAM_RESET: ErrorSpec(
         status=502,
@@ -585,7 +585,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         kind=FailureKind.UPSTREAM,
         source="upstream",
         meaning="The TLS certificate of {upstream} is not trusted, or its TLS is broken.",
-        remedy="Fix TLS at the upstream. The gateway never ignores it.",
+        remedy="Fix TLS at the upstream. The gateway never skips the check.",
     ),
     ErrorCode.UPSTREAM_TOO_LARGE: ErrorSpec(
         status=413,

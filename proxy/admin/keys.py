@@ -58,7 +58,7 @@ class ClientKeyForm(ConfigurationForm):
         moment = self.cleaned_data["expires_at"]
         if "expires_at" in self.changed_data and moment and moment <= clock.now():
             raise forms.ValidationError(
-                "This time is in the past. To end a key at once, revoke it."
+                "This time is in the past. To end a key immediately, revoke it."
             )
         return moment
 

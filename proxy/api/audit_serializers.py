@@ -18,7 +18,9 @@ SETTABLE = [(s.value, s.label) for s in GroupState if s is not GroupState.REGRES
 
 
 class ExchangeOut(serializers.ModelSerializer[Exchange]):
-    why = serializers.SerializerMethodField(help_text="The reason of the failure, in one sentence.")
+    why = serializers.SerializerMethodField(
+        help_text="The reason for the failure, in one sentence."
+    )
 
     class Meta:
         model = Exchange

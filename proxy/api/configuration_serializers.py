@@ -199,7 +199,7 @@ class KeyIn(RowIn):
     def validate_expires_at(self, moment: datetime | None) -> datetime | None:
         if moment is not None and moment <= clock.now():
             raise serializers.ValidationError(
-                "This time is in the past. To end a key at once, revoke it."
+                "This time is in the past. To end a key immediately, revoke it."
             )
         return moment
 
@@ -335,7 +335,7 @@ class ChangeOut(serializers.Serializer[Any]):
     changed_by = serializers.CharField(
         allow_null=True, help_text="A user name; null if the gateway or a command made the change."
     )
-    reason = serializers.CharField(help_text="The reason of the change; may be empty.")
+    reason = serializers.CharField(help_text="The reason for the change; may be empty.")
     changes = FieldChangeOut(
         many=True, help_text="Empty if only a secret changed: the history does not record secrets."
     )

@@ -79,7 +79,7 @@ def describe_actions(noun: str, plural: str = "") -> Callable[[_View], _View]:
                 responses={200: out, 412: ConflictOut},
             ),
             "rotate": extend_schema(
-                summary="Replace a client key by a new one",
+                summary="Replace a client key with a new one",
                 description="The new key has the same label, owner, limits and lifetime. The old "
                 "key expires after the overlap. Only this response contains the new key.",
                 parameters=[_IF_MATCH],

@@ -28,7 +28,7 @@ from proxy.support.test_vector import make_vector
 _MAX_REPLAYS = 20
 _MAX_REQUEST_CHARS = 60_000
 _FAILURE_NOT_KEPT = (
-    "Possible reasons: content capture is off, the client asked for no capture, the transcript was "
+    "Possible reasons: content capture is off, the client turned capture off, the transcript was "
     "deleted by age, or enough transcripts of this failure were kept in that hour."
 )
 

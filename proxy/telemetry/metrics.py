@@ -67,7 +67,7 @@ HELD_PLACES = Gauge(
 )
 REFUSED_KEYS = Counter(
     "athena_refused_keys_total",
-    "Requests without a valid key, by reason; a revoked key is unknown.",
+    "Requests without a valid key, by reason; a revoked key counts as unknown.",
     ("reason",),
     registry=REGISTRY,
 )
