@@ -1,4 +1,4 @@
-"""Reads and checks what the settings come from: a `.env` file, a Redis URL, a secret key file.
+"""Reads and checks the sources of the settings: a `.env` file, a Redis URL, a secret key file.
 
 Error messages name the variable but never show its value, which may be a secret.
 """

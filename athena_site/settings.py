@@ -24,7 +24,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 read_env_file(BASE_DIR / ".env")
 
-# All ATHENA_ variables. `serve` warns about any other, which is probably a typing mistake.
+# All ATHENA_ variables. `serve` warns about any other, which is probably a typo.
 VARIABLES = frozenset(
     {
         "ATHENA_ADMIN_PASSWORD",

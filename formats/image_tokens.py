@@ -16,7 +16,6 @@ _MAX_SEGMENTS = 64  # before the size in a JPEG; cameras write about ten
 
 
 def image_tokens(image: Image) -> int:
-    """Estimate the tokens of an image."""
     width, height = _size(image.data) if image.data else (0, 0)
     if not width or not height:
         return _MAX_TOKENS

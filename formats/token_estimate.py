@@ -69,7 +69,7 @@ _WEIGHTS = bytes(
 # both primes, because lines of equal length coincide with few of them.
 _WHOLE = 1024
 _STEPS = (7, 11, 13, 17, 23, 31, 41, 53, 71, 97, 127, 173, 229, 307, 409)
-# The weights of so many bytes always add up to less than adler32's modulus, 65521.
+# The weights of this many bytes always add up to less than adler32's modulus, 65521.
 _BLOCK = 1024
 
 # Tokens added by chat templates: between those of Qwen3, GLM-4.7 and MiniMax M3.

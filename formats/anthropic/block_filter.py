@@ -1,7 +1,7 @@
 """Removes blocks from a client's messages that an upstream of the same dialect would refuse.
 
 These are blank text, reasoning that the upstream cannot verify, and Claude Code's billing line. The
-blocks that stay keep their bytes, and so do messages of which nothing is removed.
+blocks that stay keep their bytes, and so do messages from which nothing is removed.
 """
 
 from operator import is_

@@ -1,6 +1,6 @@
 """Scanner that finds calls in the text of one response and hands each to its grammar's reader.
 
-Text outside calls passes unchanged, with two exceptions: white space alone beside a call is
+Text outside calls passes unchanged, with two exceptions: text of white space next to a call is
 dropped, and stray special tokens are removed. An opening marker is only a candidate. It is text if
 it follows a backtick (the model quotes it), and a draft if it is inside a <think> that is closed
 later; otherwise its grammar decides. Only undecided text is held between feeds.

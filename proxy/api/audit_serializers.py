@@ -128,7 +128,7 @@ class GroupIn(serializers.Serializer[Any]):
 
     state = serializers.ChoiceField(choices=SETTABLE, required=False)
     assignee = serializers.CharField(
-        required=False, allow_null=True, max_length=150, help_text="A user name, or null."
+        required=False, allow_null=True, max_length=150, help_text="A username, or null."
     )
 
     def validate_assignee(self, name: str | None) -> Any:

@@ -184,7 +184,7 @@ class KeyIn(RowIn):
         queryset=get_user_model()._default_manager.all(),
         required=False,
         allow_null=True,
-        help_text="A user name, or null.",
+        help_text="A username, or null.",
     )
     allowed_models = Patterns(
         required=False,
@@ -333,7 +333,7 @@ class ChangeOut(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=CHANGE_KINDS)
     changed_at = serializers.DateTimeField()
     changed_by = serializers.CharField(
-        allow_null=True, help_text="A user name; null if the gateway or a command made the change."
+        allow_null=True, help_text="A username; null if the gateway or a command made the change."
     )
     reason = serializers.CharField(help_text="The reason for the change; may be empty.")
     changes = FieldChangeOut(

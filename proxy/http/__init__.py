@@ -6,5 +6,5 @@
     direct_writer     writes to a client from a callback, without waking the request's task
     page_body_limit   the same limits for pages and the management API
 
-Knows nothing of models, keys or upstreams. May import `errors` and the packages below it.
+Knows nothing about models, keys or upstreams. May import `errors` and the packages below it.
 """

@@ -41,7 +41,7 @@ logger = logging.getLogger("athena.protocol")
 LIMITS = "limits"
 """Key in the lifespan's state: a callable that returns the current RequestLimits."""
 ON_REFUSAL = "on_refusal"
-"""Key in the lifespan's state: a callable that is told the status of every rejected request."""
+"""Key in the lifespan's state: a callback that gets the status of every rejected request."""
 IS_RECEIVED = "is_received"
 """Key in a request's state: a callable that returns True once the whole request has arrived."""
 CLIENT_STALLED = "client_stalled"
@@ -51,8 +51,8 @@ _BODY_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 _NOT_HTTP = "this is not a valid HTTP/1.1 request"
 _MAX_PIPELINED = 8
 _MAX_PIPELINED_BYTES = 64 * 1024
-"""Requests that may wait while an earlier one is answered, and their bytes. Less than what makes
-uvicorn pause reading: a paused connection would not notice that the client disconnects."""
+"""Requests that may wait while an earlier one is answered, and their bytes. Below the limit at
+which uvicorn pauses reading: a paused connection would not notice that the client disconnects."""
 _LINGER_SECONDS = 5.0
 """Time in which the rest of a request is read and discarded after its response. Closing
 immediately would make the system discard the response. The same as nginx's `lingering_timeout`."""

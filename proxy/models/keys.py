@@ -17,12 +17,12 @@ MIN_KEY_CHARS = 8
 
 
 def digest_of(key: str) -> str:
-    """A key has 256 random bits, so an unsalted hash is safe to store."""
+    """Return the hash to store. A key has 256 random bits, so it needs no salt."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def prefix_of(key: str) -> str:
-    """Enough to recognize a key by; never more than a third of a short one."""
+    """Return enough of a key to recognise it, but never more than a third of a short one."""
     return key[: min(PREFIX_CHARS, len(key) // 3)]
 
 

@@ -8,7 +8,7 @@ from django.db import models
 
 from proxy.models.keys import PREFIX_CHARS, digest_of, prefix_of
 
-# `proxy.security.redaction` recognizes this prefix, should a token appear in a conversation.
+# `proxy.security.redaction` recognises this prefix, should a token appear in a conversation.
 _PREFIX = "sk-api-"
 
 

@@ -1,8 +1,8 @@
-"""Locks out failed logins, first per user name and address, then per address.
+"""Locks out failed logins, first per username and address, then per address.
 
 Extends django-axes, which counts in the database, so that all processes and nodes share the
 counts. The address is the peer's, or the one that a trusted proxy reports. The response and its
-duration do not reveal whether a user name exists: a password is hashed in either case.
+duration do not reveal whether a username exists: a password is hashed in either case.
 """
 
 import logging
@@ -30,7 +30,7 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc]
         failures = recent.aggregate(number=Sum("failures_since_start"))["number"] or 0
         if failures < settings.AXES_FAILURE_LIMIT_OF_ADDRESS:
             return False
-        request.axes_locked_out = True  # axes counts only per user name
+        request.axes_locked_out = True  # axes counts only per username
         return True
 
 

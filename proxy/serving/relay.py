@@ -96,7 +96,7 @@ class Relay:
             raise
 
     def close(self) -> None:
-        """Release the upstream's connection, however far the answer is. May be called twice."""
+        """Release the upstream's connection, at any stage of the answer. May be called twice."""
         self._registry.discard(self)
         self._opening.cancel()
         if self._answer is not None:
@@ -173,7 +173,7 @@ class Relay:
         return self._answer
 
     async def _wait_for_opening(self, seconds: float | None) -> None:
-        """Wait for the opening, or for `seconds`. It goes on if this wait is cancelled."""
+        """Wait for the opening, at most `seconds`. It continues if this wait is cancelled."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
 

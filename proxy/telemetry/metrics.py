@@ -148,7 +148,6 @@ def set_gauges(
     journal_bytes: int,
     configuration_version: int,
 ) -> None:
-    """Set the gauges of this process."""
     OPEN_STREAMS.set(open_streams)
     HELD_PLACES.set(slots)
     BUFFER_BYTES.set(sum(buffered_bytes))

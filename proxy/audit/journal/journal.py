@@ -195,7 +195,7 @@ def last_write_time(folder: Path) -> float:
 
 
 def _write(file: int, data: bytes, *, at: int) -> None:
-    """Write all of it or nothing; raises OSError."""
+    """Write all of the data or none; raises OSError."""
     if os.write(file, data) == len(data):
         return
     with suppress(OSError):

@@ -2,7 +2,7 @@
 
 Only a plain subset of YAML is accepted: anchors, aliases, tags and duplicate names are rejected;
 `yes`, `012` and dates are text. Every other YAML reader agrees on the numbers, booleans and nulls
-that are recognized here. Depth, size and number of nodes are limited.
+that are recognised here. Depth, size and number of nodes are limited.
 """
 
 import re
