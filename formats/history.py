@@ -86,7 +86,7 @@ class _Turn:
 
 
 def make_ids_safe(messages: Iterable[Message]) -> list[Message]:
-    """Replace ids that Anthropic rejects: with other characters, or repeated. Order them first."""
+    """Replace invalid or repeated ids, which Anthropic rejects. Call `order_results` first."""
     uses: Counter[str] = Counter()
     out: list[Message] = []
     renamed: deque[str] = deque()  # ids of the newest calls, in the order of their results

@@ -21,15 +21,15 @@ from formats.json_splice import value_spans
 _TAIL = 256
 """Last bytes of a body, by which it is looked up. Claude Code has its session id there."""
 _MIN_BYTES = 4096  # smaller requests are parsed as fast as they are compared
-_MAX_BYTES = 256 * 1024  # Claude Code's have 60 to 120 KB
+_MAX_BYTES = 256 * 1024  # Claude Code's are 60 to 120 KB
 _MAX_TOTAL_BYTES = 16 * 1024 * 1024  # about fifty sessions
 _COPIES = 3  # the text is kept whole, by fields, and parsed
-_VALUE_BYTES = 100  # memory of a value besides its text, at most
+_VALUE_BYTES = 100  # upper bound of a value's memory besides its text
 _MAX_FIELDS = 64  # a field takes more memory than other values; an unknown one has a notice
-_EMPTY_ENTRY_BYTES = 1024  # memory of an entry without requests, at most
+_EMPTY_ENTRY_BYTES = 1024  # upper bound of the memory of an entry without requests
 _MAX_PER_TAIL = 4
 """Requests with the same end: a session's own, and those of its subagents. If every request has
-another system prompt, the fifth is not kept."""
+a different system prompt, the fifth is not kept."""
 _NULL = Raw(b"null")
 _SPACE = b" \t\r\n"
 

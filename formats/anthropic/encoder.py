@@ -52,7 +52,7 @@ class AnthropicEncoder:
         self._block: type[Event] | None = None  # the type of the open block's deltas
         self._index = -1
         self._head = b""  # the start of the open block's deltas
-        self._call: ToolCallStart | None = None  # its block has not been started
+        self._call: ToolCallStart | None = None  # set while its block has not started
         self._left_open: list[int] = []  # blocks of failed calls; they end if the message does
 
     def feed(self, events: Iterable[Event]) -> bytes:

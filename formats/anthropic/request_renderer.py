@@ -168,7 +168,8 @@ def _render_messages(
     messages: Iterable[Message], target: Target, notices: list[Notice]
 ) -> list[dict[str, object]]:
     out: list[dict[str, object]] = []
-    open_blocks: list[dict[str, object]] = []  # of the newest message; its neighbours are added
+    # Blocks of the newest message. Adjacent messages of the same role are joined.
+    open_blocks: list[dict[str, object]] = []
     for message in make_ids_safe(order_results(messages, notices)):
         parts = message.parts
         if not target.takes_thinking:

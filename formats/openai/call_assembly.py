@@ -166,9 +166,9 @@ class CallAssembly:
         self._by_index: dict[int, Call] = {}
         self._by_id: dict[str, Call] = {}
         self._newest: Call | None = None
-        self._repeated_name = ""  # sent again, without arguments, after a complete call
+        self._repeated_name = ""  # a name sent again, without arguments, after a complete call
         self._pending_chars = 0
-        self._late_faults: list[Event] = []  # of calls that had already ended
+        self._late_faults: list[Event] = []  # faults of calls that had already ended
 
     @property
     def open(self) -> bool:
@@ -292,7 +292,7 @@ class CallAssembly:
             events += call.read_pending()
             self.is_irregular = self.is_irregular or not call.is_plain
             self._pending_chars -= pending
-            # The newest call stays open when complete: more of it would make it invalid.
+            # The newest call stays open even when complete: more fragments would make it invalid.
             if call.failed or (call.complete and call is not self._queue[-1]):
                 events += call.close(cut=False)
                 self._queue.popleft()

@@ -70,8 +70,8 @@ class ChunkRun:
         self.texts: list[str] = []
         """Texts that are not in any event yet."""
         self.template = _NO_TEMPLATE
-        self._inside = slice(0)  # where a chunk that has the template has its string
-        self._attempts = 0  # to learn a template, since the last one matched
+        self._inside = slice(0)  # position of the string in a chunk that has the template
+        self._attempts = 0  # attempts to learn a template since the last match
 
     def read(self, events: list[ServerSentEvent], start: int) -> int:
         """Add the texts of consecutive events that have the template; return where they end."""
@@ -108,8 +108,8 @@ class ChunkRun:
 def _decode_strings(strings: list[bytes]) -> list[str]:
     """Decode the insides of JSON strings, up to the first that is empty or invalid.
 
-    One call for all of them is a third of the cost of a call for each. A raw line feed is invalid
-    in a string, so none can extend over two lines, and an equal count means one string in each.
+    One call for all of them costs a third of one call for each. A raw line feed is invalid
+    in a string, so none can span two lines, and an equal count means one string per line.
     """
     if len(strings) > 1:
         try:

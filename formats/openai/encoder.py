@@ -50,9 +50,9 @@ class OpenAIEncoder:
     def __init__(self, options: ReplyOptions) -> None:
         self._options = options
         self._head = b""  # the start of every chunk: id, time and model
-        self._call: ToolCallStart | None = None  # its first delta has not been sent
-        self._index = -1  # of the newest call
-        self._input: InputReader | None = None  # if the call is of a custom tool
+        self._call: ToolCallStart | None = None  # set while its first delta is unsent
+        self._index = -1  # index of the newest call
+        self._input: InputReader | None = None  # set for a call of a custom tool
         self._details = -1  # index of the newest detail: the SDK merges details by index
 
     def feed(self, events: Iterable[Event]) -> bytes:

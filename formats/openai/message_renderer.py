@@ -43,9 +43,8 @@ class MessageRenderer:
         self._target = target
         self._notices = notices
         self._count = 0
-        self._ids: deque[str] = (
-            deque()
-        )  # of the last message's calls, in the order of their results
+        # Ids of the last message's calls, in the order of their results.
+        self._ids: deque[str] = deque()
 
     def render(self, messages: Iterable[Message]) -> list[dict[str, object]]:
         """Render the messages after the system prompt; raises ClientError."""

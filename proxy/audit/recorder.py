@@ -51,7 +51,7 @@ class AuditRecorder:
     ) -> None:
         """Without a journal, entries wait in memory only.
 
-        `after_write` is called in the thread after each write, to write other things.
+        `after_write` is called in the thread after each write, for writes of other components.
         """
         self.dropped = 0
         self.journal = journal or Journal(_NO_FOLDER, max_bytes=0)

@@ -108,7 +108,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._progress = 0
         """Counts headers that started or ended, and parts of bodies."""
         self._bytes_without_progress = 0
-        """In whole reads: parts of headers, or of the framing between chunks."""
+        """Bytes read since the last progress: parts of headers, or of the framing of chunks."""
         self._headers_timer: TimerHandle | None = None
         self._stall_timer: TimerHandle | None = None
 
@@ -187,7 +187,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.scope["state"][DIRECT_WRITER] = DirectWriter(cycle)
 
     def on_response_complete(self) -> None:
-        if not self._is_received():  # what follows on this connection is the rest of the request
+        if not self._is_received():  # the next bytes are the rest of the request
             self.linger()
         if self._is_lingering:
             self.server_state.total_requests += 1

@@ -14,7 +14,7 @@ from proxy.pages.access import render_page, staff_page, staff_user
 def end_sessions(request: HttpRequest) -> HttpResponse:
     if request.method == "GET":
         return render_page(request, "admin/logout_everywhere.html", "Log out everywhere")
-    # The user id is inside the encoded session, so all sessions are read; staff has few.
+    # The user id is inside the encoded session, so all sessions are read; there are few.
     user_id = str(staff_user(request).pk)
     for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         if session.get_decoded().get("_auth_user_id") == user_id:

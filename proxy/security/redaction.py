@@ -214,7 +214,7 @@ class Redactor:
 
 
 def texts_of(event: Event) -> dict[str, str]:
-    """The text fields of an event. Names that the gateway gave are enumerations, not `str`."""
+    """The text fields of an event, without names defined by the gateway: those are enumerations."""
     return {name: text for name, text in asdict(event).items() if type(text) is str and text}
 
 

@@ -1,8 +1,8 @@
 """Log formatters: JSON lines for machines, text for a terminal, both without secrets.
 
 A line has the time in UTC, level, logger, message, request id and the record's `fields`, which
-docs/metrics.md lists. In all of these, tracebacks included, known and likely secrets are redacted and
-control characters are escaped, so that no text can forge a line or control a terminal.
+docs/metrics.md lists. In all of these, tracebacks included, known and likely secrets are redacted
+and control characters are escaped, so that no text can forge a line or control a terminal.
 """
 
 import json

@@ -163,7 +163,7 @@ def exposition() -> bytes:
         return generate_latest(REGISTRY)
     for path in Path(directory).glob("gauge_live*.db"):
         if not _is_running(int(path.stem.rpartition("_")[2])):
-            path.unlink(missing_ok=True)  # counters of dead workers stay, gauges go
+            path.unlink(missing_ok=True)  # counters of dead workers stay, gauges do not
     shared = CollectorRegistry()
     MultiProcessCollector(shared, directory)  # type: ignore[no-untyped-call]
     return generate_latest(shared)
@@ -172,6 +172,6 @@ def exposition() -> bytes:
 def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError):  # the latter: a pid of another user
+    except (ProcessLookupError, PermissionError):  # or another user's process has the pid now
         return False
     return True

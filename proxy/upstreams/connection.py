@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
     # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is not a subclass
 
     def data_received(self, data: bytes) -> None:
         if self._is_complete:  # unsolicited data: the connection cannot be trusted
@@ -180,7 +180,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         if sum(len(name) + len(value) for name, value in self.headers) > _MAX_HEAD_BYTES:
-            raise ValueError("headers or trailers are too large")  # together with some body
+            raise ValueError("headers or trailers are too large")  # and body data came with them
         self.status = self._parser.get_status_code()
         self._keeps_alive = self._parser.should_keep_alive()
         if self.status >= 200 and not self.head_received.done():
