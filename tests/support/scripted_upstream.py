@@ -104,7 +104,7 @@ class ScriptedUpstream:
         self._started = threading.Event()
         self.port = 0
         threading.Thread(target=self._run, daemon=True).start()
-        self._started.wait(10)
+        assert self._started.wait(60)
 
     @property
     def url(self) -> str:

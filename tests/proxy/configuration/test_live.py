@@ -119,7 +119,7 @@ def test_every_worker_rejects_a_revoked_key_within_two_seconds(two_workers, upst
         "from proxy.models import *\nfrom django.utils import timezone\n"
         "k = ClientKey.objects.get(); k.revoked_at = timezone.now(); k.save()",
     )
-    time.sleep(2)
+    time.sleep(2)  # the promised time: after it, no request may be answered
     assert statuses(8) == {401}
 
 

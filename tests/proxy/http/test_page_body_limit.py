@@ -56,16 +56,18 @@ def test_a_page_body_of_the_maximum_size_is_read_in_memory(gateway):
 
 def test_too_many_page_bodies_at_once_time_out_the_oldest():
     async def main():
-        uploads, late = _Uploads(), []
+        uploads, late, is_over = _Uploads(), [], asyncio.Event()
 
         async def read(number):
             patience = asyncio.timeout(60)
             try:
                 async with patience:
                     uploads.add(patience)
-                    await asyncio.sleep(1 if number < _MAX_UPLOADS else 0.01)
+                    await is_over.wait()
             except TimeoutError:
                 late.append(number)
+                if len(late) == 2:
+                    is_over.set()
             finally:
                 uploads.discard(patience)
 

@@ -41,7 +41,7 @@ def lags_of_blocks(*pauses):
 
     async def main():
         watching = asyncio.create_task(Watchdog(lags.append).run())
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # three ticks, so that the watchdog has a first measurement
         for seconds in pauses:
             block_the_loop(seconds)
             await asyncio.sleep(0.3)

@@ -191,7 +191,7 @@ async def _fetch_with_pool(url):
         return await _fetch(pool, url)
     finally:
         await pool.aclose()
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # asyncio closes sockets a moment later
 
 
 async def _fetch_with_httpx(url):
@@ -232,7 +232,7 @@ def test_a_reused_connection_is_not_checked_again(monkeypatch, upstream):
                 await _fetch(pool, url)
         finally:
             await pool.aclose()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # asyncio closes sockets a moment later
 
     asyncio.run(twice())
     assert len(resolver.queries) == 1

@@ -457,7 +457,7 @@ def test_an_upstream_that_stays_open_after_the_end_does_not_delay_the_client(
     upstream.script(model, reply(*events, Pause(20)))
     before = time.monotonic()
     response = client.post(PATHS[dialect], json=small(dialect, model))
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 15  # the upstream closes after 20 s
     assert response.content == b"".join(events)
 
 

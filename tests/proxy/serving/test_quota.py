@@ -299,14 +299,14 @@ def test_no_slot_is_lost_after_a_thousand_random_endings(gateway, upstream, mode
         head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: {len(body)}\r\n\r\n"
         data = head.encode() + body
         sent = len(data) if chance.random() < 0.8 else chance.randrange(len(data))
-        with socket.create_connection(("127.0.0.1", gateway.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as connection:
             connection.sendall(data[:sent])
             if sent == len(data) and chance.random() < 0.8:
                 connection.settimeout(chance.random() * 0.05 + 0.0001)
                 try:
                     while connection.recv(4096) and chance.random() < 0.7:
                         pass
-                except TimeoutError:
+                except (TimeoutError, ConnectionError):
                     pass
 
     with key_of(gateway, key, f"max_streams={limit}") as client, ThreadPoolExecutor(8) as crowd:

@@ -37,7 +37,7 @@ def answer(monkeypatch):
     answer = EndlessAnswer()
 
     async def attempt(*_args, **_options):
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # longer than `open(within=0)` waits
         pipeline = build_pipeline(
             client="anthropic",
             upstream="openai",
@@ -67,7 +67,7 @@ def test_an_answer_that_starts_as_the_client_disconnects_is_closed(answer):
     async def test():
         relay = make_relay(registry)
         await relay.open(None, [], within=0)
-        await asyncio.sleep(0.1)  # the answer has started and was not read
+        await asyncio.wait([relay._opening])  # the answer has started and was not read
         relay.close()
 
     asyncio.run(test())

@@ -132,7 +132,7 @@ def test_a_disconnect_closes_the_upstream_connection_within_a_second(
     if streaming and has_begun:
         assert b"200 OK" in connection.recv(65536)
     else:
-        time.sleep(0.3)
+        time.sleep(0.3)  # nothing shows that the gateway waits for the upstream
     left_at = time.monotonic()
     connection.close()
     closed_at = wait_for(lambda: script.last.closed_at)
@@ -232,7 +232,7 @@ def test_no_client_ever_gets_the_answer_of_another(gateway, upstream, model):
 
 
 def test_a_request_that_is_still_being_sent_does_not_delay_a_stop(own_gateway):
-    with socket.create_connection(("127.0.0.1", own_gateway.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", own_gateway.port), timeout=60) as connection:
         head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {KEY}\r\n"
         connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
         wait_for(lambda: value(scrape(own_gateway.url), "athena_held_places") == 1)
@@ -251,10 +251,9 @@ def test_a_second_signal_ends_the_drain_time(own_gateway, upstream, model, numbe
     script = upstream.script(model, reply(chunk({"content": "one"}), Pause(60)))
     with start_request(own_gateway, ask(model, stream=streaming)) as connection:
         wait_for(lambda: script.requests)
+        # Twice at once, as from a terminal and a supervisor.
         own_gateway.process.send_signal(number)
-        own_gateway.process.send_signal(
-            number
-        )  # the same signal as from a terminal and from the supervisor
+        own_gateway.process.send_signal(number)
         time.sleep(1.2)  # signals within a second count as one
         assert own_gateway.process.poll() is None
         own_gateway.process.send_signal(number)

@@ -153,18 +153,19 @@ def test_a_body_that_does_not_arrive_times_out(handler):
 
 
 def test_an_exchange_that_the_server_ends_is_not_a_success(handler, monkeypatch):
-    ended = []
+    ended, is_responding = [], asyncio.Event()
 
-    async def forever(self, match, request):
-        await asyncio.sleep(60)
+    async def respond_forever(self, match, request):
+        is_responding.set()
+        await asyncio.sleep(60)  # it is cancelled
 
     async def main():
         handler = make_handler(lambda exchange, status: ended.append(exchange.outcome))
-        monkeypatch.setattr(GatewayHandler, "_respond", forever)
+        monkeypatch.setattr(GatewayHandler, "_respond", respond_forever)
         messages = asyncio.Queue()
         messages.put_nowait({"type": "http.request", "body": b"{}"})
         task = asyncio.create_task(handler(scope(), messages.get, None))
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(is_responding.wait(), 60)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
