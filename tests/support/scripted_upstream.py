@@ -32,6 +32,13 @@ class Drip:
     every: float = 0.05
 
 
+@dataclass(frozen=True)
+class Hold:
+    """Continue when the test sets the event, or when the client closes the connection."""
+
+    event: threading.Event = field(default_factory=threading.Event)
+
+
 class Reset:
     """Close the connection with a RST."""
 
@@ -40,7 +47,7 @@ class Close:
     """Close the connection with a FIN, even in the middle of an answer."""
 
 
-Step = bytes | Pause | Drip | type[Reset] | type[Close]
+Step = bytes | Pause | Drip | Hold | type[Reset] | type[Close]
 
 
 @dataclass
@@ -154,6 +161,9 @@ class ScriptedUpstream:
                     await writer.drain()
                 elif isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
+                elif isinstance(step, Hold):
+                    while not step.event.is_set() and recorded.closed_at is None:
+                        await asyncio.sleep(0.02)
                 elif isinstance(step, Drip):
                     while recorded.closed_at is None:
                         writer.write(step.data)

@@ -18,7 +18,7 @@ from tests.support.custom_tools import NESTED, PATCH, structured
 from tests.support.database import dump
 from tests.support.gateway import KEY, Gateway
 from tests.support.raw_client import start_request
-from tests.support.scripted_upstream import Close, Pause, whole
+from tests.support.scripted_upstream import Close, Hold, Pause, whole
 from tests.support.waiting import wait_for
 from tests.support.wire import anthropic_stream
 
@@ -154,7 +154,7 @@ def test_a_streamed_answer_with_a_tool_call_is_one_row_with_every_column(
         "group_id": None,
     }
     assert row["created_at"] > time.strftime("%Y-%m-%d %H:%M", time.gmtime(before - 60))
-    assert 0 < row["gateway_ms"] <= row["duration_ms"] < 5000
+    assert 0 < row["gateway_ms"] <= row["duration_ms"] < 60_000
     assert 0 < row["first_byte_ms"] <= row["duration_ms"]
     assert row["configuration_version"] == keeper._version()
     assert row["input_estimate"] > 10
@@ -392,16 +392,23 @@ def test_a_resolved_group_that_comes_back_is_regressed(keeper, client, upstream,
 
 
 def test_a_transcript_has_all_parts_and_the_time_of_each_read(keeper, client, upstream, model):
-    parts = [chunk({"content": "one"}), Pause(0.3), chunk({"tool_calls": [CALL]}), END]
+    hold = Hold()
+    parts = [chunk({"content": "one"}), hold, chunk({"tool_calls": [CALL]}), END]
     upstream.script(model, reply(*parts))
-    response = streamed(client, model, tools=TOOLS)
+    body, sent = ask(model, stream=True, tools=TOOLS), b""
+    with client.stream("POST", "/v1/messages", json=body) as response:
+        for part in response.iter_raw():
+            sent += part
+            if b"one" in sent and not hold.event.is_set():
+                time.sleep(0.3)  # the time that must be between the two reads
+                hold.event.set()
     row = keeper.exchange(response)
     kept = keeper.transcript(row)
-    assert json.loads(kept["request"]) == json.loads(response.request.content)
+    assert json.loads(kept["request"]) == body
     assert kept["headers"]["user-agent"] == "claude-cli/2.0"
     assert "x-api-key" not in kept["headers"]
     assert kept["raw"] == b"".join(part for part in parts if isinstance(part, bytes))
-    assert kept["sent"] == response.content
+    assert kept["sent"] == sent
     assert [name for name, _ in kept["events"]] == [
         "MessageStart",
         "TextDelta",
@@ -414,7 +421,7 @@ def test_a_transcript_has_all_parts_and_the_time_of_each_read(keeper, client, up
     assert (kept["left_out"], kept["redactions"]) == ({}, 0)
     (first, second, *_) = kept["arrivals"]
     assert (first[0], second[0]) == (0, len(parts[0]))
-    assert second[1] - first[1] >= 280
+    assert second[1] - first[1] >= 299
 
 
 def test_a_route_may_keep_no_transcripts_of_calls(keeper, client, upstream):
@@ -433,7 +440,7 @@ def test_a_key_may_opt_out_of_transcripts_even_of_failures(keeper, upstream, mod
 
 
 def test_by_default_successes_leave_no_transcript_and_failures_do(gateway, upstream):
-    """By default 1 % of calls are kept: with these few, one is kept very rarely."""
+    """Of successful answers, only 1 % of those with tool calls are kept. This one has none."""
     with gateway.client() as client:
         name = f"test/{letters()}"
         upstream.script(name, says("Hi"))

@@ -1,15 +1,16 @@
 """Edits are live in every worker within two seconds, without disturbing requests."""
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from tests.support.calls_in_text import KIMI_CALL
-from tests.support.chat import TOOLS, ask, read, reply, says, stream
+from tests.support.chat import TOOLS, ask, chunk, read, reply, says, stream
+from tests.support.client_keys import key_of
 from tests.support.gateway import KEY, PRODUCT_SETTINGS, Gateway
-from tests.support.scripted_upstream import whole
+from tests.support.scripted_upstream import Hold, whole
 from tests.support.waiting import wait_for
 
 
@@ -23,24 +24,18 @@ def test_an_override_applies_without_a_restart(gateway, client, upstream):
 
 
 def test_a_request_uses_one_snapshot_to_its_end(gateway, client, upstream):
-    from tests.support.chat import chunk
-    from tests.support.scripted_upstream import Pause
-
-    name = "steady/model"
-    upstream.script(
-        name,
-        reply(chunk({"content": KIMI_CALL[:40]}), Pause(2), stream({"content": KIMI_CALL[40:]})),
+    name, hold = "steady/model", Hold()
+    script = upstream.script(
+        name, reply(chunk({"content": KIMI_CALL[:40]}), hold, stream({"content": KIMI_CALL[40:]}))
     )
-    answers = []
-    worker = threading.Thread(
-        target=lambda: answers.append(
-            read(client.post("/v1/messages", json=ask(name, tools=TOOLS, stream=True)))
-        )
-    )
-    worker.start()
-    gateway.edit("FormatOverride.objects.create(pattern='steady/*', format='kimi')")
-    worker.join()
-    assert "tool_calls_section" in answers[0].text
+    body = ask(name, tools=TOOLS, stream=True)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(client.post, "/v1/messages", json=body)
+        wait_for(lambda: script.requests)
+        gateway.edit("FormatOverride.objects.create(pattern='steady/*', format='kimi')")
+        hold.event.set()
+        assert "tool_calls_section" in read(answer.result(60)).text
+    assert len(read(client.post("/v1/messages", json=body)).calls) == 1
 
 
 def test_markers_and_strictness_of_a_format_can_be_edited(gateway, client, upstream):
@@ -76,15 +71,13 @@ def test_a_large_request_gets_a_notice(gateway, client, upstream):
     wait_for(lambda: "content_large" in gateway.log)  # logged after the last byte of the answer
 
 
-def test_the_last_use_of_a_key_is_recorded(gateway, client, upstream, model):
+def test_the_last_use_of_a_key_is_recorded(gateway, upstream, model):
     upstream.script(model, says("Hi"))
-    client.post("/v1/messages", json=ask(model))
-    deadline = time.monotonic() + 4
-    code = (
-        "from proxy.models import *; print(ClientKey.objects.get(label='environment').last_used_at)"
-    )
-    while "None" in (shown := gateway.manage("shell", "--no-imports", "-c", code).stdout):
-        assert time.monotonic() < deadline, shown
+    query = "SELECT last_used_at FROM proxy_clientkey WHERE label = 'sk-athena-used-once'"
+    with key_of(gateway, "sk-athena-used-once", "max_streams=None") as client:
+        assert gateway.rows(query) == [{"last_used_at": None}]
+        client.post("/v1/messages", json=ask(model))
+    wait_for(lambda: gateway.rows(query)[0]["last_used_at"])
 
 
 @pytest.fixture

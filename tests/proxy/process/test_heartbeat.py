@@ -33,7 +33,7 @@ def test_every_worker_writes_heartbeats_until_it_stops(upstream, tmp_path):
     assert {row["configuration_version"] for row in (first, second)} == {gateway._version()}
     gateway.edit("FormatOverride.objects.create(pattern='house/*', format='kimi')")
     wait_for(lambda: {r["configuration_version"] for r in processes()} == {gateway._version()})
-    upstream.script("test/slow", reply(chunk({"content": "one"}), Pause(4), stream()))
+    upstream.script("test/slow", reply(chunk({"content": "one"}), Pause(60), stream()))
     with (
         gateway.client() as client,
         client.stream("POST", "/v1/messages", json=ask("test/slow", stream=True)) as answer,

@@ -75,7 +75,7 @@ def test_an_exchange_is_one_line_with_separate_fields(gateway, client, upstream,
     response = client.post("/v1/messages", json=ask(kimi, stream=True))
     line = line_of_request(gateway, response)
     assert re.fullmatch(r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
-    assert 0 < line.pop("duration_ms") < 10_000
+    assert 0 < line.pop("duration_ms") < 60_000
     notices = line.pop("notices")
     assert "rescued" in notices
     assert line == {

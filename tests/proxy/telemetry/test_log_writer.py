@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -43,20 +42,18 @@ def test_lines_that_do_not_fit_are_counted_and_reported():
     reader, writer = os.pipe()
     handler = QueuedLogHandler(max_chars=10_000, descriptor=writer)
     logger = logger_of(handler)
-    started_at = time.monotonic()
-    for number in range(3000):
+    for number in range(3000):  # a handler that waits for the pipe would never return
         logger.info("line %d %s", number, "x" * 90)
-    assert time.monotonic() - started_at < 10
     assert 1000 < handler.dropped < 3000
     handler.flush(0.1)  # returns although the pipe is full
     received = []
     reading = threading.Thread(target=read_all, args=(reader, received))
     reading.start()
-    handler.flush(20)
+    handler.flush(60)
     logger.info("the last")
-    handler.flush(20)
+    handler.flush(60)
     os.close(writer)
-    reading.join(20)
+    reading.join(60)
     os.close(reader)
     text = b"".join(received)
     assert text.count(b"line ") == 3000 - handler.dropped
@@ -99,6 +96,6 @@ def test_requests_are_answered_and_the_process_ends_although_its_log_is_not_read
             assert client.post("/v1/messages", json=ask("test/quiet")).status_code == 200
     assert len(os.read(reader, 65536)) > 100  # the pipe was full
     gateway.process.send_signal(signal.SIGTERM)
-    assert gateway.process.wait(40) == 0
+    assert gateway.process.wait(60) == 0
     rows = gateway.rows("SELECT outcome FROM proxy_exchange WHERE model = 'test/quiet'")
     assert [row["outcome"] for row in rows] == ["ok"] * 60

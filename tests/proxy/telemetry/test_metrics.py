@@ -29,10 +29,10 @@ KIMI = NATIVE["moonshotai/kimi-k2.5"]
 
 
 @pytest.fixture(scope="module")
-def counted(upstream, tmp_path_factory):
+def own_gateway(upstream, tmp_path_factory):
     """Gateway that only this module uses."""
     gateway = Gateway(
-        tmp_path_factory.mktemp("counted"),
+        tmp_path_factory.mktemp("metrics"),
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
         OPENROUTER_BASE_URL=upstream.url,
         ATHENA_METRICS_TOKEN=TOKEN,
@@ -59,13 +59,13 @@ class Difference:
 
 
 @pytest.fixture
-def since(counted):
-    return Difference(counted)
+def since(own_gateway):
+    return Difference(own_gateway)
 
 
-def test_a_conversation_is_counted_by_route_upstream_model_and_status(counted, upstream, since):
+def test_a_conversation_is_counted_by_route_upstream_model_and_status(own_gateway, upstream, since):
     upstream.script("test/named", says("Hi"))
-    with counted.client() as client:
+    with own_gateway.client() as client:
         for streaming in (True, False):
             client.post("/v1/messages", json=ask("named-one", stream=streaming))
     labels = {
@@ -80,18 +80,18 @@ def test_a_conversation_is_counted_by_route_upstream_model_and_status(counted, u
     assert since("athena_transform_total", format="standard", outcome="ok", reason="") == 2
     for name in ("athena_upstream_ttfb_seconds", "athena_gateway_overhead_seconds"):
         assert since(f"{name}_count") == since(f"{name}_bucket", le="+Inf") == 2
-        assert 0 < since(f"{name}_sum") < 2
-    assert not [s for s in scrape(counted.url) if s.name.endswith("_created")]
+        assert 0 < since(f"{name}_sum") < 60
+    assert not [s for s in scrape(own_gateway.url) if s.name.endswith("_created")]
 
 
-def test_model_names_of_clients_do_not_create_series(counted, upstream, since):
+def test_model_names_of_clients_do_not_create_series(own_gateway, upstream, since):
     hostile = ["x" * 500, 'a"} 1\nathena_x 1', "né", "named-\n", "openrouter/é"]
-    with counted.client() as client:
+    with own_gateway.client() as client:
         for name in [*(f"made/up-{n}" for n in range(20)), *hostile]:
             upstream.script(name, whole({"error": {"message": "no such model"}}, 404))
             client.post("/v1/messages", json=ask(name, stream=True))
     wait_for(lambda: since("athena_requests_total") == 25)
-    samples = scrape(counted.url)
+    samples = scrape(own_gateway.url)
     assert {s.labels["model_group"] for s in samples if "model_group" in s.labels} <= {
         "other",
         "test/named",
@@ -107,14 +107,14 @@ def test_model_names_of_clients_do_not_create_series(counted, upstream, since):
     assert since("athena_requests_total", model_group="other", status="404") >= 20
 
 
-def test_translations_are_counted_by_format_and_reason(counted, upstream, since):
+def test_translations_are_counted_by_format_and_reason(own_gateway, upstream, since):
     answers = {
         "kimi-good": stream({"content": KIMI}),
         "kimi-bad": stream({"content": KIMI.replace('{"harbor"', '{"harbor')}),
         "test/leaky": stream({"content": KIMI}),
         "kimi-lost": chunk({"content": "one"}),
     }
-    with counted.client() as client:
+    with own_gateway.client() as client:
         for name, answer in answers.items():
             upstream.script(name, reply(answer))
             client.post("/v1/messages", json=ask(name, stream=True))
@@ -127,8 +127,8 @@ def test_translations_are_counted_by_format_and_reason(counted, upstream, since)
     assert since("athena_requests_total", status="200", error_source="upstream") == 2
 
 
-def test_refused_requests_are_counted_and_probes_are_not(counted, since):
-    with counted.client() as client:
+def test_refused_requests_are_counted_and_probes_are_not(own_gateway, since):
+    with own_gateway.client() as client:
         assert client.get("/v1/models").status_code == 200
         assert client.get("/healthz").status_code == 200
         assert client.post("/v1/messages", json={}).status_code == 400
@@ -141,26 +141,26 @@ def test_refused_requests_are_counted_and_probes_are_not(counted, since):
 
 
 def test_open_streams_and_buffered_bytes_are_measured_until_the_stream_ends(
-    counted, upstream, since
+    own_gateway, upstream, since
 ):
     partial_call = "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide"
     parts = [chunk({"content": "one"}), Pause(0.2), chunk({"content": partial_call}), Pause(20)]
     upstream.script("kimi-slow", reply(*parts))
-    connection = start_request(counted, ask("kimi-slow", stream=True))
-    wait_for(lambda: value(scrape(counted.url), "athena_open_streams") == 1)
+    connection = start_request(own_gateway, ask("kimi-slow", stream=True))
+    wait_for(lambda: value(scrape(own_gateway.url), "athena_open_streams") == 1)
     buffered_bytes = len(chunk({"content": partial_call}))
-    wait_for(lambda: value(scrape(counted.url), "athena_buffer_bytes") == buffered_bytes)
+    wait_for(lambda: value(scrape(own_gateway.url), "athena_buffer_bytes") == buffered_bytes)
     connection.close()
-    wait_for(lambda: value(scrape(counted.url), "athena_open_streams") == 0)
-    assert value(scrape(counted.url), "athena_buffer_bytes") == 0
-    assert since("athena_client_disconnects_total") == 1
+    wait_for(lambda: value(scrape(own_gateway.url), "athena_open_streams") == 0)
+    assert value(scrape(own_gateway.url), "athena_buffer_bytes") == 0
+    wait_for(lambda: since("athena_client_disconnects_total") == 1)
     assert since("athena_upstream_ttfb_seconds_count") == 1
 
 
-def test_the_configuration_version_is_a_metric(counted):
-    version = value(scrape(counted.url), "athena_config_version")
-    counted.edit("k = FormatSettings.objects.first(); k.save()")
-    wait_for(lambda: value(scrape(counted.url), "athena_config_version") > version)
+def test_the_configuration_version_is_a_metric(own_gateway):
+    version = value(scrape(own_gateway.url), "athena_config_version")
+    own_gateway.edit("k = FormatSettings.objects.first(); k.save()")
+    wait_for(lambda: value(scrape(own_gateway.url), "athena_config_version") > version)
 
 
 def test_a_dropped_row_is_counted():
@@ -186,8 +186,8 @@ def test_a_failure_in_the_metrics_loses_neither_the_slot_nor_the_row(monkeypatch
     assert submitted == [exchange, (exchange, 200)]
 
 
-def test_forwarded_requests_need_the_metrics_token(counted):
-    url = f"{counted.url}/metrics"
+def test_forwarded_requests_need_the_metrics_token(own_gateway):
+    url = f"{own_gateway.url}/metrics"
     forwarded = {"x-forwarded-for": "127.0.0.1"}
     with httpx.Client(trust_env=False) as client:
         assert client.get(url).status_code == 200
@@ -205,7 +205,7 @@ def test_forwarded_requests_need_the_metrics_token(counted):
         assert (answer.status_code, answer.headers["x-content-type-options"]) == (200, "nosniff")
         # A client key is not the token.
         assert client.get(url, headers=forwarded | {"x-api-key": KEY}).status_code == 404
-    assert TOKEN not in counted.log
+    assert TOKEN not in own_gateway.log
 
 
 def request_from(address, **headers):
@@ -308,12 +308,12 @@ def test_any_worker_reports_for_all_workers_including_dead_ones(workers, upstrea
     wait_for(lambda: sum(counts_of_workers(workers).values()) == sent)
     assert len(counts_of_workers(workers)) == 2
 
-    def counted():
+    def total():
         values = {value(scrape(workers.url), "athena_requests_total") for _ in range(10)}
         assert len(values) == 1, "workers disagree"
         return values.pop()
 
-    assert counted() == sent
+    assert total() == sent
     assert value(scrape(workers.url), "athena_upstream_ttfb_seconds_count") == sent
     assert value(scrape(workers.url), "athena_config_version") >= 1
 
@@ -325,14 +325,14 @@ def test_any_worker_reports_for_all_workers_including_dead_ones(workers, upstrea
     os.kill(holder, signal.SIGKILL)
     wait_for(lambda: value(scrape(workers.url), "athena_open_streams") == 0)
     connection.close()
-    assert counted() == sent, "counters of a dead worker must stay"
+    assert total() == sent, "counters of a dead worker must stay"
     wait_for(lambda: len(counts_of_workers(workers)) == 3)  # it was replaced
     wait_for(lambda: httpx.get(f"{workers.url}/readyz").status_code == 200)
     assert value(scrape(workers.url), "athena_config_version") >= 1
     upstream.script(model, says("Hi"))
     for _ in range(20):
         ask_once()
-    wait_for(lambda: counted() == sent + 20)
+    wait_for(lambda: total() == sent + 20)
     running = counts_of_workers(workers, "athena_open_streams", "gauge_livesum")
     assert len(running) == 2
     assert holder not in running

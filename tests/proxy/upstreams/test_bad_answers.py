@@ -105,16 +105,13 @@ UNREADABLE = {
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_an_unreadable_event_is_an_error_and_is_in_the_transcript(athena_faulty, case, dialect):
     bad, code = UNREADABLE[case]
-    model, script = athena_faulty.script(
-        "test/bad", reply(TEXT_CHUNK, bad, chunk({"content": "on"}))
-    )
+    model, _ = athena_faulty.script("test/bad", reply(TEXT_CHUNK, bad, chunk({"content": "on"})))
     response = athena_faulty.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
     assert (seen.text, seen.error) == ("so far", "format_transformation_error")
     gateway = athena_faulty.gateway
     assert athena_faulty.row(response) == ("transform_failed", "translation", code, 200)
     assert bad in gateway.transcript(gateway.exchange(response))["raw"]
-    wait_for(lambda: script.last.closed_at or len(script.requests))
     response = athena_faulty.post(model)
     assert (error_of(response)[0], response.headers["x-athena-error"]) == (502, code)
 
@@ -333,7 +330,7 @@ def test_unreadable_arguments_are_a_failed_translation(athena_faulty, case):
         response = athena_faulty.post(model, dialect, stream=True, tools=tools(dialect))
         failed_in_the_middle(response, dialect)
         assert athena_faulty.row(response) == ("transform_failed", "translation", code, 200)
-    assert time.monotonic() - start < 20  # repairing it would take minutes
+    assert time.monotonic() - start < 60  # repairing them would take minutes
 
 
 @pytest.mark.parametrize("dialect", PATHS)
