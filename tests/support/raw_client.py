@@ -23,8 +23,8 @@ class Answer:
 
     @property
     def json(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        body: dict[str, Any] = json.loads(self.body)
+        return body
 
     @property
     def code(self) -> str:
@@ -43,7 +43,7 @@ def connect(port: int, data: bytes = b"", *, receive_buffer: int = 0) -> socket.
     connection = socket.socket()
     if receive_buffer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    connection.settimeout(20)
+    connection.settimeout(60)
     connection.connect(("127.0.0.1", port))
     connection.sendall(data)
     return connection
@@ -81,7 +81,7 @@ def is_closed(connection: socket.socket, patience: float) -> bool:
     return True
 
 
-def is_given_up(connection: socket.socket) -> bool:
+def has_server_closed(connection: socket.socket) -> bool:
     """Return whether the server has closed its end, although its data has not been read."""
     client, server = connection.getsockname()[1], connection.getpeername()[1]
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
@@ -91,10 +91,10 @@ def is_given_up(connection: socket.socket) -> bool:
     return True
 
 
-def closed_after(connection: socket.socket, patience: float = 20) -> float:
+def closed_after(connection: socket.socket, patience: float = 60) -> float:
     """Return the seconds until the server closes the connection."""
     began = time.monotonic()
-    assert is_closed(connection, patience), "it stays open"
+    assert is_closed(connection, patience), "the server never closed the connection"
     return time.monotonic() - began
 
 

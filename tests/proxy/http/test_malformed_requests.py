@@ -23,7 +23,7 @@ PATHS = {
     "dots": ("GET", "/v1/../admin/", 404),
     "encoded dots": ("GET", "/v1/%2e%2e/admin/", 404),
     "NUL": ("GET", "/v1/%00", 404),
-    "no UTF-8": ("GET", "/v1/%ff%fe", 404),
+    "not UTF-8": ("GET", "/v1/%ff%fe", 404),
     "a line break": ("GET", "/v1/x%0d%0aset-cookie:%20a=b", 404),
 }
 

@@ -36,7 +36,7 @@ def test_an_oversized_page_body_is_413_and_never_written_to_disk(gateway, path, 
             for _ in range(8):
                 connection.sendall(b" " * 2**20)
         assert not on_disk(gateway)
-        seen = answer(connection, patience=10)
+        seen = answer(connection, patience=60)
     assert (seen.status, seen.code, seen.is_closed) == (413, "body_too_large", True)
     if path.startswith("/api/"):
         assert "larger than" in seen.json["detail"]

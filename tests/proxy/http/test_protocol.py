@@ -17,8 +17,8 @@ from tests.support.raw_client import (
     ask_raw,
     closed_after,
     connect,
+    has_server_closed,
     is_closed,
-    is_given_up,
     post,
 )
 from tests.support.scripted_upstream import Pause
@@ -67,7 +67,7 @@ SMUGGLED = {
 @pytest.mark.parametrize("data", SMUGGLED.values(), ids=SMUGGLED)
 def test_ambiguous_framing_is_400_and_closes_the_connection(gateway, data):
     """A second request after it must never be answered."""
-    seen = ask_raw(gateway.port, data + PROBE, patience=10)
+    seen = ask_raw(gateway.port, data + PROBE, patience=60)
     assert (seen.status, seen.code, seen.is_closed) == (400, "malformed_http", True)
     assert seen.headers["content-type"] == "application/json"
     assert seen.headers["x-athena-error-source"] == "client"
@@ -86,7 +86,7 @@ LARGE = {
 
 @pytest.mark.parametrize("data", LARGE.values(), ids=LARGE)
 def test_oversized_headers_are_431_and_close_the_connection(gateway, data):
-    seen = ask_raw(gateway.port, data, patience=10)
+    seen = ask_raw(gateway.port, data, patience=60)
     assert (seen.status, seen.code, seen.is_closed) == (431, "headers_too_large", True)
     assert seen.headers["x-should-retry"] == "false"
 
@@ -113,8 +113,8 @@ def test_a_flood_of_trailers_or_extensions_is_refused_and_uses_no_memory(gateway
                 connection.sendall(part)
         grown = memory(gateway) - before
         with contextlib.suppress(ConnectionError):  # a client that keeps sending loses the answer
-            assert answer(connection, patience=10).status in (400, 405, 431)
-        assert is_closed(connection, 10)
+            assert answer(connection, patience=60).status in (400, 405, 431)
+        assert is_closed(connection, 60)
     assert grown < 24 * 2**20
 
 
@@ -125,7 +125,7 @@ def test_a_trailer_never_becomes_a_header(gateway, upstream, model):
     for key, trailer in (("", f"x-api-key: {KEY}"), (KEY, "openai-organization: smuggled")):
         head = post(b"", "transfer-encoding: chunked", path="/v1/chat/completions", key=key)
         data = head + chunks + f"{trailer}\r\n\r\n".encode()
-        seen = ask_raw(gateway.port, data + PROBE, patience=10)
+        seen = ask_raw(gateway.port, data + PROBE, patience=60)
         assert seen.status in ((401, 400) if not key else (400,))
         assert seen.is_closed
         assert b"status" not in seen.body
@@ -142,14 +142,14 @@ def test_60_kilobytes_of_headers_are_accepted_and_refusals_are_counted(gateway):
 
 def test_an_upgrade_is_ignored_and_nothing_after_it_is_read(gateway):
     upgrade = PROBE.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
-    seen = ask_raw(gateway.port, upgrade + PROBE, patience=10)
+    seen = ask_raw(gateway.port, upgrade + PROBE, patience=60)
     assert (seen.status, seen.is_closed) == (200, True)
 
 
 def test_an_upgrade_with_a_body_is_refused(gateway, upstream, model):
     script = upstream.script(model, says("Hi"))
     wanted = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABk")
-    seen = ask_raw(gateway.port, post(ask(model), *wanted), patience=10)
+    seen = ask_raw(gateway.port, post(ask(model), *wanted), patience=60)
     assert (seen.status, seen.is_closed) == (400, True)
     assert b"without Upgrade" in seen.body
     assert not script.requests
@@ -194,7 +194,7 @@ def test_too_many_pipelined_requests_close_the_connection(gateway, upstream, mod
     with connect(gateway.port, post(ask(model, stream=True))) as connection:
         assert b"200 OK" in connection.recv(65536)
         connection.sendall(more)
-        assert is_closed(connection, 10)
+        assert is_closed(connection, 60)
     wait_for(lambda: script.last.closed_at)
     assert gateway.exchange(model=model)["outcome"] == "client_disconnect"
 
@@ -215,7 +215,7 @@ def test_garbage_after_a_request_never_gets_an_error_into_its_answer(gateway, up
 
 @pytest.fixture(scope="module")
 def impatient(upstream, tmp_path_factory):
-    """A gateway with short time limits."""
+    """A gateway with short time limits. No request of these tests may cause a warning or an error."""
     gateway = Gateway(
         Path(tmp_path_factory.mktemp("impatient")),
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
@@ -226,6 +226,8 @@ def impatient(upstream, tmp_path_factory):
         " s.ping_after = 0.5; s.drain_time = 2; s.save()"
     )
     yield gateway
+    lines = [json.loads(line) for line in gateway.log.splitlines() if line.startswith("{")]
+    assert not [line for line in lines if line["level"] in ("WARNING", "ERROR")]
     gateway.stop()
 
 
@@ -241,16 +243,16 @@ def drip(connection, data, seconds=0.2):
             continue
         except ConnectionError:
             break
-    connection.settimeout(20)
+    connection.settimeout(60)
 
 
 def test_headers_that_arrive_too_slowly_are_408(impatient):
     began = time.monotonic()
     with connect(impatient.port) as connection:
         drip(connection, HEAD + b"a: " + b"x" * 500)
-        seen = answer(connection, patience=10)
+        seen = answer(connection, patience=60)
     assert (seen.status, seen.code, seen.is_closed) == (408, "request_timeout", True)
-    assert 1.9 < time.monotonic() - began < 15
+    assert 1.9 < time.monotonic() - began < 25
 
 
 def test_a_body_that_arrives_too_slowly_is_408(impatient, model):
@@ -258,34 +260,34 @@ def test_a_body_that_arrives_too_slowly_is_408(impatient, model):
     with connect(impatient.port) as connection:
         drip(connection, post(b"{" * 500).replace(b"{" * 500, b""), seconds=0.001)
         drip(connection, b" " * 500)
-        seen = answer(connection, patience=10)
+        seen = answer(connection, patience=60)
     assert (seen.status, seen.code, seen.is_closed) == (408, "request_timeout", True)
     assert seen.json["error"]["type"] == "timeout_error"
-    assert 1.9 < time.monotonic() - began < 15
+    assert 1.9 < time.monotonic() - began < 25
 
 
 @pytest.mark.parametrize("path", ["/admin/login/", "/api/keys/"])
 def test_a_page_body_that_does_not_arrive_is_408(impatient, path):
     began = time.monotonic()
     with connect(impatient.port, post(b"a=", "content-length: 500", path=path)) as connection:
-        seen = answer(connection, patience=10)
+        seen = answer(connection, patience=60)
     assert (seen.status, seen.code, seen.is_closed) == (408, "request_timeout", True)
-    assert 1.9 < time.monotonic() - began < 15
+    assert 1.9 < time.monotonic() - began < 25
     assert ("detail" in seen.json) if "api" in path else (b"in time" in seen.body)
 
 
 @pytest.mark.parametrize("data", [b"", b"\r\n\r\n"], ids=["nothing", "blank lines"])
 def test_a_connection_without_a_request_is_closed(impatient, data):
     with connect(impatient.port, data) as connection:
-        assert 1.5 < closed_after(connection) < 15
+        assert 1.5 < closed_after(connection) < 25
 
 
 def test_blank_lines_after_an_answer_do_not_keep_a_connection_open(impatient):
     with connect(impatient.port, PROBE) as connection:
         assert answer(connection, patience=0).status == 200
-        connection.settimeout(20)
+        connection.settimeout(60)
         connection.sendall(b"\r\n")
-        assert 1.5 < closed_after(connection) < 15
+        assert 1.5 < closed_after(connection) < 25
 
 
 def test_a_slow_answer_is_not_a_slow_request(impatient, upstream, model):
@@ -320,7 +322,7 @@ def test_a_client_that_stops_reading_uses_little_memory_and_is_dropped(impatient
             assert time.monotonic() - began < 30, "the connection is never closed"
             time.sleep(0.05)
         assert time.monotonic() - began > 1.9
-        assert is_closed(connection, 10)
+        assert is_closed(connection, 60)
     print(f"{growth / 2**20:.1f} MiB more")
     assert growth < 4 * 2**20
     row = impatient.exchange(model=model)
@@ -350,9 +352,9 @@ def test_a_client_that_stops_reading_a_document_is_dropped(impatient, upstream, 
     with connect(impatient.port, post(ask(model)), receive_buffer=4096) as connection:
         row = impatient.exchange(model=model)
         assert row["outcome"] in ("ok", "client_disconnect")  # the document is written at once
-        wait_for(lambda: is_given_up(connection))
+        wait_for(lambda: has_server_closed(connection))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**20)
-        assert is_closed(connection, 10), "the connection is never closed"
+        assert is_closed(connection, 60), "the connection is never closed"
 
 
 def test_half_closing_the_connection_is_a_disconnect(impatient, upstream, model):
@@ -362,7 +364,7 @@ def test_half_closing_the_connection_is_a_disconnect(impatient, upstream, model)
         left_at = time.monotonic()
         connection.shutdown(socket.SHUT_WR)
         assert wait_for(lambda: script.last.closed_at) - left_at < LONG_BEFORE_THE_END
-        assert is_closed(connection, 10)
+        assert is_closed(connection, 60)
     assert impatient.exchange(model=model)["outcome"] == "client_disconnect"
 
 
@@ -393,7 +395,7 @@ def test_an_oversized_body_closes_the_connection_before_its_end(impatient, frami
                 while sent < 2**25 + 2**21:
                     connection.sendall(part)
                     sent += len(part)
-        seen = answer(connection, patience=10)
+        seen = answer(connection, patience=60)
     assert (seen.status, seen.code, seen.is_closed) == (413, "body_too_large", True)
     assert seen.json["error"]["type"] == "request_too_large"
 
@@ -406,7 +408,7 @@ def test_the_body_of_an_unknown_caller_is_not_buffered(impatient, key):
         for _ in range(16):  # the whole body: the client can still read the error
             connection.sendall(b" " * 2**20)
         assert memory(impatient) - before < 8 * 2**20
-        seen = answer(connection, patience=10)
+        seen = answer(connection, patience=60)
     assert (seen.status, seen.code, seen.is_closed) == (401, "invalid_key", True)
 
 
@@ -432,15 +434,10 @@ def test_hundreds_of_idle_connections_are_closed_and_do_not_affect_others(
         with impatient.client() as client:
             assert client.post("/v1/messages", json=ask(model)).status_code == 200
         for connection in connections:
-            assert is_closed(connection, 20)
+            assert is_closed(connection, 60)
         descriptors = Path(f"/proc/{impatient.process.pid}/fd")
         wait_for(lambda: len(list(descriptors.iterdir())) < 100)
     finally:
         for connection in connections:
             connection.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_none_of_these_requests_logged_a_warning_or_an_error(impatient):
-    lines = [json.loads(line) for line in impatient.log.splitlines() if line.startswith("{")]
-    assert not [line for line in lines if line["level"] in ("WARNING", "ERROR")]

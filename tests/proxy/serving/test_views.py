@@ -43,7 +43,7 @@ def call(handler, scope, *messages):
         async def send(message):
             sent.append(message)
 
-        await asyncio.wait_for(handler(scope, queue.get, send), 5)
+        await asyncio.wait_for(handler(scope, queue.get, send), 60)
 
     asyncio.run(main())
     return sent
