@@ -128,16 +128,16 @@ def test_an_open_text_block_is_closed_before_an_error():
 
 def test_a_call_cut_by_the_token_limit_closes_its_block_and_says_max_tokens():
     cut = stream(calls(entry(0, "a", "f", '{"x":')), finish="length")
-    got = view(relay(cut, client="anthropic"), "anthropic")
-    assert got.names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
-    assert (got.stop, got.calls) == ("max_tokens", [])
+    received = view(relay(cut, client="anthropic"), "anthropic")
+    assert received.names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    assert (received.stop, received.calls) == ("max_tokens", [])
     assert view(relay(cut, client="openai"), "openai").stop == "length"
 
 
 def test_an_empty_answer_is_one_empty_text_block():
-    got = view(relay(stream({"content": ""}), client="anthropic"), "anthropic")
-    assert got.names[1:3] == ["content_block_start", "content_block_stop"]
-    assert got.stop == "end_turn"
+    received = view(relay(stream({"content": ""}), client="anthropic"), "anthropic")
+    assert received.names[1:3] == ["content_block_start", "content_block_stop"]
+    assert received.stop == "end_turn"
 
 
 def test_an_openai_stream_ends_with_done_and_has_usage_only_if_requested():
@@ -196,12 +196,12 @@ def test_ids_are_unique_in_the_whole_session():
             format_name="kimi",
             identity=identity,
         )
-        got = view(body, "anthropic")
-        assert len(got.ids) == 2
-        assert not seen & set(got.ids)
-        assert all(set(i) <= set("abcdefghijklmnopqrstuvwxyz0123456789_") for i in got.ids)
+        received = view(body, "anthropic")
+        assert len(received.ids) == 2
+        assert not seen & set(received.ids)
+        assert all(set(i) <= set("abcdefghijklmnopqrstuvwxyz0123456789_") for i in received.ids)
         assert payloads(body)[0][1]["message"]["id"] == f"msg_{turn}"
-        seen |= set(got.ids)
+        seen |= set(received.ids)
 
 
 def test_p23_the_requested_model_is_echoed():
@@ -249,8 +249,8 @@ def test_seed_000_a_failed_translation_is_a_502_and_a_typed_error_event(client, 
     failed = decode(body, format_name="kimi")[-1]
     assert isinstance(failed, MessageFailed)
     assert STATUS[failed.kind] == 502
-    got = view(relay(body, client=client, format_name="kimi"), client)
-    assert (got.error, got.stop) == ("format_transformation_error", None)
+    received = view(relay(body, client=client, format_name="kimi"), client)
+    assert (received.error, received.stop) == ("format_transformation_error", None)
 
 
 def test_seed_000_an_exceeded_limit_is_a_502_and_a_defect_of_the_library_a_500():
@@ -275,7 +275,7 @@ def test_an_error_outside_the_stream_ends_the_message_once():
     )
     shown = pipeline.feed(stream({"content": "Hi <|tool"}, finish=None, done=False))
     shown += pipeline.encode(pipeline.fail(UpstreamError("gone", kind=FailureKind.TIMEOUT)))
-    got = view(shown, "anthropic")
-    assert (got.text, got.error) == ("Hi <|tool", "timeout_error")
+    received = view(shown, "anthropic")
+    assert (received.text, received.error) == ("Hi <|tool", "timeout_error")
     assert pipeline.done
     assert pipeline.feed(stream({"content": "more"})) + pipeline.close() == b""

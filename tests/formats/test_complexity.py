@@ -92,10 +92,10 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-def test_checking_hostile_json_is_not_slower(bomb):
+def test_checking_hostile_json_takes_little_time(bomb):
     start = time.process_time()
     is_refused(bomb, Complexity())
-    assert time.process_time() - start < 0.5
+    assert time.process_time() - start < 1
 
 
 def test_a_claude_code_request_is_never_counted_exactly(monkeypatch):

@@ -18,13 +18,13 @@ def test_every_answer_fault_is_an_error_code():
 
 
 BAD = {
-    "no JSON": (b"data: {oops\n\n", AnswerFault.BAD_CHUNK),
+    "not JSON": (b"data: {oops\n\n", AnswerFault.BAD_CHUNK),
     "cut JSON": (b'data: {"choices":[{"del\n\n', AnswerFault.BAD_CHUNK),
     "a list": (b"data: [1]\n\n", AnswerFault.BAD_CHUNK),
     "a number for text": (data({"choices": [{"delta": {"content": 1}}]}), AnswerFault.BAD_CHUNK),
     "words": (b"data: Internal Server Error\n\n", AnswerFault.BAD_CHUNK),
     "too deep": (b'data: {"choices":' + b"[" * 100_000 + b"\n\n", AnswerFault.BAD_CHUNK),
-    "no UTF-8": (b'data: {"choices":[{"delta":{"content":"\xff"}}]}\n\n', AnswerFault.BAD_UTF8),
+    "not UTF-8": (b'data: {"choices":[{"delta":{"content":"\xff"}}]}\n\n', AnswerFault.BAD_UTF8),
     "invalid UTF-8 in an ignored field": (
         b'data: {"extra":"\xc3(","choices":[{"delta":{"content":"x"}}]}\n\n',
         AnswerFault.BAD_UTF8,

@@ -12,7 +12,7 @@ from tests.support.gateway import KEY
 
 KINDS = [
     *["reads"] * 10, *["leaves"] * 4, "leaves before the answer", *["reads slowly"] * 2,
-    "breaks off its request", "sends nonsense", "sends no JSON", "has no key",
+    "breaks off its request", "sends nonsense", "sends invalid JSON", "has no key",
 ]  # fmt: skip
 _PATIENCE = 60.0
 _DEFECT = b"x-athena-error: internal_error"
@@ -37,7 +37,7 @@ class Clients:
 
     async def _ask_until(self, end: float) -> None:
         loop = asyncio.get_running_loop()
-        # They do not come all at once.
+        # Clients do not start all at once.
         await asyncio.sleep(self._random.uniform(0, min(5.0, (end - loop.time()) / 4)))
         while loop.time() < end:
             kind = self._random.choice(KINDS)
@@ -73,9 +73,9 @@ class Clients:
             if random.random() < 0.3:
                 writer.transport.abort()
             writer.close()
-        if found := _REQUEST_ID.search(received):
+        if match := _REQUEST_ID.search(received):
             if kind in ("reads", "leaves", "leaves before the answer", "reads slowly"):
-                self.request_ids.append(found[1].decode())
+                self.request_ids.append(match[1].decode())
         if _DEFECT in received.lower():
             return f"{kind}: a defect"
         return f"{kind}: {received[9:12].decode('latin-1') or 'nothing'}"
@@ -93,9 +93,9 @@ class Clients:
             del body["tools"]
         body["messages"][0]["content"] = "tide " * random.choice([1, 100, 10_000])
         data = json.dumps(body).encode()
-        if kind == "sends no JSON":
+        if kind == "sends invalid JSON":
             data = data[: random.randrange(1, len(data))]
-        key = "sk-athena-nobody" if kind == "has no key" else KEY
+        key = "sk-athena-unknown-key" if kind == "has no key" else KEY
         head = (
             f"POST {path} HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\nconnection: close\r\n"
             f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"

@@ -97,7 +97,7 @@ class Soak:
         """Edit the configuration, and wait until the edit is live in every worker."""
         self._gateway.edit(code)
         ((number,),) = self._rows("SELECT number FROM proxy_configurationversion")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while value(scrape(self._gateway.url), "athena_config_version") < number:
             assert time.monotonic() < deadline, "the configuration did not become live"
             time.sleep(0.2)
@@ -153,7 +153,9 @@ class Soak:
         endless = {kind: n for kind, n in clients.seen.items() if kind.endswith("no end")}
         self.report.check(not endless, f"{prefix}: requests without an end: {endless or 'none'}")
         defects = {kind: n for kind, n in clients.seen.items() if kind.endswith("a defect")}
-        self.report.check(not defects, f"{prefix}: defects of the gateway's: {defects or 'none'}")
+        self.report.check(
+            not defects, f"{prefix}: internal errors of the gateway: {defects or 'none'}"
+        )
         if total < 5000:
             return
         self.report.lines.append(f"    {prefix}: {dict(sorted(clients.seen.items()))}")
@@ -162,8 +164,8 @@ class Soak:
         began = time.monotonic()
         self._samples.clear()
         while True:
-            for pid, found in self._sizes().items():
-                self._samples.setdefault(pid, []).append((time.monotonic() - began, found.rss))
+            for pid, memory in self._sizes().items():
+                self._samples.setdefault(pid, []).append((time.monotonic() - began, memory.rss))
             await asyncio.sleep(2)
 
     def _sizes(self) -> dict[int, Size]:
@@ -207,7 +209,9 @@ class Soak:
         for _ in range(20):
             with self._gateway.client() as client:
                 seen[client.post("/v1/messages", json=ask("fine/model")).status_code] += 1
-        self.report.check(set(seen) == {200}, f"asked one at a time with one place: {dict(seen)}")
+        self.report.check(
+            set(seen) == {200}, f"requests one at a time, with one slot: {dict(seen)}"
+        )
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
         url = self._gateway.environment["DATABASE_URL"]
@@ -232,7 +236,7 @@ class Soak:
     def _check_log(self) -> None:
         lines = self._gateway.log.splitlines()
         bad = [line for line in lines if _TROUBLE.search(line)]
-        self.report.check(not bad, f"{len(lines)} lines of log, {len(bad)} of trouble")
+        self.report.check(not bad, f"{len(lines)} log lines, {len(bad)} with errors")
         self.report.lines += [f"      {line[:1500]}" for line in bad[:5]]
 
 

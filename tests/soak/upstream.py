@@ -32,7 +32,7 @@ def _text(random: Random) -> list[Step]:
     return parts
 
 
-def _called(random: Random) -> list[Step]:
+def _call(random: Random) -> list[Step]:
     """A call in the format of Kimi, cut at random places."""
     parts: list[Step] = [chunk({"content": "Let me look. "})]
     at = 0
@@ -45,33 +45,33 @@ def _called(random: Random) -> list[Step]:
 
 def _answer(kind: str, random: Random) -> list[Step]:
     text = _text(random)
-    begun = text[: random.randrange(1, len(text))]
+    start = text[: random.randrange(1, len(text))]
     match kind:
         case "call":
-            return reply(*_called(random), _END)
+            return reply(*_call(random), _END)
         case "cut call":
-            return reply(*_called(random)[: random.randint(4, 10)], _END)
+            return reply(*_call(random)[: random.randint(4, 10)], _END)
         case "reset":
-            return reply(*begun, Reset, ends=False)
+            return reply(*start, Reset, ends=False)
         case "stall":
-            return reply(*begun, Pause(8), ends=False)
+            return reply(*start, Pause(8), ends=False)
         case "silence":
             return [Pause(8)]
         case "comments":
             alive: list[Step] = [b": alive\n\n", Pause(0.3)]
-            return reply(*begun, *alive * 20, ends=False)
+            return reply(*start, *alive * 20, ends=False)
         case "truncation":
-            return [*reply(*begun, ends=False), Close]
-        case "an end without an end":
-            return reply(*begun)
+            return [*reply(*start, ends=False), Close]
+        case "no finish reason":
+            return reply(*start)
         case "bad JSON":
-            return reply(*begun, b"data: {oops\n\n", _END)
+            return reply(*start, b"data: {oops\n\n", _END)
         case "bad bytes":
-            return reply(*begun, b'data: {"choices": "\xff\xfe"}\n\n', _END)
+            return reply(*start, b'data: {"choices": "\xff\xfe"}\n\n', _END)
         case "giant line":
-            return reply(*begun, b"data: ", *[b"x" * 65536] * 20, ends=False)
+            return reply(*start, b"data: ", *[b"x" * 65536] * 20, ends=False)
         case "error chunk":
-            return reply(*begun, b'data: {"error":{"message":"overloaded","code":503}}\n\n')
+            return reply(*start, b'data: {"error":{"message":"overloaded","code":503}}\n\n')
         case "error page":
             status = random.choice([400, 401, 403, 404, 429, 500, 502, 503, 529])
             return whole(b"<html><h1>An error</h1></html>", status=status)
@@ -80,7 +80,7 @@ def _answer(kind: str, random: Random) -> list[Step]:
             return whole({"error": {"message": "no", "code": status}}, status=status)
         case "nonsense":
             return [bytes(random.randbytes(random.randint(1, 300))), Close]
-        case "at once closed":
+        case "closed at once":
             return [Close] if random.random() < 0.5 else [Reset]
         case "drip":
             data = chunk({"content": "slowly"}) + _END
@@ -92,11 +92,11 @@ def _answer(kind: str, random: Random) -> list[Step]:
 
 FAULTS = [
     "call", "cut call", "reset", "stall", "silence", "comments", "truncation",
-    "an end without an end", "bad JSON", "bad bytes", "giant line", "error chunk", "error page",
-    "error", "nonsense", "at once closed", "drip",
+    "no finish reason", "bad JSON", "bad bytes", "giant line", "error chunk", "error page",
+    "error", "nonsense", "closed at once", "drip",
 ]  # fmt: skip
 _SHARE = 0.5
-"""Kinds of valid answers."""
+"""Share of valid answers."""
 
 
 class _Scripts(dict[str, Script]):

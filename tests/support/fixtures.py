@@ -24,14 +24,14 @@ _numbers = count()
 
 
 @pytest.fixture(scope="session", autouse=True)
-def static_files_found_once() -> Iterator[None]:
+def search_static_files_once() -> Iterator[None]:
     """Search for static files once: every Django test client creates the middleware again."""
-    look = ServeStaticMiddleware.add_files_from_finders
+    search = ServeStaticMiddleware.add_files_from_finders
     known: dict[str, dict[str, Any]] = {}
 
     def add(self: ServeStaticMiddleware) -> None:
         if self.static_prefix not in known:
-            look(self)
+            search(self)
             known[self.static_prefix] = dict(self.files)
         self.files.update(known[self.static_prefix])
 
@@ -101,8 +101,8 @@ def both_dialects(gateway: Gateway, upstream: ScriptedUpstream) -> None:
 def athena_faulty(
     gateway: Gateway, upstream: ScriptedUpstream, authority: Authority
 ) -> Iterator[Faulty]:
-    with faulty(gateway, upstream, authority) as found:
-        yield found
+    with faulty(gateway, upstream, authority) as upstreams:
+        yield upstreams
 
 
 @pytest.fixture(scope="session")
@@ -116,16 +116,16 @@ def httpx_faulty(
         OPENROUTER_BASE_URL=upstream.url,
         SSL_CERT_FILE=str(authority.path),
     ).start()
-    with faulty(gateway, upstream, authority) as found:
-        yield found
+    with faulty(gateway, upstream, authority) as upstreams:
+        yield upstreams
     gateway.stop()
 
 
 @pytest.fixture(params=["athena", "httpx"])
 def either(request: pytest.FixtureRequest) -> Faulty:
     """The faulty upstreams behind a gateway of either transport."""
-    found: Faulty = request.getfixturevalue(f"{request.param}_faulty")
-    return found
+    upstreams: Faulty = request.getfixturevalue(f"{request.param}_faulty")
+    return upstreams
 
 
 @pytest.fixture

@@ -166,11 +166,11 @@ def _next_job(channel: socket.socket) -> list[str] | None:
     for number, descriptor in enumerate(descriptors[1:]):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    arguments: list[str]
     arguments, environment = json.loads(request)
     os.environ.clear()
     os.environ.update(environment)
-    found: list[str] = arguments
-    return found
+    return arguments
 
 
 def main() -> None:
