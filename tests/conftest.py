@@ -19,7 +19,7 @@ pytest_plugins = ["tests.support.fixtures"]
 settings.register_profile("athena", deadline=None)
 settings.load_profile("athena")
 
-# Modules with long tests: they wait, or are one long story.
+# Modules whose tests take longest.
 _LONG = [
     Path(__file__).parent / name
     for name in (

@@ -64,14 +64,14 @@ def test_every_metric_is_documented_with_its_type_and_labels():
             r"^\| `(athena_\w+)` \| (\w+) \|([^|]*)\|", metrics, re.MULTILINE
         )
     }
-    found = {}
+    registered = {}
     for collector in REGISTRY._collector_to_names:
         assert isinstance(collector, MetricWrapperBase)
         name = collector._name + ("_total" if collector._type == "counter" else "")
-        found[name] = (collector._type, collector._labelnames)
-    assert documented == found
+        registered[name] = (collector._type, collector._labelnames)
+    assert documented == registered
     rows = set(re.findall(r"^\| `(\w+)` \| [^|]*\|$", metrics, re.MULTILINE))
-    assert rows >= {label for _, labels in found.values() for label in labels}
+    assert rows >= {label for _, labels in registered.values() for label in labels}
 
 
 def test_every_setting_is_documented():

@@ -27,7 +27,7 @@ from proxy.models.keys import digest_of
 from tests.support.staff_pages import UPSTREAM_FORM
 
 pytestmark = pytest.mark.django_db
-CANARY = "sk-or-v1-canary-that-nobody-may-see"
+CANARY = "sk-or-v1-canary-that-must-stay-secret"
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_form_error_names_the_value(pages):
     assert not Upstream.objects.filter(name="mine").exists()
 
 
-def test_an_edited_row_is_the_operators(pages):
+def test_an_edited_row_stops_following_the_environment(pages):
     route = ModelRoute.objects.get(pattern="claude-*opus*")
     assert route.from_environment
     form = {

@@ -60,7 +60,7 @@ def test_exchanges_are_listed_in_pages_newest_first(support, django_assert_max_n
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "is_listed"),
     [
         ("outcome=failed", True),
         ("outcome=ok", False),
@@ -75,7 +75,7 @@ def test_exchanges_are_listed_in_pages_newest_first(support, django_assert_max_n
         ("until=2020-01-01T00:00", False),
     ],
 )
-def test_the_api_has_the_filters_of_the_list_page(support, query, found):
+def test_the_api_has_the_filters_of_the_list_page(support, query, is_listed):
     exchange_row(
         outcome="transform_failed",
         format="kimi",
@@ -84,7 +84,7 @@ def test_the_api_has_the_filters_of_the_list_page(support, query, found):
         upstream="u",
         created_at=timezone.now(),
     )
-    assert len(support.get(f"/api/exchanges/?{query}").json()["results"]) == found
+    assert len(support.get(f"/api/exchanges/?{query}").json()["results"]) == is_listed
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_only_state_and_assignee_of_a_group_can_be_changed(support):
 def test_the_author_of_a_comment_is_the_sender(support):
     group = failure_group()
     url = f"/api/groups/{group.pk}/comments/"
-    response = send_json(support, "POST", url, {"text": "seen", "author": "somebody"})
+    response = send_json(support, "POST", url, {"text": "seen", "author": "another"})
     assert (response.status_code, response.json()["author"]) == (201, "user with ('support',)")
     assert Comment.objects.get().text == "seen"
     assert [comment["text"] for comment in support.get(url).json()["results"]] == ["seen"]

@@ -36,9 +36,11 @@ def make_route(operator, pattern, **fields):
 
 
 def test_an_override_is_created_read_changed_and_deleted(operator):
-    made = send_json(operator, "POST", "/api/overrides/", {"pattern": "house/*", "format": "kimi"})
-    assert made.status_code == 201
-    body = made.json()
+    created = send_json(
+        operator, "POST", "/api/overrides/", {"pattern": "house/*", "format": "kimi"}
+    )
+    assert created.status_code == 201
+    body = created.json()
     assert body == {
         "id": body["id"],
         "version": ConfigurationVersion.objects.get().number,
@@ -50,7 +52,7 @@ def test_an_override_is_created_read_changed_and_deleted(operator):
     }
     url = f"/api/overrides/{body['id']}/"
     assert operator.get(url).json() == body
-    assert operator.get(url)["etag"] == made["etag"] == f'"{body["version"]}"'
+    assert operator.get(url)["etag"] == created["etag"] == f'"{body["version"]}"'
     changed = send_json(operator, "PATCH", url, {"format": "qwen", "note": "it moved"}).json()
     assert (changed["format"], changed["note"], changed["pattern"]) == (
         "qwen",
@@ -89,17 +91,17 @@ def test_lists_of_routes_and_keys_need_no_query_per_row(operator, django_assert_
 
 
 def test_the_secrets_of_an_upstream_are_never_returned(operator):
-    made = make_upstream(
+    created = make_upstream(
         operator, key=CANARY, headers={"X-House-Token": HEADER_CANARY, "X-Title": "Athena"}
     )
     row = Upstream.objects.get(name="mine")
     assert (row.read_key(), row.headers["X-House-Token"]) == (CANARY, HEADER_CANARY)
-    assert (made["key_hint"], made["headers"]) == (
+    assert (created["key_hint"], created["headers"]) == (
         f"…{CANARY[-4:]}",
         {"X-House-Token": "[stored]", "X-Title": "Athena"},
     )
     url = f"/api/upstreams/{row.pk}/"
-    responses = [json.dumps(made)]
+    responses = [json.dumps(created)]
     responses.append(
         send_json(operator, "PATCH", url, {"key": f"{CANARY}!", "active": False}).content.decode()
     )
@@ -127,9 +129,9 @@ def test_the_secrets_of_an_upstream_are_never_returned(operator):
 
 
 def test_a_stored_header_is_kept_when_it_is_sent_back(operator):
-    made = make_upstream(operator, headers={"X-House-Token": HEADER_CANARY})
-    url = f"/api/upstreams/{made['id']}/"
-    headers = {**made["headers"], "X-Title": "Athena"}
+    created = make_upstream(operator, headers={"X-House-Token": HEADER_CANARY})
+    url = f"/api/upstreams/{created['id']}/"
+    headers = {**created["headers"], "X-Title": "Athena"}
     assert send_json(operator, "PATCH", url, {"headers": headers}).json()["headers"] == headers
     row = Upstream.objects.get(name="mine")
     assert row.headers == {"X-House-Token": HEADER_CANARY, "X-Title": "Athena"}
@@ -140,8 +142,8 @@ def test_a_stored_header_is_kept_when_it_is_sent_back(operator):
 
 
 def test_a_key_and_a_variable_replace_each_other(operator):
-    made = make_upstream(operator, key=CANARY)
-    url = f"/api/upstreams/{made['id']}/"
+    created = make_upstream(operator, key=CANARY)
+    url = f"/api/upstreams/{created['id']}/"
     assert (
         send_json(operator, "PATCH", url, {"key_variable": "HOUSE"}).json()["key_hint"] == "$HOUSE"
     )
@@ -295,7 +297,7 @@ def test_a_row_that_others_refer_to_is_not_deleted(operator):
     assert Upstream.objects.filter(name="mine").exists()
 
 
-def test_an_edited_row_is_the_operators(operator):
+def test_an_edited_row_stops_following_the_environment(operator):
     route = ModelRoute.objects.get(pattern="claude-*opus*")
     assert route.from_environment
     url = f"/api/routes/{route.pk}/"

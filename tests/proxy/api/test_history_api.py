@@ -16,13 +16,13 @@ def make_override(operator, **fields):
 
 
 def test_the_history_lists_authors_and_changes(operator):
-    made = make_override(operator)
-    url = f"/api/overrides/{made['id']}/"
+    created = make_override(operator)
+    url = f"/api/overrides/{created['id']}/"
     changed = send_json(operator, "PATCH", url, {"format": "qwen", "active": False}).json()
     operator.delete(url)
     deleted, second, first = operator.get(f"{url}history/").json()["results"]
     assert (first["version"], first["kind"], first["changed_by"]) == (
-        made["version"],
+        created["version"],
         "created",
         "olga",
     )
@@ -53,45 +53,49 @@ def test_the_history_is_paginated(operator, django_assert_max_num_queries):
 
 
 def test_a_revert_by_the_api_is_recorded_as_a_new_change(operator):
-    made = make_override(operator)
-    url = f"/api/overrides/{made['id']}/"
+    created = make_override(operator)
+    url = f"/api/overrides/{created['id']}/"
     send_json(operator, "PATCH", url, {"format": "qwen", "note": "a slip"})
-    back = send_json(operator, "POST", f"{url}history/{made['version']}/revert/").json()
-    assert (back["format"], back["note"], back["version"]) == ("kimi", "", made["version"] + 2)
+    back = send_json(operator, "POST", f"{url}history/{created['version']}/revert/").json()
+    assert (back["format"], back["note"], back["version"]) == ("kimi", "", created["version"] + 2)
     newest = operator.get(f"{url}history/").json()["results"][0]
-    assert (newest["kind"], newest["reason"]) == ("changed", f"back to version {made['version']}")
+    assert (newest["kind"], newest["reason"]) == (
+        "changed",
+        f"back to version {created['version']}",
+    )
     assert send_json(operator, "POST", f"{url}history/1/revert/").status_code == 404
     assert send_json(operator, "POST", f"{url}history/{'9' * 18}/revert/").status_code == 404
 
 
 def test_a_revert_with_an_outdated_etag_is_rejected(operator):
-    made = make_override(operator)
-    url = f"/api/overrides/{made['id']}/"
+    created = make_override(operator)
+    url = f"/api/overrides/{created['id']}/"
     send_json(operator, "PATCH", url, {"format": "qwen"})
     late = operator.post(
-        f"{url}history/{made['version']}/revert/", headers={"if-match": f'"{made["version"]}"'}
+        f"{url}history/{created['version']}/revert/",
+        headers={"if-match": f'"{created["version"]}"'},
     )
     assert late.status_code == 412
     assert FormatOverride.objects.get().format == "qwen"
 
 
 def test_a_deleted_row_can_be_restored(operator):
-    made = make_override(operator)
-    url = f"/api/overrides/{made['id']}/"
+    created = make_override(operator)
+    url = f"/api/overrides/{created['id']}/"
     operator.delete(url)
     deleted = operator.get(f"{url}history/").json()["results"][0]
     back = send_json(operator, "POST", f"{url}history/{deleted['version']}/revert/")
-    assert (back.status_code, back.json()["id"]) == (200, made["id"])
+    assert (back.status_code, back.json()["id"]) == (200, created["id"])
     assert operator.get(url).json()["pattern"] == "house/*"
 
 
 def test_restoring_a_deleted_row_needs_the_permission_to_add(operator):
-    made = make_override(operator)
-    url = f"/api/overrides/{made['id']}/"
+    created = make_override(operator)
+    url = f"/api/overrides/{created['id']}/"
     user = staff_user(SUPPORT)
     for name in ("view_formatoverride", "change_formatoverride"):
         user.user_permissions.add(Permission.objects.get(codename=name))
-    revert = f"{url}history/{made['version']}/revert/"
+    revert = f"{url}history/{created['version']}/revert/"
     assert send_json(token_client(user), "POST", revert).status_code == 200
     operator.delete(url)
     assert send_json(token_client(user), "POST", revert).status_code == 403
@@ -99,29 +103,29 @@ def test_restoring_a_deleted_row_needs_the_permission_to_add(operator):
 
 
 def test_a_revert_that_is_not_valid_any_more_is_a_conflict(operator):
-    made = make_override(operator)
-    url = f"/api/overrides/{made['id']}/"
+    created = make_override(operator)
+    url = f"/api/overrides/{created['id']}/"
     send_json(operator, "PATCH", url, {"pattern": "yard/*"})
     make_override(operator)
-    response = send_json(operator, "POST", f"{url}history/{made['version']}/revert/")
+    response = send_json(operator, "POST", f"{url}history/{created['version']}/revert/")
     assert (response.status_code, list(response.json()["fields"])) == (409, ["pattern"])
 
 
 def test_a_revert_keeps_secrets_and_revocations(operator):
     body = {"name": "mine", "base_url": "https://mine.example/v1", "key": "sk-first-of-two-keys"}
-    made = send_json(operator, "POST", "/api/upstreams/", body).json()
-    url = f"/api/upstreams/{made['id']}/"
+    created = send_json(operator, "POST", "/api/upstreams/", body).json()
+    url = f"/api/upstreams/{created['id']}/"
     send_json(operator, "PATCH", url, {"key": "sk-second-of-two-keys", "idle_timeout": 1})
-    send_json(operator, "POST", f"{url}history/{made['version']}/revert/")
+    send_json(operator, "POST", f"{url}history/{created['version']}/revert/")
     row = Upstream.objects.get(name="mine")
     assert (row.read_key(), row.idle_timeout) == ("sk-second-of-two-keys", 120)
-    made = send_json(operator, "POST", "/api/keys/", {"label": "ada"}).json()
-    url = f"/api/keys/{made['id']}/"
+    created = send_json(operator, "POST", "/api/keys/", {"label": "ada"}).json()
+    url = f"/api/keys/{created['id']}/"
     send_json(operator, "POST", f"{url}revoke/")
-    back = send_json(operator, "POST", f"{url}history/{made['version']}/revert/").json()
+    back = send_json(operator, "POST", f"{url}history/{created['version']}/revert/").json()
     assert back["state"] == "revoked"
-    ClientKey.objects.filter(pk=made["id"]).delete()
-    gone = send_json(operator, "POST", f"{url}history/{made['version']}/revert/")
+    ClientKey.objects.filter(pk=created["id"]).delete()
+    gone = send_json(operator, "POST", f"{url}history/{created['version']}/revert/")
     assert (gone.status_code, "secret was not kept" in gone.json()["detail"]) == (409, True)
 
 

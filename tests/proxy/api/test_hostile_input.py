@@ -64,7 +64,7 @@ values = st.recursive(
 
 
 @pytest.fixture
-def places(settings, tmp_path, monkeypatch):
+def ids(settings, tmp_path, monkeypatch):
     settings.DATA_DIR = tmp_path
     configure()
     cache.clear()
@@ -80,23 +80,27 @@ def places(settings, tmp_path, monkeypatch):
     }
 
 
-@pytest.mark.parametrize(("method", "url", "takes"), ENDPOINTS, ids=lambda part: str(part)[:50])
-def test_no_request_body_causes_a_server_error(places, method, url, takes):
+@pytest.mark.parametrize(
+    ("method", "url", "serializer"), ENDPOINTS, ids=lambda part: str(part)[:50]
+)
+def test_no_request_body_causes_a_server_error(ids, method, url, serializer):
     operator = token_client(staff_user(OPERATORS))
-    fields = sorted(takes.Meta.fields) if takes else ["overlap_hours"]
+    fields = sorted(serializer.Meta.fields) if serializer else ["overlap_hours"]
     bodies = st.dictionaries(st.sampled_from(fields) | texts, values, max_size=5) | values
-    if takes in (UpstreamIn, RouteIn, OverrideIn) and method == "POST":
+    if serializer in (UpstreamIn, RouteIn, OverrideIn) and method == "POST":
         # Add the required fields, so that the other fields are validated too.
-        whole = {"name": "a", "base_url": "http://a"} if takes is UpstreamIn else {"pattern": "a"}
-        whole |= {"upstream": "demo"} if takes is RouteIn else {}
-        whole |= {"format": "kimi"} if takes is OverrideIn else {}
+        whole = (
+            {"name": "a", "base_url": "http://a"} if serializer is UpstreamIn else {"pattern": "a"}
+        )
+        whole |= {"upstream": "demo"} if serializer is RouteIn else {}
+        whole |= {"format": "kimi"} if serializer is OverrideIn else {}
         optional = [name for name in fields if name not in whole]
         some = st.dictionaries(st.sampled_from(optional), values, max_size=3)
         bodies |= some.map(lambda more: whole | more)
     tags = st.none() | st.sampled_from(['"1"', "*", 'W/"1"', "x", '"', ""])
 
     @settings(
-        max_examples=30 if takes else 10,
+        max_examples=30 if serializer else 10,
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
@@ -105,20 +109,20 @@ def test_no_request_body_causes_a_server_error(places, method, url, takes):
         headers = {} if tag is None else {"if-match": tag}
         with transaction.atomic():
             response = operator.generic(
-                method, url.format(**places), json.dumps(body), "application/json", headers=headers
+                method, url.format(**ids), json.dumps(body), "application/json", headers=headers
             )
             assert response.status_code < 500, response.content
             if response.status_code >= 400:
                 assert response.json()["detail"]
             elif response.status_code < 300 and method != "DELETE":
-                understood()
+                check_snapshot()
             transaction.set_rollback(True)
 
     check()
 
 
-def understood():
-    """Everything that was saved can be loaded into a snapshot."""
+def check_snapshot():
+    """Check that everything that was saved can be loaded."""
     snapshot = load()
     assert (
         len(snapshot.routes)
@@ -132,12 +136,12 @@ def understood():
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'"x"', b"NaN", b"[" * 9999]
 )
-def test_a_body_that_is_not_an_object_is_rejected_with_a_sentence(places, body):
+def test_a_body_that_is_not_an_object_is_rejected_with_a_sentence(ids, body):
     operator = token_client(staff_user(OPERATORS))
-    for method, url, takes in ENDPOINTS:
-        if takes is None or (body == b"" and method == "PATCH"):
+    for method, url, serializer in ENDPOINTS:
+        if serializer is None or (body == b"" and method == "PATCH"):
             continue
-        response = operator.generic(method, url.format(**places), body, "application/json")
+        response = operator.generic(method, url.format(**ids), body, "application/json")
         assert response.status_code == 400, (url, body, response.content)
         assert response.json()["detail"]
 
@@ -145,10 +149,10 @@ def test_a_body_that_is_not_an_object_is_rejected_with_a_sentence(places, body):
 def test_an_unavailable_database_is_reported_as_json(monkeypatch):
     configure()
 
-    def away(cls):
+    def refuse(cls):
         raise OperationalError("database is locked")
 
-    monkeypatch.setattr(ConfigurationVersion, "lock", classmethod(away))
+    monkeypatch.setattr(ConfigurationVersion, "lock", classmethod(refuse))
     given = {"pattern": "house/*", "format": "kimi"}
     operator = token_client(staff_user(OPERATORS))
     answer = operator.post("/api/overrides/", given, content_type="application/json")

@@ -21,20 +21,20 @@ def make_key(operator, **fields):
 
 def test_a_new_key_is_returned_once(operator):
     User.objects.create(username="ada")
-    made = make_key(operator, owner="ada", allowed_models=["qwen/*"], requests_per_minute=60)
-    plain, row = made.pop("key"), ClientKey.objects.get(pk=made["id"])
-    assert (row.digest, made["prefix"], made["state"]) == (
+    created = make_key(operator, owner="ada", allowed_models=["qwen/*"], requests_per_minute=60)
+    plain, row = created.pop("key"), ClientKey.objects.get(pk=created["id"])
+    assert (row.digest, created["prefix"], created["state"]) == (
         digest_of(plain),
         prefix_of(plain),
         "active",
     )
-    assert (made["owner"], made["allowed_models"], made["requests_per_minute"]) == (
+    assert (created["owner"], created["allowed_models"], created["requests_per_minute"]) == (
         "ada",
         ["qwen/*"],
         60,
     )
-    url = f"/api/keys/{made['id']}/"
-    assert operator.get(url).json() == made
+    url = f"/api/keys/{created['id']}/"
+    assert operator.get(url).json() == created
     for path in (url, "/api/keys/?owner=ada", f"{url}history/"):
         text = operator.get(path).content.decode()
         assert "qwen/*" in text
@@ -43,8 +43,8 @@ def test_a_new_key_is_returned_once(operator):
 
 
 def test_only_the_settings_of_a_key_can_be_changed(operator):
-    made = make_key(operator)
-    url = f"/api/keys/{made['id']}/"
+    created = make_key(operator)
+    url = f"/api/keys/{created['id']}/"
     body = send_json(
         operator, "PATCH", url, {"max_streams": 3, "expires_at": "2030-01-01T00:00Z"}
     ).json()
@@ -74,7 +74,7 @@ def test_invalid_values_of_a_key_are_rejected_and_named(operator, body, word):
 
 
 def test_a_change_keeps_a_concurrent_last_use_of_a_key(operator, monkeypatch):
-    made = make_key(operator)
+    created = make_key(operator)
     clean = ClientKey.full_clean
 
     def used(row):
@@ -82,13 +82,13 @@ def test_a_change_keeps_a_concurrent_last_use_of_a_key(operator, monkeypatch):
         clean(row)
 
     monkeypatch.setattr(ClientKey, "full_clean", used)
-    body = send_json(operator, "PATCH", f"/api/keys/{made['id']}/", {"label": "other"}).json()
+    body = send_json(operator, "PATCH", f"/api/keys/{created['id']}/", {"label": "other"}).json()
     assert body["last_used_at"] is not None
 
 
 def test_a_revocation_is_final(operator):
-    made = make_key(operator)
-    url = f"/api/keys/{made['id']}/revoke/"
+    created = make_key(operator)
+    url = f"/api/keys/{created['id']}/revoke/"
     assert operator.post(url, headers={"if-match": '"0"'}).status_code == 412
     first = operator.post(url).json()
     again = operator.post(url).json()
@@ -96,15 +96,15 @@ def test_a_revocation_is_final(operator):
 
 
 def test_a_key_is_rotated(operator):
-    made = make_key(operator, max_streams=2, allowed_models=["qwen/*"])
-    url = f"/api/keys/{made['id']}/"
+    created = make_key(operator, max_streams=2, allowed_models=["qwen/*"])
+    url = f"/api/keys/{created['id']}/"
     response = send_json(operator, "POST", f"{url}rotate/", {"overlap_hours": 2})
     other, old = response.json(), operator.get(url).json()
     assert response.status_code == 201
-    assert (other["replaces"], old["replaced_by"]) == (made["id"], other["id"])
+    assert (other["replaces"], old["replaced_by"]) == (created["id"], other["id"])
     assert (other["label"], other["max_streams"]) == ("ada's laptop", 2)
     assert ClientKey.objects.get(pk=other["id"]).digest == digest_of(other["key"])
-    left = ClientKey.objects.get(pk=made["id"]).expires_at - timezone.now()
+    left = ClientKey.objects.get(pk=created["id"]).expires_at - timezone.now()
     assert timedelta(hours=1, minutes=59) < left <= timedelta(hours=2)
     again = send_json(operator, "POST", f"{url}rotate/", {})
     assert (again.status_code, "already replaced" in again.json()["detail"]) == (409, True)
@@ -115,15 +115,18 @@ def test_a_key_is_rotated(operator):
 
 @pytest.mark.parametrize("hours", [-1, 721, "many", None, 1.5])
 def test_the_overlap_of_a_rotation_has_bounds(operator, hours):
-    made = make_key(operator)
+    created = make_key(operator)
     response = send_json(
-        operator, "POST", f"/api/keys/{made['id']}/rotate/", {"overlap_hours": hours}
+        operator, "POST", f"/api/keys/{created['id']}/rotate/", {"overlap_hours": hours}
     )
-    assert (response.status_code, ClientKey.objects.filter(replaces=made["id"]).count()) == (400, 0)
+    assert (response.status_code, ClientKey.objects.filter(replaces=created["id"]).count()) == (
+        400,
+        0,
+    )
 
 
 def test_a_revoked_key_is_not_rotated(operator):
-    made = make_key(operator)
-    operator.post(f"/api/keys/{made['id']}/revoke/")
-    response = send_json(operator, "POST", f"/api/keys/{made['id']}/rotate/")
+    created = make_key(operator)
+    operator.post(f"/api/keys/{created['id']}/revoke/")
+    response = send_json(operator, "POST", f"/api/keys/{created['id']}/rotate/")
     assert (response.status_code, "is revoked" in response.json()["detail"]) == (409, True)

@@ -60,8 +60,8 @@ def test_a_name_is_resolved_like_in_a_request(operator):
 
 def test_a_name_without_a_route_is_not_found(operator):
     GatewaySettings.objects.update(default_route=None)
-    response = operator.get("/api/resolve/?model=nobody")
-    assert (response.status_code, "'nobody'" in response.json()["detail"]) == (404, True)
+    response = operator.get("/api/resolve/?model=unknown")
+    assert (response.status_code, "'unknown'" in response.json()["detail"]) == (404, True)
     for query in ("", "model=", f"model={'x' * 201}", "model=a&colour=red"):
         assert operator.get(f"/api/resolve/?{query}").status_code == 400, query
 
@@ -75,9 +75,9 @@ def test_the_version_names_the_last_author(operator):
     assert after["changed_at"] > before["changed_at"]
 
 
-def api_of(gateway: Gateway, name: str) -> httpx.Client:
-    """A client of the API with the token of an operator."""
-    made = gateway.manage(
+def make_api_client(gateway: Gateway, name: str) -> httpx.Client:
+    """Return a client of the API with the token of a new operator."""
+    done = gateway.manage(
         "shell",
         "--no-imports",
         "-c",
@@ -85,7 +85,7 @@ def api_of(gateway: Gateway, name: str) -> httpx.Client:
         f"user = User.objects.create_user({name!r}, is_staff=True)\n"
         "user.groups.add(Group.objects.get(name='operators'))",
     )
-    assert made.returncode == 0, made.stderr
+    assert done.returncode == 0, done.stderr
     token = gateway.manage("token", "create", name).stdout.strip()
     return httpx.Client(
         base_url=f"{gateway.url}/api",
@@ -98,7 +98,7 @@ def api_of(gateway: Gateway, name: str) -> httpx.Client:
 def test_an_override_made_by_the_api_becomes_live(gateway: Gateway, upstream):
     upstream.script("api-house/model", reply(stream({"content": KIMI_CALL})))
     body = ask("api-house/model", tools=TOOLS, stream=True)
-    with gateway.client() as client, api_of(gateway, "token-olga") as api:
+    with gateway.client() as client, make_api_client(gateway, "token-olga") as api:
         assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text
         response = api.post("/overrides/", json={"pattern": "api-house/*", "format": "kimi"})
         row = response.json()
@@ -116,7 +116,7 @@ def test_of_concurrent_changes_to_one_version_only_one_is_made(upstream, tmp_pat
         tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url, ATHENA_WORKERS="2"
     ).start()
     try:
-        with api_of(gateway, "olga") as api, ThreadPoolExecutor(8) as pool:
+        with make_api_client(gateway, "olga") as api, ThreadPoolExecutor(8) as pool:
             for _ in range(5):
                 tag = api.get("/settings/").headers["etag"]
 

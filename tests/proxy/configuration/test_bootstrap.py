@@ -3,6 +3,7 @@
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
+from django.utils import timezone
 
 from athena_site.settings import PASSWORD_HASHERS
 from proxy.configuration.bootstrap import bootstrap
@@ -104,8 +105,6 @@ def test_the_client_key_follows_the_environment_variable():
 
 def test_a_revoked_key_from_the_environment_stays_revoked():
     bootstrap({"ATHENA_CLIENT_KEY": "a-key-of-my-own-choice"})
-    from django.utils import timezone
-
     row = ClientKey.objects.get()
     row.revoked_at = timezone.now()
     row.save()
@@ -161,9 +160,8 @@ def test_each_node_uses_the_demo_at_its_own_address(settings):
     version = ConfigurationVersion.objects.get().number
     settings.OWN_URL = "http://127.0.0.1:8123"
     bootstrap({})
-    assert (
-        ConfigurationVersion.objects.get().number == version
-    )  # the row is the same for every node
+    # The row is the same for every node.
+    assert ConfigurationVersion.objects.get().number == version
     assert demo_address() == "http://127.0.0.1:8123/demo/v1/chat/completions"
 
 
@@ -176,7 +174,7 @@ def test_upstreams_encrypted_with_another_secret_are_named(settings):
         name="sealed", base_url="https://api.example.org/v1", headers={"X-Api-Token": "t-1"}
     )
     assert bootstrap(OPENROUTER).unreadable == ()
-    settings.SECRET_KEY = "another one, and long enough for all that it is used for"
+    settings.SECRET_KEY = "another secret that is long enough for every use of it"
     assert bootstrap(OPENROUTER).unreadable == ("demo", "sealed", "stored")
     # The key of the demo is not a real secret; the bootstrap replaces it.
     assert bootstrap(OPENROUTER).unreadable == ("sealed", "stored")

@@ -62,7 +62,7 @@ def during_lock_wait(monkeypatch):
     return plan
 
 
-def a_key(label="ada"):
+def make_key(label="ada"):
     key = ClientKey(label=label)
     key.adopt(f"sk-athena-{label}-at-once")
     key.save()
@@ -102,14 +102,14 @@ def test_tables_that_do_not_affect_routing_have_no_preview(olga, table):
 
 def test_a_preview_does_not_show_the_changes_of_others(during_lock_wait):
     ModelRoute.objects.create(pattern="house/mine", upstream=Upstream.objects.get(name="demo"))
-    made = []
+    created = []
 
     def override():
-        made.append(FormatOverride.objects.create(pattern="house/*", format="kimi"))
+        created.append(FormatOverride.objects.create(pattern="house/*", format="kimi"))
 
     during_lock_wait(override)
     assert effects_of(lambda: None, timezone.now()) == []
-    assert made
+    assert created
 
 
 def test_disabling_rows_keeps_the_changes_of_others(olga, during_lock_wait):
@@ -132,7 +132,7 @@ def test_deleting_selected_rows_holds_the_lock(olga, during_lock_wait):
 
 
 def test_two_concurrent_rotations_make_one_key(during_lock_wait):
-    key = a_key()
+    key = make_key()
 
     def rotate_once():
         return rotate(ClientKey.objects.get(pk=key.pk), timedelta(hours=1), timezone.now())
@@ -143,7 +143,7 @@ def test_two_concurrent_rotations_make_one_key(during_lock_wait):
 
 
 def test_a_key_that_is_revoked_concurrently_is_not_rotated(during_lock_wait):
-    key = a_key()
+    key = make_key()
     during_lock_wait(lambda: revoke(ClientKey.objects.get(pk=key.pk), timezone.now()))
     with pytest.raises(ValidationError, match="revoked"):
         rotate(key, timedelta(hours=1), timezone.now())
@@ -151,7 +151,7 @@ def test_a_key_that_is_revoked_concurrently_is_not_rotated(during_lock_wait):
 
 
 def test_two_concurrent_revocations_are_one_change(olga, during_lock_wait):
-    key = a_key()
+    key = make_key()
 
     def rename_and_revoke():
         other = ClientKey.objects.get(pk=key.pk)
@@ -178,7 +178,7 @@ def test_a_form_that_is_sent_twice_makes_one_key(olga, during_lock_wait):
 def test_a_user_who_may_only_view_keys_cannot_revoke_them():
     user = User.objects.create(username="vera", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename="view_clientkey"))
-    client, key = Client(), a_key()
+    client, key = Client(), make_key()
     client.force_login(user)
     client.post("/admin/proxy/clientkey/", {"action": "revoke", "_selected_action": [key.pk]})
     key.refresh_from_db()

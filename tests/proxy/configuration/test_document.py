@@ -44,7 +44,7 @@ from tests.support.stored_exchanges import configure
 pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
-CANARY = "sk-canary-that-nobody-may-see"
+CANARY = "sk-canary-that-must-stay-secret"
 CLIENT = "sk-athena-canary-of-a-client-that-is-as-long-as-others"
 
 
@@ -494,7 +494,7 @@ def test_routes_that_are_fallbacks_of_each_other_are_deleted_together(full_confi
     import_now({"athena": 1, "gateway": {}, "routes": []})
     assert not ModelRoute.objects.exists()
     record = ModelRoute.history.get(pattern="default", history_type="-")
-    assert record.fallback_id is not None, "the history knows what it was"
+    assert record.fallback_id is not None, "the history still has the fallback"
 
 
 def test_circular_fallbacks_in_a_document_are_rejected(full_configuration):
@@ -708,7 +708,7 @@ def test_numbers_are_exported_alike_on_every_database(number):
     assert (text(), current_version()) == (before, number)
 
 
-def house(**fields):
+def house_document(**fields):
     return {
         "athena": 1,
         "upstreams": [
@@ -721,17 +721,17 @@ def house(**fields):
 def test_a_stored_upstream_key_is_kept_and_a_missing_one_is_remarked(full_configuration):
     row = Upstream.objects.get(name="house")
     ModelRoute.objects.exclude(upstream=row).update(upstream=row)
-    import_now(house(key="stored"))
+    import_now(house_document(key="stored"))
     row.refresh_from_db()
     assert row.read_key() == CANARY
-    report = import_now(house(key="$HOUSE_KEY"))
+    report = import_now(house_document(key="$HOUSE_KEY"))
     row.refresh_from_db()
     assert (row.sealed_key, row.key_variable) == ("", "HOUSE_KEY")
     assert report.remarks == [
         "The upstream 'house': its stored key was deleted.",
         "The upstream 'house': the environment variable HOUSE_KEY is not set here.",
     ]
-    report = import_now(house(key="stored", headers={"x-new-token": "stored"}))
+    report = import_now(house_document(key="stored", headers={"x-new-token": "stored"}))
     row.refresh_from_db()
     assert (row.key_variable, row.headers) == ("", {})
     assert report.remarks == [
@@ -742,35 +742,37 @@ def test_a_stored_upstream_key_is_kept_and_a_missing_one_is_remarked(full_config
 
 def test_leaving_out_the_key_of_an_upstream_removes_it(full_configuration, monkeypatch):
     ModelRoute.objects.update(upstream=Upstream.objects.get(name="house"))
-    report = import_now(house())
+    report = import_now(house_document())
     assert not Upstream.objects.get(name="house").sealed_key
     assert ("key", "stored", "null") in [c for row in changes(report) for c in row[3]]
 
 
-def keys(*rows):
+def key_document(*rows):
     return {"athena": 1, "keys": list(rows)}
 
 
 def test_listed_client_keys_are_updated_and_others_are_kept(full_configuration):
     client_key("another", CLIENT + "-2")
     row = client_key("phone", CLIENT + "-3")
-    import_now(keys({"label": "phone", "prefix": row.prefix, "max_streams": 2, "owner": "root"}))
+    import_now(
+        key_document({"label": "phone", "prefix": row.prefix, "max_streams": 2, "owner": "root"})
+    )
     row.refresh_from_db()
     assert (row.max_streams, row.owner.username) == (2, "root")
     assert ClientKey.objects.filter(label="another").exists()
-    import_now(keys({"label": "phone", "prefix": row.prefix, "revoked": True}))
+    import_now(key_document({"label": "phone", "prefix": row.prefix, "revoked": True}))
     row.refresh_from_db()
     assert (row.max_streams, row.revoked_at) == (None, NOW)
 
 
 def test_a_revoked_key_stays_revoked(full_configuration):
-    report = import_now(keys({"label": "ada's laptop", "prefix": prefix_of(CLIENT)}))
+    report = import_now(key_document({"label": "ada's laptop", "prefix": prefix_of(CLIENT)}))
     assert ClientKey.objects.get(label="ada's laptop").revoked_at == NOW
     assert report.remarks == ["The key 'ada's laptop' (sk-athena-canary…) stays revoked."]
 
 
 def test_an_unknown_client_key_is_created_from_a_variable_or_skipped(monkeypatch):
-    wanted = keys(
+    wanted = key_document(
         {"label": "ci", "key": "$HOUSE_KEY", "allowed_models": ["claude-*"]}, {"label": "x"}
     )
     assert import_now(wanted).remarks == [
@@ -783,14 +785,14 @@ def test_an_unknown_client_key_is_created_from_a_variable_or_skipped(monkeypatch
     row = ClientKey.objects.get(label="ci")
     assert (row.digest, row.allowed_models) == (digest_of(CLIENT), ["claude-*"])
     assert import_now(wanted).changes == []
-    assert problems(keys({"label": "other", "key": "$HOUSE_KEY"})) == [
+    assert problems(key_document({"label": "other", "key": "$HOUSE_KEY"})) == [
         "keys[0].label: 'other': the key in $HOUSE_KEY already exists here as 'ci'"
     ]
-    assert problems(keys({"label": "ci", "key": "$HOUSE_KEY", "prefix": "sk"})) == [
+    assert problems(key_document({"label": "ci", "key": "$HOUSE_KEY", "prefix": "sk"})) == [
         "keys[0].prefix: 'sk': the key in $HOUSE_KEY has another prefix"
     ]
     monkeypatch.setenv("HOUSE_KEY", "a b")
-    assert problems(keys({"label": "spaced", "key": "$HOUSE_KEY"})) == [
+    assert problems(key_document({"label": "spaced", "key": "$HOUSE_KEY"})) == [
         "keys[0].key: $HOUSE_KEY: A client key needs at least 8 ASCII characters and no spaces."
     ]
 
@@ -825,8 +827,8 @@ def test_client_keys_with_the_same_label_and_prefix_are_skipped(full_configurati
         == ["The key 'twin' ('sk-athena-canary') was skipped: several keys match here."] * 2
     )
     row = {"label": "ada's laptop", "prefix": prefix_of(CLIENT)}
-    assert problems(keys(row, dict(row))) == ["keys[1].label: 'ada's laptop' appears twice"]
-    assert problems(keys(row | {"owner": "nobody"})) == [
+    assert problems(key_document(row, dict(row))) == ["keys[1].label: 'ada's laptop' appears twice"]
+    assert problems(key_document(row | {"owner": "nobody"})) == [
         "keys[0].owner: the user 'nobody' does not exist"
     ]
 

@@ -40,14 +40,14 @@ def _configured(settings, tmp_path):
     configure()
 
 
-def upstream(**fields):
+def make_upstream(**fields):
     row = Upstream(name="mine", base_url="https://mine.example/v1", **fields)
     row.store_key(CANARY)
     row.save()
     return row
 
 
-def changed(row, **fields):
+def change_row(row, **fields):
     for name, value in fields.items():
         setattr(row, name, value)
     row.save()
@@ -61,7 +61,7 @@ def field_changes(record):
 def test_a_row_is_at_the_version_that_last_changed_it():
     first = FormatOverride.objects.create(pattern="a", format="kimi")
     second = FormatOverride.objects.create(pattern="b", format="kimi")
-    changed(first, priority=7)
+    change_row(first, priority=7)
     number = ConfigurationVersion.objects.get().number
     assert (version_of(first), version_of(second)) == (number, number - 1)
     assert newest_of_all() == newest(first)
@@ -69,7 +69,7 @@ def test_a_row_is_at_the_version_that_last_changed_it():
 
 def test_a_list_of_rows_has_their_versions(django_assert_num_queries):
     rows = [FormatOverride.objects.create(pattern=f"m{n}", format="kimi") for n in range(5)]
-    changed(rows[2], priority=7)
+    change_row(rows[2], priority=7)
     with django_assert_num_queries(1):
         found = {row.pk: row.version for row in with_version(FormatOverride.objects.all())}
     assert found == {row.pk: version_of(row) for row in rows}
@@ -87,7 +87,7 @@ def test_differences_are_displayed_as_text():
         ModelRoute.objects.get(pattern="default"),
         ModelRoute.objects.get(pattern="claude-*opus*"),
     )
-    changed(one, fallback=two, active=False, max_tokens=100, listed_as="x")
+    change_row(one, fallback=two, active=False, max_tokens=100, listed_as="x")
     assert field_changes(newest(one)) == {
         "fallback": ("–", "claude-*opus*"),
         "active": ("yes", "no"),
@@ -95,7 +95,7 @@ def test_differences_are_displayed_as_text():
         "listed_as": ("–", "x"),
     }
     key = ClientKey.objects.first()
-    changed(
+    change_row(
         key,
         owner=User.objects.get(username="root"),
         allowed_models=["b", "a"],
@@ -106,38 +106,38 @@ def test_differences_are_displayed_as_text():
         "allowed_models": ("–", '["b","a"]'),
         "expires_at": ("–", "2027-01-02T03:04:05Z"),
     }
-    (change,) = differences(newest(one), changed(one, max_tokens=200))
+    (change,) = differences(newest(one), change_row(one, max_tokens=200))
     assert (change.label, change.old, change.new) == ("max tokens", "100", "200")
 
 
 def test_a_deleted_row_is_displayed_by_its_id():
-    other = upstream()
+    other = make_upstream()
     number, route = other.pk, ModelRoute.objects.get(pattern="default")
-    changed(route, upstream=other)
-    changed(route, upstream=Upstream.objects.get(name="demo"))
+    change_row(route, upstream=other)
+    change_row(route, upstream=Upstream.objects.get(name="demo"))
     other.delete()
     assert field_changes(newest(route)) == {"upstream": (f"deleted #{number}", "demo")}
 
 
 def test_the_record_of_a_created_or_deleted_row_lists_all_fields():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
-    made = newest(row)
-    assert field_changes(made) == {
+    created = newest(row)
+    assert field_changes(created) == {
         "pattern": ("–", "house/*"),
         "format": ("–", "kimi"),
         "priority": ("–", "100"),
         "active": ("–", "yes"),
     }
     row.delete()
-    gone = records(FormatOverride).first()
-    assert field_changes(gone) == {
-        name: (new, old) for name, (old, new) in field_changes(made).items()
+    deleted = records(FormatOverride).first()
+    assert field_changes(deleted) == {
+        name: (new, old) for name, (old, new) in field_changes(created).items()
     }
 
 
 def test_a_record_has_no_secret_header():
-    row = upstream(headers={"X-House-Token": CANARY, "X-Title": "Athena"})
-    changed(row, headers={"X-House-Token": f"{CANARY}2", "X-Title": "Athena 2"})
+    row = make_upstream(headers={"X-House-Token": CANARY, "X-Title": "Athena"})
+    change_row(row, headers={"X-House-Token": f"{CANARY}2", "X-Title": "Athena 2"})
     for record in records(row):
         assert CANARY not in str(vars(record))
         assert CANARY not in str(differences(previous_record(record), record))
@@ -152,7 +152,7 @@ def test_a_record_has_no_secret_header():
 def test_a_revert_is_recorded_as_a_new_change():
     row = FormatOverride.objects.create(pattern="house/*", format="kimi")
     old = newest(row)
-    changed(row, format="qwen", note="a slip")
+    change_row(row, format="qwen", note="a slip")
     revert(old)
     row.refresh_from_db()
     assert (row.format, row.note) == ("kimi", "")
@@ -181,10 +181,10 @@ def test_a_revert_keeps_the_last_use_of_a_key(monkeypatch):
 def test_a_long_history_needs_few_queries(django_assert_max_num_queries):
     route, others = (
         ModelRoute.objects.get(pattern="default"),
-        [upstream(), Upstream.objects.get(name="demo")],
+        [make_upstream(), Upstream.objects.get(name="demo")],
     )
     for number in range(10):
-        changed(route, upstream=others[number % 2])
+        change_row(route, upstream=others[number % 2])
     with django_assert_max_num_queries(3):
         found = list(records(route))
         changes = [differences(old, new) for new, old in pairwise(found)]
@@ -192,18 +192,18 @@ def test_a_long_history_needs_few_queries(django_assert_max_num_queries):
 
 
 def test_a_revert_keeps_the_current_secrets():
-    row = upstream(headers={"X-House-Token": "old", "X-Title": "a"})
+    row = make_upstream(headers={"X-House-Token": "old", "X-Title": "a"})
     old = newest(row)
     row.store_key("sk-another-key-altogether")
-    changed(row, headers={"x-house-token": "new", "X-Title": "b"}, name="renamed")
+    change_row(row, headers={"x-house-token": "new", "X-Title": "b"}, name="renamed")
     back = revert(old)
     assert (back.name, back.read_key()) == ("mine", "sk-another-key-altogether")
     assert back.headers == {"X-House-Token": "new", "X-Title": "a"}
 
 
 def test_a_revert_does_not_restore_removed_secrets():
-    row = upstream(headers={"X-House-Token": "old", "X-Title": "a"})
-    changed(row, headers={})
+    row = make_upstream(headers={"X-House-Token": "old", "X-Title": "a"})
+    change_row(row, headers={})
     assert revert(previous_record(newest(row))).headers == {"X-Title": "a"}
     row.delete()
     back = revert(records(Upstream).filter(name="mine").last())
@@ -225,7 +225,7 @@ def test_a_revoked_key_stays_revoked():
     row.save()
     old = newest(row)
     row.adopt("sk-athena-second-of-two")
-    changed(row, label="renamed", revoked_at=timezone.now())
+    change_row(row, label="renamed", revoked_at=timezone.now())
     back = revert(old)
     assert (back.label, back.digest, back.prefix) == ("mine", row.digest, row.prefix)
     assert back.revoked_at is not None
@@ -241,10 +241,10 @@ def test_a_reverted_row_stops_following_the_environment():
 
 
 def test_a_revert_that_is_not_valid_any_more_is_rejected():
-    other = upstream()
+    other = make_upstream()
     route = ModelRoute.objects.create(pattern="mine-*", upstream=other)
     old = newest(route)
-    changed(route, upstream=Upstream.objects.get(name="demo"), pattern="yours-*")
+    change_row(route, upstream=Upstream.objects.get(name="demo"), pattern="yours-*")
     ModelRoute.objects.create(pattern="mine-*", upstream=Upstream.objects.get(name="demo"))
     with pytest.raises(ValidationError, match="already exists"):
         revert(old)

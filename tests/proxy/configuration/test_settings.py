@@ -33,12 +33,12 @@ def test_a_long_line_is_parsed_in_linear_time(tmp_path):
     path = tmp_path / ".env"
     for unit in (" ", "A", "export ", "A ="):
 
-        def judge(size, unit=unit):
+        def parse(size, unit=unit):
             path.write_text("=" + unit * (size // len(unit)) + "\n" + unit * (size // len(unit)))
             with pytest.raises(ImproperlyConfigured):
                 read_env_file(path)
 
-        assert is_linear(judge, 50_000), unit
+        assert is_linear(parse, 50_000), unit
 
 
 BAD = [

@@ -39,7 +39,7 @@ def test_regular_expressions_are_not_valid_patterns():
         "athena: 1\n#" + "x" * 1_100_000,
         "athena: 1\nroutes: !!python/object/apply:os.system ['true']",
         "athena: 1\nathena: 1",
-        "athena: 1\nnobody: []",
+        "athena: 1\nunknown: []",
     ],
     ids=["laughs", "depth", "nodes", "size", "object", "twice", "unknown"],
 )

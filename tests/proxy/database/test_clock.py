@@ -31,14 +31,14 @@ def compare(clock, ahead, *, round_trip=timedelta()):
 def test_now_is_the_time_of_the_database(ahead):
     clock = Clock()
     compare(clock, ahead)
-    assert abs(clock.now() - datetime.now(UTC) - ahead) < timedelta(milliseconds=100)
+    assert abs(clock.now() - datetime.now(UTC) - ahead) < timedelta(seconds=2)
 
 
 def test_a_step_of_the_clock_is_corrected_by_the_next_query():
     clock = Clock()
     compare(clock, HOUR)
     compare(clock, 2 * HOUR)
-    assert abs(clock.now() - datetime.now(UTC) - 2 * HOUR) < timedelta(seconds=1)
+    assert abs(clock.now() - datetime.now(UTC) - 2 * HOUR) < timedelta(seconds=2)
     compare(clock, timedelta())
     assert clock.skew == timedelta()
 

@@ -62,13 +62,13 @@ def test_key_create_rejects_invalid_options(arguments, message):
 
 def test_keys_can_be_listed_as_json():
     printed, _, _ = run_command("key", "create", "ci", "--json")
-    made = json.loads(printed)
-    assert digest_of(made.pop("key")) == ClientKey.objects.get(label="ci").digest
+    created = json.loads(printed)
+    assert digest_of(created.pop("key")) == ClientKey.objects.get(label="ci").digest
     ClientKey.objects.filter(label="first").update(
         expires_at=timezone.now(), last_used_at=timezone.now()
     )
     listed = json.loads(run_command("key", "list", "--json")[0])
-    assert made in listed
+    assert created in listed
     assert {row["label"]: row["state"] for row in listed} == {"ci": "active", "first": "expired"}
     assert not {"digest", "key"} & listed[0].keys()
 

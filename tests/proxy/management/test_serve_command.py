@@ -37,14 +37,14 @@ def test_a_start_with_another_secret_names_the_wrong_variable(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory):
+def node_without_key(tmp_path_factory):
     """A node that did not create the first key, and the file modes after the first start."""
-    path = tmp_path_factory.mktemp("elsewhere")
-    gateway = Gateway(path / "made", ATHENA_CLIENT_KEY="")
+    path = tmp_path_factory.mktemp("node_without_key")
+    gateway = Gateway(path / "data", ATHENA_CLIENT_KEY="")
     gateway.log_path = path / "gateway.log"
     gateway.start()
-    made = [gateway.data_dir, *gateway.data_dir.rglob("*")]
-    modes = {found.relative_to(path).as_posix(): found.stat().st_mode & 0o777 for found in made}
+    paths = [gateway.data_dir, *gateway.data_dir.rglob("*")]
+    modes = {file.relative_to(path).as_posix(): file.stat().st_mode & 0o777 for file in paths}
     gateway.stop()
     assert "other users of this machine" not in gateway.log
     gateway.log_path.unlink()
@@ -57,11 +57,11 @@ def elsewhere(tmp_path_factory):
     gateway.stop()
 
 
-def test_stored_files_are_not_readable_by_other_users(elsewhere):
-    gateway, modes = elsewhere
-    assert {"made/secret_key", "made/client_key", "made/journal"} <= modes.keys()
+def test_stored_files_are_not_readable_by_other_users(node_without_key):
+    gateway, modes = node_without_key
+    assert {"data/secret_key", "data/client_key", "data/journal"} <= modes.keys()
     if not IS_POSTGRES:
-        assert {"made/athena.sqlite3", "made/athena.sqlite3-wal"} <= modes.keys()
+        assert {"data/athena.sqlite3", "data/athena.sqlite3-wal"} <= modes.keys()
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
     path = gateway.data_dir / "athena.sqlite3"
     assert (
@@ -69,8 +69,8 @@ def test_stored_files_are_not_readable_by_other_users(elsewhere):
     )
 
 
-def test_a_node_without_its_own_key_starts_and_tells_how_to_make_one(elsewhere):
-    gateway, _ = elsewhere
+def test_a_node_without_its_own_key_starts_and_tells_how_to_make_one(node_without_key):
+    gateway, _ = node_without_key
     assert "$ATHENA_CLIENT_KEY" not in gateway.log
     assert ".venv/bin/python manage.py key create" in gateway.log
     done = gateway.manage("doctor")

@@ -20,7 +20,7 @@ from proxy.security.vault import SecretUnreadable, seal, unseal
 pytestmark = pytest.mark.django_db
 
 
-def upstream(**fields):
+def make_upstream(**fields):
     return Upstream(**{"name": "u", "base_url": "https://example.org/v1", **fields})
 
 
@@ -42,7 +42,7 @@ BAD_URLS = [
 @pytest.mark.parametrize("url", BAD_URLS)
 def test_an_invalid_base_url_is_rejected(url):
     with pytest.raises(ValidationError) as caught:
-        upstream(base_url=url).full_clean()
+        make_upstream(base_url=url).full_clean()
     assert set(caught.value.message_dict) == {"base_url"}
 
 
@@ -50,7 +50,7 @@ def test_an_invalid_base_url_is_rejected(url):
     "url", ["http://127.0.0.1:8000/v1", "https://example.org", "http://[::1]/v1"]
 )
 def test_a_valid_base_url_is_accepted(url):
-    upstream(base_url=url).full_clean()
+    make_upstream(base_url=url).full_clean()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_valid_base_url_is_accepted(url):
     [
         ("name", "two words"),
         ("dialect", "klingon"),
-        ("service", "nobody"),
+        ("service", "unknown"),
         ("key_variable", "not a variable"),
         ("headers", ["x"]),
         ("headers", {"authorization": "Bearer x"}),
@@ -76,7 +76,7 @@ def test_a_valid_base_url_is_accepted(url):
 )
 def test_an_invalid_upstream_is_rejected(field, value):
     with pytest.raises(ValidationError) as caught:
-        upstream(**{field: value}).full_clean()
+        make_upstream(**{field: value}).full_clean()
     assert set(caught.value.message_dict) == {field}
 
 
@@ -120,7 +120,7 @@ def test_the_error_of_an_unknown_marker_names_the_existing_tokens():
 
 
 def test_circular_fallbacks_are_rejected():
-    one = upstream()
+    one = make_upstream()
     one.save()
     a = ModelRoute.objects.create(pattern="a", upstream=one)
     b = ModelRoute.objects.create(pattern="b", upstream=one, fallback=a)
@@ -130,7 +130,7 @@ def test_circular_fallbacks_are_rejected():
 
 
 def test_an_upstream_in_use_cannot_be_deleted():
-    one = upstream()
+    one = make_upstream()
     one.save()
     ModelRoute.objects.create(pattern="a", upstream=one)
     with pytest.raises(IntegrityError):
@@ -143,7 +143,7 @@ def test_only_one_row_of_gateway_settings_can_exist():
 
 
 def test_a_stored_key_is_encrypted_in_the_database():
-    one = upstream()
+    one = make_upstream()
     one.store_key("sk-canary-of-this-test")
     one.save()
     row = Upstream.objects.filter(pk=one.pk).values().get()
@@ -152,7 +152,7 @@ def test_a_stored_key_is_encrypted_in_the_database():
 
 
 def test_a_key_and_a_variable_exclude_one_another():
-    one = upstream(key_variable="SOME_KEY")
+    one = make_upstream(key_variable="SOME_KEY")
     one.sealed_key = seal("x")
     with pytest.raises(ValidationError, match="not both"):
         one.full_clean()
@@ -160,7 +160,7 @@ def test_a_key_and_a_variable_exclude_one_another():
 
 def test_a_value_encrypted_with_another_secret_cannot_be_read(settings):
     sealed = seal("secret")
-    settings.SECRET_KEY = "another secret, of which nobody knows anything"
+    settings.SECRET_KEY = "another secret that is long enough, too"
     with pytest.raises(SecretUnreadable):
         unseal(sealed)
 
@@ -201,7 +201,7 @@ NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
 
 def test_the_hint_of_an_upstream_key_shows_its_source_or_its_end():
-    row = upstream()
+    row = make_upstream()
     assert row.key_hint() == "none"
     row.store_key("short")
     assert row.key_hint() == "stored"
@@ -209,4 +209,4 @@ def test_the_hint_of_an_upstream_key_shows_its_source_or_its_end():
     assert row.key_hint() == "…ngth"
     row.sealed_key = "not sealed with this secret"
     assert row.key_hint() == "unreadable"
-    assert upstream(key_variable="HOUSE_KEY").key_hint() == "$HOUSE_KEY"
+    assert make_upstream(key_variable="HOUSE_KEY").key_hint() == "$HOUSE_KEY"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from datetime import timedelta
 
 import pytest
@@ -225,7 +226,7 @@ def test_pager_walks_the_list_by_id_in_both_directions(support):
 
 
 def test_query_count_does_not_grow_with_the_list(support, django_assert_max_num_queries):
-    user = User.objects.create(username="carer")
+    user = User.objects.create(username="assignee")
     key = ClientKey.objects.create(label="k", prefix="p", digest="d")
     for number in range(12):
         group = failure_group(assignee=user, error_code="call_truncated")
@@ -243,14 +244,14 @@ def test_failure_groups_show_sentence_count_and_sparkline(support):
     group = failure_group(count=1234, last_seen=now)
     hour = now.replace(minute=0, second=0, microsecond=0)
     FailureHour.objects.create(group=group, hour=hour, count=7)
-    done = failure_group(state=GroupState.RESOLVED)
+    resolved = failure_group(state=GroupState.RESOLVED)
     page = text_of(get(support, "/admin/audit/"))
     assert "The answer stopped in the middle of a tool call." in page
     assert "1,234" in page
     assert 'aria-label="7 in the last 24 hours"' in page
     assert page.count("<rect") == 24
-    assert done.get_absolute_url() not in page
-    assert done.get_absolute_url() in text_of(get(support, "/admin/audit/?groups=all"))
+    assert resolved.get_absolute_url() not in page
+    assert resolved.get_absolute_url() in text_of(get(support, "/admin/audit/?groups=all"))
     assert group.get_absolute_url() not in text_of(get(support, "/admin/audit/?format=qwen"))
 
 
@@ -285,7 +286,7 @@ def test_an_exchange_without_a_transcript_says_why(support):
     ):
         page = text_of(get(support, row.get_absolute_url()))
         assert reason in page
-        assert "audit:replay" not in page
+        assert reverse("audit:replay", args=[row.request_id]) not in page
 
 
 def test_operators_do_not_see_content(web):
@@ -356,9 +357,9 @@ def test_a_megabyte_of_hostile_text_makes_a_small_page_quickly(support):
     for char in ("\u202e\u200b", "<|x|>", "a", "<|"):
         raw = stream({"content": char * (1_000_000 // len(char))})
         row = stored_exchange(raw, leaked_format="kimi", transcript={"events": []})
-        began = timezone.now()
+        began = time.process_time()
         page = get(support, row.get_absolute_url())
-        assert timezone.now() - began < timedelta(seconds=5)
+        assert time.process_time() - began < 5
         assert len(page.content) < 3_000_000
         assert "characters not shown" in text_of(page)
 
@@ -366,8 +367,8 @@ def test_a_megabyte_of_hostile_text_makes_a_small_page_quickly(support):
 def test_a_replay_is_stored_and_leaves_the_exchange_unchanged(support):
     row = leaked_kimi()
     response = support.post(reverse("audit:replay", args=[row.request_id]), {"format": "kimi"})
-    made = Replay.objects.get()
-    assert (made.result, made.author.username) == ("fixed", "user with support")
+    replay = Replay.objects.get()
+    assert (replay.result, replay.author.username) == ("fixed", "user with support")
     page = text_of(get(support, response["location"].partition("#")[0]))
     assert "The client would receive" in page
     assert re.search(r'<tr class="(changed|new)">', page)
@@ -385,16 +386,16 @@ def test_an_operator_creates_an_override_from_a_successful_replay(web):
     log_in(web, SUPPORT)
     url = reverse("audit:override", args=[row.request_id])
     web.post(reverse("audit:replay", args=[row.request_id]), {"format": "kimi"})
-    made = Replay.objects.get()
-    assert web.post(url, {"replay": made.pk}).status_code == 403
+    replay = Replay.objects.get()
+    assert web.post(url, {"replay": replay.pk}).status_code == 403
     log_in(web, OPERATORS)
     assert "from now on" in text_of(get(web, row.get_absolute_url()))
     web.post(url, {"replay": "nonsense"})
     assert FormatOverride.objects.count() == 1
-    web.post(url, {"replay": made.pk})
+    web.post(url, {"replay": replay.pk})
     override = FormatOverride.objects.get(format="kimi")
     assert (override.pattern, override.priority) == ("acme/harbor[[]1]", 9)
-    web.post(url, {"replay": made.pk})
+    web.post(url, {"replay": replay.pk})
     assert FormatOverride.objects.count() == 2
 
 
@@ -538,7 +539,7 @@ def test_developers_see_only_their_own_keys(web):
 
 
 def test_an_exchange_lost_with_its_process_says_so(support):
-    insert_batch([crashed_entry({**BEGUN, "created_at": timezone.now()}, timezone.now())])
+    insert_batch([crashed_entry({**OPEN_EXCHANGE, "created_at": timezone.now()}, timezone.now())])
     row = Exchange.objects.get()
     page = get(support, row.get_absolute_url()).content.decode()
     assert "The gateway process was killed or ran out of memory." in page
@@ -551,7 +552,7 @@ def test_an_exchange_lost_with_its_process_says_so(support):
     assert "worker_lost" in get(support, row.group.get_absolute_url()).content.decode()
 
 
-BEGUN = {
+OPEN_EXCHANGE = {
     "request_id": "req_lost",
     "key_id": None,
     "dialect": "anthropic",

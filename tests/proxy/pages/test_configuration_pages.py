@@ -31,7 +31,7 @@ from tests.support.staff_pages import (
     text_of,
 )
 from tests.support.stored_exchanges import configure
-from tests.support.tested_upstream import CALLED, CANARY, MODELS
+from tests.support.tested_upstream import CANARY, MODELS, TOOL_CALL
 from tests.support.wire import stream
 
 pytestmark = pytest.mark.django_db
@@ -84,12 +84,12 @@ def test_a_preset_fills_the_form_except_the_key(olga):
 def test_a_preview_lists_models_that_change_format_and_saves_nothing(olga):
     request_model("house/one")
     before = configuration_version()
-    shown = text_of(
+    page = text_of(
         olga.post("/admin/proxy/formatoverride/add/", {**OVERRIDE_FORM, "_preview": "1"})
     )
-    assert "house/one" in shown
-    assert "changes format" in shown
-    assert "moonshotai/kimi-k2.5 as standard" not in shown
+    assert "house/one" in page
+    assert "changes format" in page
+    assert "moonshotai/kimi-k2.5 as standard" not in page
     assert (configuration_version(), FormatOverride.objects.count()) == (before, 0)
 
 
@@ -97,25 +97,23 @@ def test_a_route_preview_shows_where_models_would_go(olga):
     demo = Upstream.objects.get(name="demo")
     form = {"pattern": "claude-*", "upstream": demo.pk, "upstream_model": "vendor/other",
             "priority": "1", "reasoning": "auto", "active": "on", "_preview": "1"}  # fmt: skip
-    shown = text_of(olga.post("/admin/proxy/modelroute/add/", form))
-    assert "claude-sonnet" in shown
-    assert "demo: vendor/other as standard" in shown
+    page = text_of(olga.post("/admin/proxy/modelroute/add/", form))
+    assert "claude-sonnet" in page
+    assert "demo: vendor/other as standard" in page
     assert not ModelRoute.objects.filter(pattern="claude-*").exists()
 
 
 def test_a_preview_of_an_invalid_form_lists_the_fields(olga):
-    shown = text_of(
-        olga.post("/admin/proxy/formatoverride/add/", {"pattern": "(", "_preview": "1"})
-    )
-    assert "incomplete or invalid: Format, Priority, Pattern" in shown
+    page = text_of(olga.post("/admin/proxy/formatoverride/add/", {"pattern": "(", "_preview": "1"}))
+    assert "incomplete or invalid: Format, Priority, Pattern" in page
 
 
 def test_a_pattern_is_previewed_before_any_model_matches_it(olga):
     demo = Upstream.objects.get(name="demo")
     form = {"pattern": "local-*", "upstream": demo.pk, "priority": "100", "reasoning": "auto",
             "active": "on", "_preview": "1"}  # fmt: skip
-    shown = text_of(olga.post("/admin/proxy/modelroute/add/", form))
-    assert "demo: local-* as standard" in shown
+    page = text_of(olga.post("/admin/proxy/modelroute/add/", form))
+    assert "demo: local-* as standard" in page
 
 
 def test_a_preview_shows_models_that_would_be_rejected(olga):
@@ -123,9 +121,9 @@ def test_a_preview_shows_models_that_would_be_rejected(olga):
     form = {**UPSTREAM_FORM, "name": "demo", "service": "other", "base_url": demo.base_url}
     del form["active"]
     url = f"/admin/proxy/upstream/{demo.pk}/change/"
-    shown = text_of(olga.post(url, {**form, "_preview": "1"}))
-    assert "rejected: no route matches" in shown
-    assert "changes format" not in shown
+    page = text_of(olga.post(url, {**form, "_preview": "1"}))
+    assert "rejected: no route matches" in page
+    assert "changes format" not in page
 
 
 def test_the_default_route_cannot_be_switched_off(olga):
@@ -190,27 +188,27 @@ def test_a_concurrent_change_is_not_overwritten_without_warning(olga):
 def test_history_shows_author_and_change_and_can_revert(olga):
     olga.post("/admin/proxy/formatoverride/add/", OVERRIDE_FORM)
     row = FormatOverride.objects.get()
-    made = configuration_version()
+    version = configuration_version()
     olga.post(f"/admin/proxy/formatoverride/{row.pk}/change/", {**OVERRIDE_FORM, "format": "qwen"})
     page = text_of(olga.get(f"/admin/proxy/formatoverride/{row.pk}/history/"))
     assert "olga" in page
     assert "<del>kimi</del> → <ins>qwen</ins>" in page
-    url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
+    url = f"/admin/proxy/formatoverride/{row.pk}/history/{version}/revert/"
     assert url in page
     assert olga.get(url).status_code == 405
     page = text_of(olga.post(url, follow=True))
-    assert f"was restored to version {made}" in page
+    assert f"was restored to version {version}" in page
     row.refresh_from_db()
-    assert (row.format, configuration_version()) == ("kimi", made + 2)
+    assert (row.format, configuration_version()) == ("kimi", version + 2)
     assert row.history.first().history_user.username == "olga"
 
 
 def test_a_deleted_row_can_be_restored_from_the_changes_page(olga):
     olga.post("/admin/proxy/formatoverride/add/", OVERRIDE_FORM)
-    row, made = FormatOverride.objects.get(), configuration_version()
+    row, version = FormatOverride.objects.get(), configuration_version()
     olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
     page = text_of(olga.get("/admin/changes/"))
-    url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
+    url = f"/admin/proxy/formatoverride/{row.pk}/history/{version}/revert/"
     assert "Restore" in page
     assert url in page
     olga.post(url)
@@ -219,10 +217,10 @@ def test_a_deleted_row_can_be_restored_from_the_changes_page(olga):
 
 def test_an_impossible_revert_is_rejected_with_the_reason(olga):
     olga.post("/admin/proxy/formatoverride/add/", OVERRIDE_FORM)
-    row, made = FormatOverride.objects.get(), configuration_version()
+    row, version = FormatOverride.objects.get(), configuration_version()
     olga.post(f"/admin/proxy/formatoverride/{row.pk}/delete/", {"post": "yes"})
     FormatOverride.objects.create(pattern="house/*", format="qwen")
-    url = f"/admin/proxy/formatoverride/{row.pk}/history/{made}/revert/"
+    url = f"/admin/proxy/formatoverride/{row.pk}/history/{version}/revert/"
     assert "This version cannot be restored" in text_of(olga.post(url, follow=True))
     assert FormatOverride.objects.get().format == "qwen"
     gone = olga.post(f"/admin/proxy/formatoverride/{row.pk}/history/999999/revert/")
@@ -288,11 +286,11 @@ def test_rules_show_a_hostile_name_as_text(olga):
 @pytest.fixture
 def row(upstream):
     upstream.script("/v1/models", whole(MODELS))
-    upstream.script("moonshotai/kimi-probed", reply(stream({"content": CALLED})))
-    made = Upstream(name="tried", base_url=upstream.url)
-    made.store_key(CANARY)
-    made.save()
-    return made
+    upstream.script("moonshotai/kimi-probed", reply(stream({"content": TOOL_CALL})))
+    row = Upstream(name="tried", base_url=upstream.url)
+    row.store_key(CANARY)
+    row.save()
+    return row
 
 
 def test_an_upstream_connection_is_tested_from_its_page(olga, row):
@@ -384,11 +382,11 @@ def test_a_revoked_key_stays_revoked(olga):
     key = ClientKey(label="ada")
     key.adopt("sk-athena-to-be-revoked")
     key.save()
-    made, url = configuration_version(), f"/admin/proxy/clientkey/{key.pk}/revoke/"
+    version, url = configuration_version(), f"/admin/proxy/clientkey/{key.pk}/revoke/"
     assert "was never used" in text_of(olga.get(url))
     assert ClientKey.objects.get(pk=key.pk).revoked_at is None
     assert "is revoked" in text_of(olga.post(url, follow=True))
-    revert = f"/admin/proxy/clientkey/{key.pk}/history/{made}/revert/"
+    revert = f"/admin/proxy/clientkey/{key.pk}/history/{version}/revert/"
     olga.post(revert)
     assert ClientKey.objects.get(pk=key.pk).revoked_at is not None
     assert olga.post(f"/admin/proxy/clientkey/{key.pk}/delete/").status_code == 403
@@ -424,8 +422,8 @@ def test_saving_an_upstream_keeps_its_key_and_never_shows_it(olga, row):
     )
     history = text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/history/"))
     assert "<ins>60.0</ins>" in history
-    for shown in (page, history, text_of(olga.get("/admin/changes/"))):
-        assert CANARY not in shown
+    for text in (page, history, text_of(olga.get("/admin/changes/"))):
+        assert CANARY not in text
     row.refresh_from_db()
     assert row.read_key() == CANARY
 

@@ -33,18 +33,18 @@ from tests.support.stored_exchanges import configure
 NOW = datetime(2026, 6, 1, 12, 34, tzinfo=UTC)
 
 
-def logged_in(role):
+def client_with_role(role):
     client = Client()
     log_in(client, role)
     return client
 
 
-def tile(shown, label):
-    return next(one for one in shown["tiles"] if one.label == label)
+def tile(board, label):
+    return next(one for one in board["tiles"] if one.label == label)
 
 
-def table(shown, title):
-    rows = next(rows for name, rows in shown["tables"] if name == title)
+def table(board, title):
+    rows = next(rows for name, rows in board["tables"] if name == title)
     return {row.name: row for row in rows}
 
 
@@ -64,7 +64,7 @@ def test_dashboard_is_shown_only_to_users_who_may_view_exchanges():
         (DEVELOPERS, False, False),
         ("no role", False, False),
     ):
-        page = text_of(logged_in(role).get("/admin/"))
+        page = text_of(client_with_role(role).get("/admin/"))
         assert ('class="tiles"' in page) == is_shown, role
         assert ("Model routes" in page) == configures, role
         assert ("Recent actions" in page) != is_shown, role
@@ -79,13 +79,13 @@ def test_every_number_matches_the_exchanges_it_links_to(name, seed):
     spread = RANGES[name].length.total_seconds() * 1.3
     ages = sorted((chance.random() * spread for _ in range(300)), reverse=True)
     insert_batch([random_entry(chance, created_at=NOW - timedelta(seconds=age)) for age in ages])
-    shown = board_context(name, NOW)
+    board = board_context(name, NOW)
     since = RANGES[name].start(NOW)
     inside = Exchange.objects.filter(created_at__gte=since)
-    requests = tile(shown, "Requests").figure
+    requests = tile(board, "Requests").figure
     assert requests.text == f"{inside.count():,}"
     assert set(linked_exchanges(requests.href)) == set(inside)
-    for row in [row for _, rows in shown["tables"] for row in rows]:
+    for row in [row for _, rows in board["tables"] for row in rows]:
         here = linked_exchanges(row.figures["requests"].href)
         assert row.figures["requests"].text == f"{here.count():,}", row
         failed = here.filter(outcome__in=FAILURES)
@@ -99,12 +99,12 @@ def test_every_number_matches_the_exchanges_it_links_to(name, seed):
             assert set(linked_exchanges(row.figures["rescued calls"].href)) == set(rescued)
         leaked = here.exclude(leaked_format="")
         assert row.figures["leaked"].text == format_percent(leaked.count() / here.count()), row
-    for step in shown["steps"]:
+    for step in board["steps"]:
         if step.figures["requests"].href:
             here = linked_exchanges(step.figures["requests"].href)
             assert step.figures["requests"].text == str(here.count())
-    assert sum(int(step.figures["requests"].text) for step in shown["steps"]) == inside.count()
-    assert len(shown["steps"]) == len(shown["requests"].columns)
+    assert sum(int(step.figures["requests"].text) for step in board["steps"]) == inside.count()
+    assert len(board["steps"]) == len(board["requests"].columns)
 
 
 @pytest.mark.django_db
@@ -127,20 +127,20 @@ def test_tables_show_ten_values_and_sum_the_rest_as_other():
 
 @pytest.mark.django_db
 def test_unknown_numbers_are_shown_as_a_dash_not_zero():
-    shown = board_context("24h", NOW)
-    assert tile(shown, "Requests").figure.text == "0"
+    board = board_context("24h", NOW)
+    assert tile(board, "Requests").figure.text == "0"
     for label in ("Failure rate", "Leak rate", "Tokens in", "Time to first byte", "Open streams"):
-        figure = tile(shown, label).figure
+        figure = tile(board, label).figure
         assert (figure.text, figure.href) == ("–", ""), label
-    assert shown["requests"].columns[0].blocks == []
-    assert shown["times"].lines[0].path == ""
+    assert board["requests"].columns[0].blocks == []
+    assert board["times"].lines[0].path == ""
     insert_batch(
         [random_entry(random.Random(1), created_at=NOW, input_tokens=None, first_byte_ms=None)]
     )
-    shown = board_context("24h", NOW)
-    assert tile(shown, "Tokens in").figure.text == "–"
-    assert tile(shown, "Time to first byte").figure.text == "–"
-    assert tile(shown, "Failure rate").figure.text in ("0 %", "100 %")
+    board = board_context("24h", NOW)
+    assert tile(board, "Tokens in").figure.text == "–"
+    assert tile(board, "Time to first byte").figure.text == "–"
+    assert tile(board, "Failure rate").figure.text in ("0 %", "100 %")
 
 
 @pytest.mark.django_db
@@ -172,12 +172,12 @@ def test_process_tiles_sum_over_running_processes():
         )
         silent = Now() - timedelta(seconds=silence)
         GatewayProcess.objects.filter(name=name).update(seen_at=silent)
-    shown = board_context("24h", NOW)
-    assert tile(shown, "Open streams").figure.text == "6"
-    assert tile(shown, "Audit queue").figure.text == "4"
-    assert tile(shown, "Audit queue").is_bad
-    assert tile(shown, "Configuration").figure.text == "v7"
-    assert tile(shown, "Configuration").notes[0].text == "live in 1 of 2 processes"
+    board = board_context("24h", NOW)
+    assert tile(board, "Open streams").figure.text == "6"
+    assert tile(board, "Audit queue").figure.text == "4"
+    assert tile(board, "Audit queue").is_bad
+    assert tile(board, "Configuration").figure.text == "v7"
+    assert tile(board, "Configuration").notes[0].text == "live in 1 of 2 processes"
 
 
 @pytest.mark.django_db
@@ -186,7 +186,7 @@ def test_a_range_longer_than_the_retention_shows_a_note():
     GatewaySettings.objects.update(exchange_days=10)
     assert board_context("7d", NOW)["oldest"] is None
     assert board_context("30d", NOW)["oldest"] == datetime(2026, 5, 22, tzinfo=UTC)
-    web = logged_in(SUPPORT)
+    web = client_with_role(SUPPORT)
     assert "Exchanges are kept for 10 days" in text_of(web.get("/admin/?range=30d"))
     assert "Exchanges are kept for" not in text_of(web.get("/admin/"))
 
@@ -194,7 +194,7 @@ def test_a_range_longer_than_the_retention_shows_a_note():
 @pytest.mark.django_db
 def test_an_unknown_range_means_24_hours():
     configure()
-    web = logged_in(SUPPORT)
+    web = client_with_role(SUPPORT)
     for name in ("", "1y", HOSTILE):
         page = text_of(web.get("/admin/", {"range": name}))
         assert re.findall(r'href="\?range=(\w+)" aria-current', page) == ["24h"]
@@ -206,7 +206,7 @@ def test_hostile_names_are_inert():
     stored = HOSTILE.replace("\0", "")
     hostile = {"model": stored, "upstream": "openrouter", "served_by": stored[:100]}
     insert_batch([random_entry(random.Random(1), created_at=timezone.now(), **hostile)])
-    web = logged_in(SUPPORT)
+    web = client_with_role(SUPPORT)
     page = text_of(web.get("/admin/"))
     assert "<script>window" not in page
     assert "<img" not in page
@@ -220,7 +220,7 @@ def test_hostile_names_are_inert():
 def test_dashboard_needs_few_queries_regardless_of_traffic(django_assert_max_num_queries):
     configure()
     chance = random.Random(1)
-    web = logged_in(OPERATORS)
+    web = client_with_role(OPERATORS)
     for _ in range(2):
         with django_assert_max_num_queries(18):
             web.get("/admin/?range=90d")
@@ -261,11 +261,11 @@ def test_an_exchange_is_counted_in_the_step_of_its_hour():
 
 
 @pytest.mark.parametrize(
-    ("most", "top"),
+    ("largest", "top"),
     [(0, 2), (1, 2), (3, 4), (9, 10), (10, 10), (11, 20), (410, 600), (8001, 10000)],
 )
-def test_axis_maximum_is_a_round_number(most, top):
-    assert round_top(most) == top
+def test_axis_maximum_is_a_round_number(largest, top):
+    assert round_top(largest) == top
 
 
 def test_bars_fit_the_chart_and_small_values_stay_visible():
@@ -288,7 +288,7 @@ def test_a_line_has_gaps_and_an_isolated_value_is_a_dot():
 
 
 @pytest.mark.parametrize(
-    ("shown", "text"),
+    ("formatted", "text"),
     [
         (format_percent(0), "0 %"),
         (format_percent(1), "100 %"),
@@ -307,8 +307,8 @@ def test_a_line_has_gaps_and_an_isolated_value_is_a_dot():
         (format_count(1_234_567_890), "1.23 B"),
     ],
 )
-def test_numbers_are_rounded_for_display(shown, text):
-    assert shown == text
+def test_numbers_are_rounded_for_display(formatted, text):
+    assert formatted == text
 
 
 def test_a_count_of_one_uses_the_singular():

@@ -155,8 +155,8 @@ def test_an_internal_error_under_v1_is_json_without_details(monkeypatch):
         }
         talk = ApplicationCommunicator(asgi.application, scope)
         await talk.send_input({"type": "http.request", "body": b"{}"})
-        head = await talk.receive_output(10)
-        return head, await talk.receive_output(10)
+        head = await talk.receive_output(60)
+        return head, await talk.receive_output(60)
 
     for path in ("/v1/messages", "/v1/chat/completions"):
         head, body = asyncio.run(call(path))

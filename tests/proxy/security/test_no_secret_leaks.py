@@ -28,9 +28,10 @@ MODEL, DIRECT = "canary/model", "canary/direct"
 
 
 @pytest.fixture(scope="module")
-def tapped(upstream, tmp_path_factory):
+def own_gateway(upstream, tmp_path_factory):
+    """Gateway with known secrets that keeps every transcript and logs every detail."""
     gateway = Gateway(
-        tmp_path_factory.mktemp("tapped"),
+        tmp_path_factory.mktemp("secrets"),
         OPENROUTER_API_KEY=VARIABLE,
         OPENROUTER_BASE_URL=upstream.url,
         ATHENA_CLIENT_KEY=CLIENT,
@@ -39,7 +40,7 @@ def tapped(upstream, tmp_path_factory):
     ).start()
     gateway.edit(
         "s = GatewaySettings.objects.get(); s.sample_calls = s.sample_others = 1; s.save()\n"
-        f"u = Upstream(name='tapped', base_url={upstream.url!r},"
+        f"u = Upstream(name='echo', base_url={upstream.url!r},"
         f" headers={{'X-Tenant-Token': {HEADER!r}}}, first_byte_timeout=1)\n"
         f"u.store_key({STORED!r}); u.save()\n"
         f"ModelRoute.objects.create(pattern={MODEL!r}, upstream=u)\n"
@@ -96,41 +97,41 @@ def send_requests(gateway, upstream):
     return answers
 
 
-def test_the_gateways_own_secrets_leak_nowhere(tapped, upstream):
+def test_the_gateways_own_secrets_leak_nowhere(own_gateway, upstream):
     """X1, X2, O8."""
-    answers = send_requests(tapped, upstream)
+    answers = send_requests(own_gateway, upstream)
     seen = {f"answer {n}": f"{a.headers} {_refusal(a)}" for n, a in enumerate(answers)}
-    seen["metrics"] = httpx.get(f"{tapped.url}/metrics", trust_env=False).text
-    tapped.exchange(answers[-1])  # the last row is written, so all are
-    operator = Operator(tapped)
+    seen["metrics"] = httpx.get(f"{own_gateway.url}/metrics", trust_env=False).text
+    own_gateway.exchange(answers[-1])  # the last row is written, so all are
+    operator = Operator(own_gateway)
     pages = operator._pages
     for name, route in PAGES:
-        for url in _addresses(tapped, route):
+        for url in _addresses(own_gateway, route):
             response = pages.get(url)
             assert response.status_code < 500, (name, url, response.status_code)
             seen[f"page {url}"] = response.text
-    for upstream_row in tapped.rows("SELECT id FROM proxy_upstream"):
+    for upstream_row in own_gateway.rows("SELECT id FROM proxy_upstream"):
         url = f"/admin/proxy/upstream/{upstream_row['id']}/test/"
         seen[f"POST {url}"] = operator.submit(url, model=MODEL).text
     operator.close()
-    seen["export"] = tapped.manage("config", "export").stdout
-    seen["dumpdata"] = tapped.manage("dumpdata").stdout
-    seen["doctor"] = tapped.manage("doctor").stdout
-    assert "tapped" in seen["export"]
+    seen["export"] = own_gateway.manage("config", "export").stdout
+    seen["dumpdata"] = own_gateway.manage("dumpdata").stdout
+    seen["doctor"] = own_gateway.manage("doctor").stdout
+    assert "echo" in seen["export"]
     assert "proxy.upstream" in seen["dumpdata"]
     assert len(seen) > 150
-    tapped.stop()
-    seen["log"] = tapped.log
-    seen["database"] = dump(tapped.environment["DATABASE_URL"])
+    own_gateway.stop()
+    seen["log"] = own_gateway.log
+    seen["database"] = dump(own_gateway.environment["DATABASE_URL"])
     assert "sealed:" in seen["database"]
-    for path in tapped.data_dir.rglob("*"):
+    for path in own_gateway.data_dir.rglob("*"):
         if path.is_file() and path.name != "secret_key":
             seen[f"file {path.name}"] = path.read_bytes().decode("latin-1")
     leaks = [
         (place, secret) for place, text in seen.items() for secret in SECRETS if secret in text
     ]
     assert not leaks, "\n".join(map(str, leaks))
-    tapped.start()  # the fixture stops it
+    own_gateway.start()  # the fixture stops it
 
 
 def _refusal(answer):
@@ -142,11 +143,11 @@ def _addresses(gateway, route):
     """The URLs of a route: for an exchange of each kind, each upstream, and each group."""
     ids = [row["id"] for row in gateway.rows("SELECT id FROM proxy_upstream")]
     if "<slug:request_id>" in route:
-        found = gateway.rows("SELECT max(request_id) AS id FROM proxy_exchange GROUP BY error_code")
-        return ["/" + route.replace("<slug:request_id>", row["id"]) for row in found]
+        rows = gateway.rows("SELECT max(request_id) AS id FROM proxy_exchange GROUP BY error_code")
+        return ["/" + route.replace("<slug:request_id>", row["id"]) for row in rows]
     if "groups/<int:pk>" in route:
-        found = gateway.rows("SELECT id FROM proxy_failuregroup")
-        return ["/" + route.replace("<int:pk>", str(row["id"])) for row in found]
+        rows = gateway.rows("SELECT id FROM proxy_failuregroup")
+        return ["/" + route.replace("<int:pk>", str(row["id"])) for row in rows]
     if "upstream" in route and "<" in route and "(" not in route:
         return ["/" + re.sub(r"<[^>]+>", str(number), route) for number in ids]
     if "logout" in route or "(" in route:

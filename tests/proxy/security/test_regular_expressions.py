@@ -60,9 +60,9 @@ def test_every_pattern_runs_in_linear_time(name):
 
 @pytest.mark.parametrize("unit", ["exceed", "exceed ", "max", "<=", "context length a ", "limit"])
 def test_only_the_start_of_a_long_upstream_message_is_searched(unit):
-    def judge(size):
+    def search(size):
         as_context_overflow(UpstreamError("prompt is too long " + unit * (size // len(unit))))
 
     started_at = time.process_time()
-    judge(5_000_000)
+    search(5_000_000)
     assert time.process_time() - started_at < 1

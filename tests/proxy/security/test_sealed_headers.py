@@ -31,7 +31,7 @@ def stored_headers(pk):
 
 @pytest.fixture
 def row(db):
-    return Upstream.objects.create(name="behind", base_url="https://a.example.org", headers=HEADERS)
+    return Upstream.objects.create(name="tenant", base_url="https://a.example.org", headers=HEADERS)
 
 
 def test_a_secret_header_is_encrypted_in_the_database_and_sent_in_plain_text(row):
@@ -96,7 +96,7 @@ def test_non_objects_are_returned_unchanged():
 
 def test_unreadable_secrets_disable_only_their_upstream(gateway, client, upstream):
     """O9, end to end: a header and a key that were encrypted with another ATHENA_SECRET_KEY."""
-    upstream.script("sealed/well", says("hello"))
+    upstream.script("sealed/fine", says("hello"))
     gateway.edit(
         "from django.test import override_settings\n"
         f"u = Upstream(name='foreign', base_url={upstream.url!r})\n"
@@ -114,7 +114,7 @@ def test_unreadable_secrets_disable_only_their_upstream(gateway, client, upstrea
         assert refused.headers["x-athena-error"] == "upstream_misconfigured"
         assert refused.headers["x-should-retry"] == "false"
         assert "cannot be decrypted with the current ATHENA_SECRET_KEY" in refused.text
-    assert client.post("/v1/messages", json=ask("sealed/well")).status_code == 200
+    assert client.post("/v1/messages", json=ask("sealed/fine")).status_code == 200
 
 
 BOUNDED = [

@@ -72,7 +72,7 @@ def calls(*entries, finish="tool_calls"):
     return reply(stream({"tool_calls": [*entries]}, finish=finish))
 
 
-def sends(client, model, **fields):
+def send_and_read(client, model, **fields):
     """Send a request and read its stream like a client."""
     return read(client.post("/v1/messages", json=ask(model, stream=True, **fields)))
 
@@ -83,7 +83,7 @@ def whole_message(client, model, **fields):
     return response.json()
 
 
-def sent(client, script, **fields):
+def upstream_body(client, script, **fields):
     """Send a request and return the body that the upstream got."""
     model = fields.pop("model")
     response = client.post("/v1/messages", json={**ask(model, stream=True), **fields})
@@ -112,7 +112,9 @@ def test_a_system_message_is_accepted_anywhere_in_the_messages(
     script = upstream.script(model, says("Hi"))
     inline = system(content, output_config={"effort": "medium"})
     messages = [inline if message == "here" else message for message in place]
-    got = sent(client, script, model=model, messages=messages, system="Be kind.")["messages"]
+    got = upstream_body(client, script, model=model, messages=messages, system="Be kind.")[
+        "messages"
+    ]
     assert [message["role"] for message in got].index("system") == 0
     assert "system" not in [message["role"] for message in got[1:]]
     reminders = [m["content"] for m in got if m["content"].startswith("<system-reminder>")]
@@ -158,8 +160,8 @@ UNKNOWN = {
     "a field of a block": {"messages": [user(text("hi", citations=[], next_year=1))]},
     "a kind of block": {"messages": [user(text("hi"), {"type": "next_year", "x": 1})]},
     "a kind of thinking": {"thinking": {"type": "next_year", "x": 1}},
-    "a kind of server's tool": {"tools": [{"type": "next_year_20270101", "name": "x"}]},
-    "null for what may be left out": dict.fromkeys(
+    "a kind of server tool": {"tools": [{"type": "next_year_20270101", "name": "x"}]},
+    "null for optional fields": dict.fromkeys(
         ("system", "tools", "tool_choice", "temperature", "stop_sequences", "metadata", "thinking")
     ),
     "cache_control on a call": {
@@ -175,7 +177,7 @@ UNKNOWN = {
 @pytest.mark.parametrize("fields", UNKNOWN.values(), ids=UNKNOWN)
 def test_unknown_input_is_ignored(client, upstream, model, fields):
     script = upstream.script(model, says("Hi"))
-    assert "next_year" not in json.dumps(sent(client, script, model=model, **fields))
+    assert "next_year" not in json.dumps(upstream_body(client, script, model=model, **fields))
 
 
 HEADERS = {
@@ -239,7 +241,9 @@ def test_an_empty_list_of_tools_is_not_forwarded(client, upstream, model):
     script = upstream.script(model, says("Hi"))
     schema = {"type": "object", "properties": {"title": {"type": "string"}}}
     title = {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
-    got = sent(client, script, model=model, tools=[], tool_choice={"type": "auto"}, **title)
+    got = upstream_body(
+        client, script, model=model, tools=[], tool_choice={"type": "auto"}, **title
+    )
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & got.keys()
     assert got["response_format"]["json_schema"]["schema"] == schema
 
@@ -247,7 +251,7 @@ def test_an_empty_list_of_tools_is_not_forwarded(client, upstream, model):
 def test_a_web_search_is_answered_with_text(client, upstream, model):
     script = upstream.script(model, says("Hi"))
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
-    got = sent(client, script, model=model, tools=[search], tool_choice={"type": "auto"})
+    got = upstream_body(client, script, model=model, tools=[search], tool_choice={"type": "auto"})
     assert not {"tools", "tool_choice"} & got.keys()
 
 
@@ -260,7 +264,7 @@ def test_tool_search_gives_the_model_names_and_schemas(client, upstream, model):
     lost = {"type": "tool_reference", "tool_name": "Elsewhere"}
     search = {"type": "tool_use", "id": "a", "name": "ToolSearch", "input": {"query": "web"}}
     messages = [user("hi"), assistant(search), user(result("a", [reference, lost]))]
-    got = sent(client, script, model=model, tools=tools, messages=messages)
+    got = upstream_body(client, script, model=model, tools=tools, messages=messages)
     names = [tool["function"]["name"] for tool in got["tools"]]
     assert names == ["get_tide", "ToolSearch", "WebSearch"]
     offered = got["messages"][2]["content"]
@@ -272,7 +276,7 @@ def test_tool_search_gives_the_model_names_and_schemas(client, upstream, model):
 
 def test_a_placeholder_alone_offers_no_tool(client, upstream, model):
     script = upstream.script(model, says("Hi"))
-    assert "tools" not in sent(client, script, model=model, tools=[PLACEHOLDER])
+    assert "tools" not in upstream_body(client, script, model=model, tools=[PLACEHOLDER])
 
 
 def test_results_are_matched_by_id_in_any_order(client, upstream, model):
@@ -284,7 +288,7 @@ def test_results_are_matched_by_id_in_any_order(client, upstream, model):
         assistant(text("Both."), use("a", harbor="Moss"), use("b", harbor="Oslo")),
         user({**second, "tool_use_id": "b"}, result("a"), text("And now?")),
     ]
-    got = sent(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
+    got = upstream_body(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
     assert [message["role"] for message in got] == ["user", "assistant", "tool", "tool", "user"]
     assert [call["id"] for call in got[1]["tool_calls"]] == ["a", "b"]
     assert [(m["tool_call_id"], m["content"]) for m in got[2:4]] == [
@@ -298,26 +302,26 @@ def test_a_call_that_the_client_could_not_parse_is_sent_back_unchanged(client, u
     unparsed = {"__unparsedToolInput": {"raw": '{"harbor": "Mo', "len": 14}}
     failed = result("a", "<tool_use_error>not JSON</tool_use_error>", is_error=True)
     messages = [user("hi"), assistant(use("a", **unparsed)), user(failed)]
-    got = sent(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
+    got = upstream_body(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
     assert json.loads(got[1]["tool_calls"][0]["function"]["arguments"]) == unparsed
     assert got[2]["content"] == "<tool_use_error>not JSON</tool_use_error>"
 
 
-ANYTHING = ["functions.Bash:0", "call_7", "x" * 300, ""]
+ODD_IDS = ["functions.Bash:0", "call_7", "x" * 300, ""]
 
 
-@pytest.mark.parametrize("call_id", ANYTHING, ids=["kimi", "openai", "300 characters", "empty"])
+@pytest.mark.parametrize("call_id", ODD_IDS, ids=["kimi", "openai", "300 characters", "empty"])
 def test_an_id_of_any_form_in_the_history_is_accepted(client, upstream, model, call_id):
     script = upstream.script(model, says("Hi"))
     messages = [user("hi"), assistant(use(call_id)), user(result(call_id))]
-    got = sent(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
+    got = upstream_body(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
     assert got[1]["tool_calls"][0]["id"] == got[2]["tool_call_id"]
 
 
 def test_empty_text_beside_a_call_does_not_reach_the_upstream(client, upstream, model):
     script = upstream.script(model, says("Hi"))
     messages = [user("hi"), assistant(text(""), use("a")), user(result("a"), text(""))]
-    got = sent(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
+    got = upstream_body(client, script, model=model, tools=TOOLS, messages=messages)["messages"]
     assert [message["role"] for message in got] == ["user", "assistant", "tool"]
 
 
@@ -330,7 +334,7 @@ def test_thinking_travels_to_the_client_and_back_to_the_upstream(client, upstrea
     assert thinking == {"type": "thinking", "thinking": "The tide turns.", "signature": ""}
     redacted = {"type": "redacted_thinking", "data": "sealed"}
     messages = [user("hi"), assistant(thinking, redacted, call), user(result(call["id"]))]
-    got = sent(client, script, model=model, tools=TOOLS, messages=messages)["messages"][1]
+    got = upstream_body(client, script, model=model, tools=TOOLS, messages=messages)["messages"][1]
     assert got["reasoning"] == "The tide turns."
     assert [detail["data"] for detail in got["reasoning_details"]] == ["sealed"]
 
@@ -473,8 +477,8 @@ def test_a_connection_serves_one_request_after_another(gateway, upstream, model)
     headers = {"x-api-key": KEY, "content-type": "application/json"}
     connection.connect()
     first = connection.sock
-    for stream_too in (True, False, True):
-        body = json.dumps(ask(model, stream=stream_too))
+    for streamed in (True, False, True):
+        body = json.dumps(ask(model, stream=streamed))
         connection.request("POST", "/v1/messages?beta=true", body, headers)
         assert b"Hi" in connection.getresponse().read()
         assert connection.sock is first
@@ -549,7 +553,7 @@ def test_every_event_is_named_and_content_is_only_in_deltas(client, upstream, mo
 def test_blocks_follow_one_another_and_the_message_ends_once(client, upstream, model):
     """The SDK needs indexes without gaps, and drops a block that is not closed."""
     upstream.script(model, reply(ALL_KINDS))
-    names = sends(client, model, tools=TOOLS).names
+    names = send_and_read(client, model, tools=TOOLS).names
     block = ["content_block_start", "content_block_delta", "content_block_stop"]
     assert names == ["message_start", *block * 3, "message_delta", "message_stop"]
 
@@ -558,7 +562,7 @@ def test_a_run_of_text_is_one_block(client, upstream, model):
     """Print mode shows only the last block of text."""
     pieces = [{"content": "One "}, {"content": "", "reasoning": ""}, {"content": "text."}]
     upstream.script(model, reply(*map(chunk, pieces), Pause(0.7), stream({"content": " More."})))
-    seen = sends(client, model)
+    seen = send_and_read(client, model)
     assert (seen.text, seen.names.count("content_block_start")) == ("One text. More.", 1)
 
 
@@ -591,7 +595,7 @@ USAGES = {
 def test_the_final_token_counts_come_last_and_are_numbers(client, upstream, model, usage):
     """The client compacts by these counts; it would concatenate strings."""
     upstream.script(model, reply(chunk({"content": "Hi"}, "stop", usage=usage)))
-    assert sends(client, model).usage == {"input_tokens": 9, "output_tokens": 3}
+    assert send_and_read(client, model).usage == {"input_tokens": 9, "output_tokens": 3}
     assert whole_message(client, model)["usage"] == {"input_tokens": 9, "output_tokens": 3}
 
 
@@ -600,7 +604,7 @@ def test_the_final_token_counts_come_last_and_are_numbers(client, upstream, mode
 )
 def test_unknown_token_counts_are_never_null(client, upstream, model, usage):
     upstream.script(model, reply(chunk({"content": "Hi"}, "stop", usage=usage)))
-    for counts in (sends(client, model).usage, whole_message(client, model)["usage"]):
+    for counts in (send_and_read(client, model).usage, whole_message(client, model)["usage"]):
         assert all(type(count) is int for count in counts.values())
         assert counts["output_tokens"] == 0
 
@@ -619,20 +623,20 @@ STOPS = {
 def test_the_stop_reason_is_one_that_clients_know(client, upstream, model, finish, stop):
     """After `tool_use` without a call, the client drops the text and asks again."""
     upstream.script(model, reply(stream({"content": "Hi"}, finish=finish)))
-    assert sends(client, model, tools=TOOLS).stop == stop
+    assert send_and_read(client, model, tools=TOOLS).stop == stop
     assert whole_message(client, model, tools=TOOLS)["stop_reason"] == stop
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call", "next_year"])
 def test_a_call_makes_the_stop_reason_tool_use(client, upstream, model, finish):
     upstream.script(model, calls(entry(), finish=finish))
-    assert sends(client, model, tools=TOOLS).stop == "tool_use"
+    assert send_and_read(client, model, tools=TOOLS).stop == "tool_use"
     assert whole_message(client, model, tools=TOOLS)["stop_reason"] == "tool_use"
 
 
 def test_a_call_that_the_token_limit_cut_is_closed_and_cannot_run(client, upstream, model):
     upstream.script(model, calls(entry('{"harbor":"Mo'), finish="length"))
-    seen = sends(client, model, tools=TOOLS)
+    seen = send_and_read(client, model, tools=TOOLS)
     assert seen.names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
     assert (seen.calls, seen.stop) == ([], "max_tokens")
     answer = whole_message(client, model, tools=TOOLS)
@@ -643,7 +647,7 @@ def test_a_call_that_the_token_limit_cut_is_closed_and_cannot_run(client, upstre
 def test_an_empty_answer_is_one_empty_text_block(client, upstream, model):
     upstream.script(model, says(""))
     assert whole_message(client, model)["content"] == [text("")]
-    seen = sends(client, model)
+    seen = send_and_read(client, model)
     assert (seen.names.count("content_block_start"), seen.stop) == (1, "end_turn")
 
 
@@ -664,7 +668,9 @@ def test_a_calls_input_is_an_object_however_it_was_written(
     client, upstream, model, arguments, read_as
 ):
     upstream.script(model, calls(entry(arguments)))
-    assert [call["arguments"] for call in sends(client, model, tools=TOOLS).calls] == [read_as]
+    assert [call["arguments"] for call in send_and_read(client, model, tools=TOOLS).calls] == [
+        read_as
+    ]
     assert whole_message(client, model, tools=TOOLS)["content"][0]["input"] == read_as
 
 
@@ -673,7 +679,9 @@ def test_null_for_an_optional_parameter_is_removed(client, upstream, name):
     """The client rejects null; for a required parameter its message helps the model more."""
     upstream.script(name, calls(entry('{"days":null,"harbor":"Moss"}')))
     read_as = {"harbor": "Moss"}
-    assert [call["arguments"] for call in sends(client, name, tools=TOOLS).calls] == [read_as]
+    assert [call["arguments"] for call in send_and_read(client, name, tools=TOOLS).calls] == [
+        read_as
+    ]
     assert whole_message(client, name, tools=TOOLS)["content"][0]["input"] == read_as
     upstream.script(name, calls(entry('{"harbor":null}')))
     assert whole_message(client, name, tools=TOOLS)["content"][0]["input"] == {"harbor": None}
@@ -695,7 +703,7 @@ def test_an_input_that_is_not_an_object_is_an_error_and_its_block_stays_open(
 ):
     """The client runs a block once it is closed; 2.0.76 ends the session on trailing data."""
     upstream.script(model, calls(entry(arguments)))
-    seen = sends(client, model, tools=TOOLS)
+    seen = send_and_read(client, model, tools=TOOLS)
     assert "content_block_stop" not in seen.names
     assert seen.error == "format_transformation_error"
     response = client.post("/v1/messages", json=ask(model, tools=TOOLS))
@@ -709,19 +717,19 @@ NAMES = {"GET_TIDE": "get_tide", "functions.get_tide": "get_tide", "unknown_tool
 def test_a_tools_name_is_spelled_as_the_client_spells_it(client, upstream, model, written, meant):
     """An unknown name is passed on: the client's error makes the model correct itself."""
     upstream.script(model, calls(entry(name=written)))
-    assert [call["name"] for call in sends(client, model, tools=TOOLS).calls] == [meant]
+    assert [call["name"] for call in send_and_read(client, model, tools=TOOLS).calls] == [meant]
 
 
 def test_a_call_without_a_name_is_an_error(client, upstream, model):
     upstream.script(model, calls(entry(name="")))
-    seen = sends(client, model, tools=TOOLS)
+    seen = send_and_read(client, model, tools=TOOLS)
     assert (seen.calls, seen.error) == ([], "format_transformation_error")
 
 
 def test_twenty_thousand_deltas_of_one_character_arrive(client, upstream, model):
     one = chunk({"content": "x"})
     upstream.script(model, reply(*[one * 1000] * 20, stream()))
-    assert sends(client, model).text == "x" * 20_000
+    assert send_and_read(client, model).text == "x" * 20_000
 
 
 # Failures
@@ -819,7 +827,7 @@ def test_a_failure_in_the_stream_closes_the_text_and_sends_an_error(
     upstream.script(
         model, reply(chunk({"content": "Half "}), Pause(0.1), break_, ends=False), says("All of it")
     )
-    seen = sends(client, model)
+    seen = send_and_read(client, model)
     assert seen.names[-3:] == ["content_block_stop", "error", "message_stop"]
     assert (seen.text, seen.stop) == ("Half ", None)
     # The immediate retry of Claude Code; `stream` is absent up to version 197.
@@ -835,7 +843,7 @@ def test_a_failure_in_a_call_leaves_the_call_open_and_keeps_the_one_before_it(
     half = entry('{"harbor":"Mo', index=1, call_id="call_2")
     parts = [chunk({"tool_calls": [entry()]}), chunk({"tool_calls": [half]})]
     upstream.script(model, reply(*parts, Pause(0.1), break_, ends=False))
-    seen = sends(client, model, tools=TOOLS)
+    seen = send_and_read(client, model, tools=TOOLS)
     assert [call["arguments"] for call in seen.calls] == [{"harbor": "Moss"}]
     assert seen.names.count("content_block_start") == 2
     assert (seen.names.count("content_block_stop"), seen.stop) == (1, None)
@@ -904,5 +912,7 @@ def test_max_tokens_is_lowered_to_the_limit_of_the_model(gateway, client, upstre
         " upstream=Upstream.objects.get(name='openrouter'))"
     )
     script = upstream.script("test/limited", says("Hi"))
-    assert sent(client, script, model="test/limited", max_tokens=32_000)["max_tokens"] == 8192
-    assert sent(client, script, model="test/limited", max_tokens=100)["max_tokens"] == 100
+    assert (
+        upstream_body(client, script, model="test/limited", max_tokens=32_000)["max_tokens"] == 8192
+    )
+    assert upstream_body(client, script, model="test/limited", max_tokens=100)["max_tokens"] == 100

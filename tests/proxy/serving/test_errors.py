@@ -1,14 +1,13 @@
 """Errors as the client sees them, and the retries before them."""
 
 import json
-import socket
 
 import httpx
 import pytest
 
 from tests.support.chat import TOOLS, ask, chunk, data, error_of, read, reply, says, stream
 from tests.support.gateway import KEY
-from tests.support.scripted_upstream import Close, Reset, whole
+from tests.support.scripted_upstream import Close, Reset, refused, whole
 
 REFUSALS = [
     (400, 400, "invalid_request_error"),
@@ -177,16 +176,15 @@ def test_a_clean_end_without_a_finish_reason_is_an_error(client, upstream, model
 
 
 def test_an_unreachable_upstream_is_reported(gateway, client):
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    gateway.edit(
-        f"u = Upstream.objects.create(name='gone', base_url='http://127.0.0.1:{port}/v1')\n"
-        "n = Upstream.objects.create(name='nameless', base_url='http://no-such-host.invalid/v1')\n"
-        "ModelRoute.objects.create(pattern='gone-model', upstream=u)\n"
-        "ModelRoute.objects.create(pattern='nameless-model', upstream=n)"
-    )
-    response = client.post("/v1/messages", json=ask("gone-model"))
+    with refused() as port:
+        gateway.edit(
+            f"u = Upstream.objects.create(name='gone', base_url='http://127.0.0.1:{port}/v1')\n"
+            "n = Upstream.objects.create("
+            "name='nameless', base_url='http://no-such-host.invalid/v1')\n"
+            "ModelRoute.objects.create(pattern='gone-model', upstream=u)\n"
+            "ModelRoute.objects.create(pattern='nameless-model', upstream=n)"
+        )
+        response = client.post("/v1/messages", json=ask("gone-model"))
     assert error_of(response) == (502, "api_error", "the upstream gone cannot be reached")
     assert response.headers["x-athena-error"] == "upstream_unreachable"
     response = client.post("/v1/messages", json=ask("nameless-model"))
@@ -237,9 +235,9 @@ def test_the_kind_of_an_answer_is_recognized_by_its_first_bytes(
         response = client.post("/v1/messages", json=ask(model, stream=streaming))
         text = read(response).text if streaming else response.json()["content"][0]["text"]
         assert text == "Hi"
-    upstream.script(model, reply(b'{"error":{"message":"of theirs"}}', content_type=content_type))
+    upstream.script(model, reply(b'{"error":{"message":"broken"}}', content_type=content_type))
     response = client.post("/v1/messages", json=ask(model, stream=streaming))
-    assert error_of(response) == (502, "api_error", "of theirs")
+    assert error_of(response) == (502, "api_error", "broken")
 
 
 def test_a_redirect_is_not_followed(client, upstream, model):

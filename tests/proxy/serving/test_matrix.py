@@ -142,13 +142,13 @@ def test_a_conversation_with_tools_works_in_every_cell(
     model = f"{dialect}-{format_name}-{client}-{'stream' if streamed else 'whole'}"
     is_asked_to_stream = streamed or client != dialect or format_name != "standard"
     if format_name == "standard":
-        spoken: Any = ("Let me look. ", CALLS)
+        answer: Any = ("Let me look. ", CALLS)
     else:
-        spoken = ("Let me look. " + written(format_name, CALLS), ())
+        answer = ("Let me look. " + written(format_name, CALLS), ())
     limit = {"error": {"type": "rate_limit_error", "message": "slow down", "code": None}}
     script = upstream.script(
         model,
-        says(dialect, *spoken, streamed=is_asked_to_stream, model=model),
+        says(dialect, *answer, streamed=is_asked_to_stream, model=model),
         says(dialect, "A pier < a ship.", streamed=is_asked_to_stream, model=model),
         whole({"type": "error", **limit}, 429),
         _broken_off(dialect, model) if is_asked_to_stream else _cut_document(dialect),
@@ -166,7 +166,7 @@ def test_a_conversation_with_tools_works_in_every_cell(
     assert (second.text, second.calls, second.stop) == ("A pier < a ship.", [], STOPS[client][1])
     sent = script.last.json
     assert bool(sent.get("stream")) is is_asked_to_stream
-    ids, pictures = _understood(dialect, sent)
+    ids, pictures = _calls_and_images(dialect, sent)
     assert pictures == 2
     if format_name == "kimi" and dialect == "openai":
         assert ids == ["functions.look:0", "functions.write:1"]
@@ -180,7 +180,7 @@ def test_a_conversation_with_tools_works_in_every_cell(
     sdk.close()
 
 
-def _understood(dialect: str, body: dict[str, Any]) -> tuple[list[str], int]:
+def _calls_and_images(dialect: str, body: dict[str, Any]) -> tuple[list[str], int]:
     """Return the ids of the calls in an upstream's request, and the number of images."""
     pictures = len(re.findall(re.escape(PICTURE), json.dumps(body)))
     if dialect == "anthropic":

@@ -16,7 +16,7 @@ from tests.support.gateway import KEY, Gateway
 from tests.support.scripted_upstream import Pause, Step, whole
 
 Call = dict[str, Any]
-ASKED: Any = [{"role": "user", "content": "What is the tide?"}]
+QUESTION: Any = [{"role": "user", "content": "What is the tide?"}]
 MOSS = {"harbor": "Moss", "days": 3}
 OSLO = {"harbor": 'Oslo <fjord>\n"inner" 🐙', "days": 1}
 BERGEN = {"harbor": "Bergen"}
@@ -106,7 +106,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def check_history(messages: list[dict[str, Any]], calls: list[Call], *, native_ids: bool) -> None:
-    """Check what upstreams require: every call is answered next, in order, by its own id."""
+    """Check what upstreams require: every call is events next, in order, by its own id."""
     ids: list[str] = []
     arguments: list[Call] = []
     due: list[str] = []
@@ -143,8 +143,8 @@ def sdk(gateway: Gateway) -> Iterator[anthropic.Anthropic]:
 def ask(sdk: anthropic.Anthropic, streamed: bool, **fields: Any) -> Any:
     if not streamed:
         return sdk.messages.create(max_tokens=100, **fields)
-    with sdk.messages.stream(max_tokens=100, **fields) as answered:
-        return answered.get_final_message()
+    with sdk.messages.stream(max_tokens=100, **fields) as events:
+        return events.get_final_message()
 
 
 def results(message: Any) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def test_a_conversation_with_parallel_calls_runs_to_its_end(sdk, upstream, name,
         answer(name, "", [BERGEN], 2),
         says("Low everywhere."),
     )
-    messages = [*ASKED]
+    messages = [*QUESTION]
     seen = []
     for text, calls in ((FIRST.strip(), [MOSS, OSLO]), ("", [BERGEN])):
         message = ask(sdk, streamed, model=model, messages=messages, tools=TOOLS)
@@ -185,7 +185,7 @@ def test_a_conversation_with_parallel_calls_runs_to_its_end(sdk, upstream, name,
     assert (last.content[0].text, last.stop_reason) == ("Low everywhere.", "end_turn")
     assert len(set(seen)) == 3
     first, second, third = (request.json["messages"] for request in script.requests)
-    assert first == ASKED
+    assert first == QUESTION
     assert second[: len(first)] == first
     assert third[: len(second)] == second
     check_history(second, [MOSS, OSLO], native_ids=name == "kimi")
@@ -214,7 +214,7 @@ def test_the_tool_runner_is_refused_its_thread_and_sends_the_history(sdk, upstre
         model=model,
         max_tokens=100,
         tools=[get_tide],
-        messages=ASKED,
+        messages=QUESTION,
         stream=streamed,
         max_iterations=9,
     )
@@ -239,19 +239,19 @@ def test_concurrent_conversations_do_not_mix(gateway, upstream):
         async with client.messages.stream(
             model=FORMATS[name][0],
             max_tokens=100,
-            messages=ASKED,
+            messages=QUESTION,
             tools=TOOLS,  # type: ignore[arg-type]
-        ) as answered:
-            return await answered.get_final_message()
+        ) as events:
+            return await events.get_final_message()
 
-    async def everybody() -> list[anthropic.types.Message]:
+    async def converse_all() -> list[anthropic.types.Message]:
         transport = httpx2.AsyncClient(trust_env=False, timeout=30)
         async with anthropic.AsyncAnthropic(
             api_key=KEY, base_url=gateway.url, http_client=transport, max_retries=0
         ) as client:
             return await asyncio.gather(*(converse(client, name) for name in [*FORMATS] * 4))
 
-    messages = asyncio.run(everybody())
+    messages = asyncio.run(converse_all())
     for name, message in zip([*FORMATS] * 4, messages, strict=True):
         text, call = message.content
         assert (text.text.strip(), call.input) == (f"{name}:", {"harbor": name})
@@ -260,15 +260,15 @@ def test_concurrent_conversations_do_not_mix(gateway, upstream):
 
 def test_pings_before_the_message_are_accepted(sdk, upstream, model):
     upstream.script(model, [Pause(2.1), *says("At last.")])
-    with sdk.messages.stream(model=model, max_tokens=9, messages=ASKED) as answered:
-        assert [*answered.text_stream] == ["At last."]
-        message = answered.get_final_message()
+    with sdk.messages.stream(model=model, max_tokens=9, messages=QUESTION) as events:
+        assert [*events.text_stream] == ["At last."]
+        message = events.get_final_message()
     assert (message.stop_reason, message.usage.input_tokens > 0) == ("end_turn", True)
 
 
 def test_the_sdk_knows_all_events(sdk, upstream, model):
     upstream.script(model, says("Hi"))
-    events = sdk.messages.create(model=model, max_tokens=9, messages=ASKED, stream=True)
+    events = sdk.messages.create(model=model, max_tokens=9, messages=QUESTION, stream=True)
     assert [event.type for event in events] == [
         "message_start",
         "content_block_start",
@@ -282,7 +282,7 @@ def test_the_sdk_knows_all_events(sdk, upstream, model):
 def test_thinking_is_read(sdk, upstream, model):
     upstream.script(model, reply(stream({"reasoning": "Hm."}, {"content": "Hi"})))
     for streamed in (True, False):
-        thinking, text = ask(sdk, streamed, model=model, messages=ASKED).content
+        thinking, text = ask(sdk, streamed, model=model, messages=QUESTION).content
         assert (thinking.thinking, thinking.signature, text.text) == ("Hm.", "", "Hi")
 
 
@@ -293,7 +293,7 @@ class Tide(pydantic.BaseModel):
 
 def test_a_parsed_answer_asks_the_upstream_for_its_schema(sdk, upstream, model):
     script = upstream.script(model, says('{"harbor": "Moss", "meters": 0.5}'))
-    message = sdk.messages.parse(model=model, max_tokens=9, messages=ASKED, output_format=Tide)
+    message = sdk.messages.parse(model=model, max_tokens=9, messages=QUESTION, output_format=Tide)
     assert message.parsed_output == Tide(harbor="Moss", meters=0.5)
     schema = script.last.json["response_format"]["json_schema"]["schema"]
     assert set(schema["properties"]) == {"harbor", "meters"}
@@ -309,17 +309,17 @@ def test_models_are_listed_and_described(sdk):
 
 
 def test_tokens_are_counted(sdk):
-    few = sdk.messages.count_tokens(model="m", messages=ASKED).input_tokens
+    few = sdk.messages.count_tokens(model="m", messages=QUESTION).input_tokens
     more = sdk.messages.count_tokens(
-        model="m", messages=ASKED, system="Be kind.", tools=TOOLS
+        model="m", messages=QUESTION, system="Be kind.", tools=TOOLS
     ).input_tokens
     assert 0 < few < more
-    assert sdk.beta.messages.count_tokens(model="m", messages=ASKED).input_tokens == few
+    assert sdk.beta.messages.count_tokens(model="m", messages=QUESTION).input_tokens == few
 
 
 def test_the_headers_of_an_answer_name_the_request(sdk, upstream, model):
     upstream.script(model, says("Hi"))
-    asked = {"model": model, "max_tokens": 9, "messages": ASKED}
+    asked = {"model": model, "max_tokens": 9, "messages": QUESTION}
     raw = sdk.messages.with_raw_response.create(**asked)
     assert raw.headers["request-id"] == raw.headers["x-request-id"] == raw.request_id
     assert raw.parse()._request_id == raw.request_id
@@ -349,7 +349,7 @@ ERRORS = {
 def test_an_error_is_of_the_class_for_its_status(sdk, upstream, model, status, error, streamed):
     upstream.script(model, whole({"error": {"message": "why"}}, status=status))
     with pytest.raises(anthropic.APIStatusError) as raised:
-        ask(sdk, streamed, model=model, messages=ASKED)
+        ask(sdk, streamed, model=model, messages=QUESTION)
     assert type(raised.value) is error
     assert raised.value.request_id == raised.value.response.headers["request-id"]
     assert raised.value.body["request_id"] == raised.value.request_id
@@ -371,16 +371,16 @@ def test_a_wrong_key_is_an_authentication_error_and_is_tried_once(gateway):
 
 def test_a_refused_gateway_credential_is_tried_once(sdk, upstream, model):
     script = upstream.script(model, whole({"error": {"message": "no"}}, status=401))
-    stubborn = sdk.with_options(max_retries=2)
+    retrying = sdk.with_options(max_retries=2)
     with pytest.raises(anthropic.InternalServerError):
-        ask(stubborn, False, model=model, messages=ASKED)
+        ask(retrying, False, model=model, messages=QUESTION)
     assert len(script.requests) == 1
 
 
 def test_an_error_in_the_stream_is_raised_with_its_type(sdk, upstream, model):
     error = {"error": {"message": "why", "code": 429}}
     upstream.script(model, reply(chunk({"content": "Half "}), Pause(0.1), data(error)))
-    events = sdk.messages.create(model=model, max_tokens=9, messages=ASKED, stream=True)
+    events = sdk.messages.create(model=model, max_tokens=9, messages=QUESTION, stream=True)
     texts = (event.delta.text for event in events if event.type == "content_block_delta")
     assert next(texts) == "Half "
     with pytest.raises(anthropic.APIStatusError) as raised:

@@ -16,7 +16,7 @@ from proxy.serving.upstream_test import CALL, LIST, Problem, models_of, probe
 from tests.support.chat import reply
 from tests.support.scripted_upstream import whole
 from tests.support.stored_exchanges import configure
-from tests.support.tested_upstream import CALLED, CANARY, MODELS
+from tests.support.tested_upstream import CANARY, MODELS, TOOL_CALL
 from tests.support.wire import stream
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,10 +31,10 @@ def _configured(settings, tmp_path):
 @pytest.fixture
 def row(upstream):
     upstream.script("/v1/models", whole(MODELS))
-    upstream.script("moonshotai/kimi-probed", reply(stream({"content": CALLED})))
-    made = Upstream(name="tried", base_url=upstream.url)
-    made.store_key(CANARY)
-    return made
+    upstream.script("moonshotai/kimi-probed", reply(stream({"content": TOOL_CALL})))
+    row = Upstream(name="tried", base_url=upstream.url)
+    row.store_key(CANARY)
+    return row
 
 
 def steps(row, model=""):
@@ -42,8 +42,8 @@ def steps(row, model=""):
 
 
 def test_every_step_of_a_working_upstream_passes(row):
-    found = steps(row)
-    assert [(name, step.state) for name, step in found.items()] == [
+    results = steps(row)
+    assert [(name, step.state) for name, step in results.items()] == [
         ("settings", "ok"),
         ("name", "ok"),
         ("connection", "ok"),
@@ -52,14 +52,14 @@ def test_every_step_of_a_working_upstream_passes(row):
         (LIST, "ok"),
         (CALL, "ok"),
     ]
-    assert found["name"].detail == "127.0.0.1"
-    assert found[LIST].detail == "2 models"
-    assert found[CALL].detail == "moonshotai/kimi-probed called report_health, read as kimi"
-    assert "plain HTTP" in found["TLS"].detail
+    assert results["name"].detail == "127.0.0.1"
+    assert results[LIST].detail == "2 models"
+    assert results[CALL].detail == "moonshotai/kimi-probed called report_health, read as kimi"
+    assert "plain HTTP" in results["TLS"].detail
 
 
 def test_the_tool_call_is_requested_like_a_clients(row, upstream):
-    script = upstream.script("moonshotai/kimi-probed", reply(stream({"content": CALLED})))
+    script = upstream.script("moonshotai/kimi-probed", reply(stream({"content": TOOL_CALL})))
     steps(row)
     assert script.last.headers["authorization"] == f"Bearer {CANARY}"
     assert script.last.json["stream"] is True
@@ -68,13 +68,13 @@ def test_the_tool_call_is_requested_like_a_clients(row, upstream):
 def test_a_refused_key_ends_the_test_and_is_not_shown(row, upstream):
     error = {"error": {"message": f"no such key {CANARY}"}}
     upstream.script("/v1/models", whole(error, status=401))
-    found = steps(row)
-    assert (found["key"].state, found[LIST].state, found[CALL].state) == (
+    results = steps(row)
+    assert (results["key"].state, results[LIST].state, results[CALL].state) == (
         "wrong",
         "skipped",
         "skipped",
     )
-    assert "refused with HTTP 401" in found["key"].detail
+    assert "refused with HTTP 401" in results["key"].detail
 
 
 def test_messages_of_the_upstream_are_shown_without_the_key(row, upstream):
@@ -88,8 +88,8 @@ def test_messages_of_the_upstream_are_shown_without_the_key(row, upstream):
 
 def test_an_upstream_without_a_list_is_tested_with_the_given_model(row, upstream):
     upstream.script("/v1/models", whole({"error": "no"}, status=404))
-    found = steps(row, model="moonshotai/kimi-probed")
-    assert (found["key"].state, found[LIST].state, found[CALL].state) == ("ok", "wrong", "ok")
+    results = steps(row, model="moonshotai/kimi-probed")
+    assert (results["key"].state, results[LIST].state, results[CALL].state) == ("ok", "wrong", "ok")
     assert steps(row)[CALL].state == "skipped"
 
 
@@ -117,10 +117,10 @@ def test_the_public_model_list_of_openrouter_does_not_prove_a_key(row, upstream)
 )
 def test_the_step_that_fails_is_named(row, upstream, base_url, step, words):
     row.base_url = base_url.format(port=upstream.port)
-    found = steps(row)
-    wrong = [name for name, seen in found.items() if seen.state == "wrong"]
+    results = steps(row)
+    wrong = [name for name, seen in results.items() if seen.state == "wrong"]
     assert wrong == [step]
-    assert words in found[step].detail
+    assert words in results[step].detail
 
 
 def test_an_untrusted_certificate_is_reported(row, tmp_path):

@@ -25,19 +25,19 @@ def _configured():
 
 
 def check(row, result, **options):
-    made = replay(row, **options)
-    assert (made.result, made.pk) == (result, None)
-    return made
+    outcome = replay(row, **options)
+    assert (outcome.result, outcome.pk) == (result, None)
+    return outcome
 
 
 def test_leaked_markup_is_fixed_by_its_format():
     row = leaked_kimi()
     check(row, Replay.Result.STILL_FAILING)
-    made = check(row, Replay.Result.FIXED, format_name="kimi")
-    assert made.format == "kimi"
-    assert ["ToolCallEnd", {}] in made.events
-    assert [load_event(fields) for fields in made.events]
-    assert b"get_tide" in made.sent
+    outcome = check(row, Replay.Result.FIXED, format_name="kimi")
+    assert outcome.format == "kimi"
+    assert ["ToolCallEnd", {}] in outcome.events
+    assert [load_event(fields) for fields in outcome.events]
+    assert b"get_tide" in outcome.sent
 
 
 def test_markup_of_another_family_is_not_fixed_by_a_format_that_ignores_it():
@@ -59,10 +59,10 @@ def test_a_replay_uses_current_limit_strictness_and_markers_by_default():
     )
     raw = stream({"content": KIMI.replace("<|tool_call_end|>", "<|done|>")})
     row = stored_exchange(raw, leaked_format="kimi")
-    made = check(row, Replay.Result.FIXED, format_name="kimi")
-    assert (made.buffer_limit, made.strict) == (2048, True)
-    made = check(row, Replay.Result.FIXED, format_name="kimi", held_chars=4096, strict=False)
-    assert (made.buffer_limit, made.strict) == (4096, False)
+    outcome = check(row, Replay.Result.FIXED, format_name="kimi")
+    assert (outcome.buffer_limit, outcome.strict) == (2048, True)
+    outcome = check(row, Replay.Result.FIXED, format_name="kimi", held_chars=4096, strict=False)
+    assert (outcome.buffer_limit, outcome.strict) == (4096, False)
 
 
 def test_a_good_answer_that_stays_good_is_the_same():
@@ -75,8 +75,8 @@ def test_an_answer_that_strict_decoding_breaks_is_newly_broken():
     raw = stream({"content": KIMI.removesuffix("<|tool_calls_section_end|>")})
     row = stored_exchange(raw, format="kimi")
     check(row, Replay.Result.SAME, format_name="kimi")
-    made = check(row, Replay.Result.NEWLY_BROKEN, format_name="kimi", strict=True)
-    assert "format_transformation_error" in made.error
+    outcome = check(row, Replay.Result.NEWLY_BROKEN, format_name="kimi", strict=True)
+    assert "format_transformation_error" in outcome.error
 
 
 def test_a_good_answer_with_another_result_is_different():
@@ -101,8 +101,8 @@ def test_a_clipped_answer_is_decoded_without_its_partial_events():
     clipped = raw[:at] + raw[at + 10 :]
     row = stored_exchange(raw, transcript={"raw": clipped, "left_out": {"raw": [at, 10]}})
     assert b"two" not in raw_answer(row.transcript.content)
-    made = check(row, Replay.Result.SAME)
-    assert ["TextDelta", {"text": "one three"}] in made.events
+    outcome = check(row, Replay.Result.SAME)
+    assert ["TextDelta", {"text": "one three"}] in outcome.events
 
 
 @pytest.mark.parametrize(
