@@ -13,19 +13,10 @@ from contextlib import closing, contextmanager
 
 import environ
 import httpx
-import psycopg
 import pytest
-from django.db import InterfaceError, OperationalError
-from django.test import RequestFactory
+from django.db import OperationalError
 
 from athena_site.postgresql.base import DatabaseWrapper
-from proxy.configuration.live import Configuration
-from proxy.database.outage import (
-    OutageMiddleware,
-    may_recover,
-    message_without_password,
-    safe_reason,
-)
 from tests.support.background_load import Load
 from tests.support.chat import ask, says
 from tests.support.database import of_postgres, of_sqlite
@@ -377,49 +368,3 @@ def test_a_flood_of_failures_is_counted_and_sampled_and_does_not_delay_requests(
     )
     gateway.edit(edit.format(100_000))
     assert transcripts[0]["n"] <= 40, "twenty an hour, and a new hour may have started"
-
-
-def server_error(message):
-    """Return an error of the server, as Django wraps it."""
-    error = OperationalError(message)
-    error.__cause__ = psycopg.OperationalError(message)
-    return error
-
-
-def test_drain_time_has_a_default_before_the_database_was_read():
-    assert Configuration().drain_time == 30
-
-
-def test_temporary_and_permanent_database_errors_are_distinguished():
-    assert may_recover(
-        server_error('connection to server at "10.0.0.1", port 5432 failed: refused')
-    )
-    assert may_recover(server_error("FATAL:  the database system is starting up"))
-    assert not may_recover(server_error('FATAL:  password authentication failed for user "athena"'))
-    assert not may_recover(ValueError("x"))
-    locked = OperationalError("database is locked")
-    locked.__cause__ = sqlite3.OperationalError("database is locked")
-    assert (may_recover(locked), safe_reason(locked)) == (True, "database is locked")
-
-
-def test_database_errors_are_reported_without_addresses(settings, monkeypatch):
-    error = server_error("connection to postgres://athena:canary-password@10.0.0.1 failed")
-    assert safe_reason(error) == "OperationalError"
-    refused = server_error(
-        'connection to server at "10.0.0.1", port 5432 failed: Connection refused'
-    )
-    assert safe_reason(refused) == "OperationalError: Connection refused"
-    monkeypatch.setitem(settings.DATABASES["default"], "PASSWORD", "canary-password")
-    assert "canary" not in message_without_password(error)
-
-
-@pytest.mark.parametrize("error", [OperationalError("canary"), InterfaceError("canary")])
-def test_an_outage_is_503_in_html_on_pages_and_in_json_in_the_api(error):
-    middleware = OutageMiddleware(lambda request: None)
-    page = middleware.process_exception(RequestFactory().get("/admin/"), error)
-    assert (page.status_code, page["retry-after"]) == (503, "5")
-    assert "The database is unavailable" in page.content.decode()
-    answer = middleware.process_exception(RequestFactory().get("/api/exchanges/"), error)
-    assert (answer.status_code, answer["content-type"]) == (503, "application/json")
-    assert b"canary" not in page.content + answer.content
-    assert middleware.process_exception(RequestFactory().get("/admin/"), ValueError()) is None

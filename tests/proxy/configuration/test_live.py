@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from proxy.configuration.live import Configuration
 from tests.support.calls_in_text import KIMI_CALL
 from tests.support.chat import TOOLS, ask, chunk, read, reply, says, stream
 from tests.support.client_keys import key_of
@@ -221,3 +222,7 @@ def test_a_gateway_that_calls_itself_is_stopped(gateway, client):
     assert response.status_code == 502
     assert "this gateway itself" in response.json()["error"]["message"]
     assert len(gateway.rows("SELECT id FROM proxy_exchange WHERE model = 'circle-1'")) <= 2
+
+
+def test_drain_time_has_a_default_before_the_database_was_read():
+    assert Configuration().drain_time == 30
