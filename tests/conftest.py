@@ -66,14 +66,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others: list[pytest.Item] = []
     for item in items:
         modules.get(item.path, others).append(item)
-    hands: list[list[pytest.Item]] = [[] for _ in range(count)]
+    parts: list[list[pytest.Item]] = [[] for _ in range(count)]
     for module in modules.values():
-        min(hands, key=len).extend(module)
+        min(parts, key=len).extend(module)
     rest = iter(others)
-    for number, hand in enumerate(hands):
-        part = len(items) * (number + 1) // count - len(items) * number // count
-        hand.extend(islice(rest, max(0, part - len(hand))))
-    items[:] = [*chain(*hands), *rest]
+    for number, tests in enumerate(parts):
+        size = len(items) * (number + 1) // count - len(items) * number // count
+        tests.extend(islice(rest, max(0, size - len(tests))))
+    items[:] = [*chain(*parts), *rest]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -58,7 +58,7 @@ def gateway(
         OPENROUTER_API_KEY="sk-or-canary-of-the-upstream",
         OPENROUTER_BASE_URL=upstream.url,
     ).start()
-    made = gateway.manage(
+    done = gateway.manage(
         "shell",
         "--no-imports",
         "-c",
@@ -69,7 +69,7 @@ def gateway(
         "    user.groups.add(Group.objects.get(name=role))\n"
         "ClientKey.objects.update(owner=User.objects.get(username='dev'))",
     )
-    assert made.returncode == 0, made.stderr
+    assert done.returncode == 0, done.stderr
     yield gateway
     gateway.stop()
 
@@ -129,7 +129,7 @@ def people(browser: Browser, gateway: Gateway, screenshots: Path):
     def open_for(name: str, **options: Any) -> Iterator[Person]:
         look: dict[str, Any] = {"viewport": {"width": 1360, "height": 900}, **options}
         context = browser.new_context(**look)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         person = Person(context, gateway, screenshots)
         person.login(name)
         yield person

@@ -50,7 +50,7 @@ def session(work: Path) -> list[Turn]:
         Turn(calls=(Call("Edit", edit),)),
         Turn(calls=(Call("Bash", {"command": "echo $((6 * 7)) | tee sum.txt", "timeout": 9000}),)),
         Turn(
-            "Two at once, of which the second is done first.",
+            "Two at once; the second finishes first.",
             (
                 Call("Bash", {"command": "sleep 0.4; echo first | tee first.txt"}),
                 Call("Bash", {"command": "echo second | tee second.txt"}),

@@ -30,7 +30,7 @@ from tests.support.native_calls import (
     encoded,
     garbage,
     whole,
-    written,
+    write_call,
 )
 from tests.support.strategies import arguments, messages, names, pieces, prose
 from tests.support.wire import (
@@ -143,7 +143,7 @@ def test_every_native_format_is_covered_by_the_laws():
 def test_4_truncation_a_cut_call_is_never_listed_as_complete(
     format_name, finish, name, given_arguments, cut
 ):
-    text = written(format_name, name, given_arguments)
+    text = write_call(format_name, name, given_arguments)
     head = text[: cut % len(text)]
     events = decode(stream({"content": head}, finish=finish), format_name=format_name)
     assert isinstance(events[-1], MessageEnd | MessageFailed)
@@ -201,7 +201,7 @@ def test_7_matrix_every_cell_gives_the_same_message(
     client, upstream, format_name, before, name, given_arguments
 ):
     assume(not set("<`✿") & set(before) and before.strip())
-    text = before + written(format_name, name, given_arguments)
+    text = before + write_call(format_name, name, given_arguments)
     pipeline = build_pipeline(
         client=client, upstream=upstream, format_name=format_name, identity=IDENTITY
     )

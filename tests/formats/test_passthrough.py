@@ -37,7 +37,7 @@ from formats.native.rescue import CallRescue
 from formats.pipeline import Pipeline
 from formats.registry import format_with_markers
 from tests.support.client_views import view
-from tests.support.native_calls import NATIVE, TOOLS, encoded, garbage, whole, written
+from tests.support.native_calls import NATIVE, TOOLS, encoded, garbage, whole, write_call
 from tests.support.official_sdks import QUESTION, openai_client, streamed_by_anthropic
 from tests.support.strategies import messages, pieces
 from tests.support.wire import byte_cuts, chunk, data, stream, text_from
@@ -47,7 +47,7 @@ ODD = {
     "anthropic": b': a comment\r\n\r\nevent: odd\nid: 7\ndata: {"type":"odd",\ndata: "a":1.50}\n\n',
     "openai": b': OPENROUTER PROCESSING\n\n: \n\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk", "created":1700000000,"model":"m","choices":[], "odd":1.0}\n\n',
 }
-WRITTEN = [written(name, "ping", {"a": 1, "b": ["<", "é"]}) for name in NATIVE]
+WRITTEN = [write_call(name, "ping", {"a": 1, "b": ["<", "é"]}) for name in NATIVE]
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
 
 

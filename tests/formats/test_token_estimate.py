@@ -93,9 +93,9 @@ def test_known_samples_are_within_the_documented_error(kind):
     middle = sum(counts) / len(counts)
     assert 0.9 * middle <= text_tokens(text) <= 1.25 * middle
     # For other scripts, tokenizers differ by half.
-    least, most = (0.8, 1.2) if text.isascii() else (0.65, 1.4)
+    lowest, highest = (0.8, 1.2) if text.isascii() else (0.65, 1.4)
     for count in counts:
-        assert least * count <= text_tokens(text) <= most * count
+        assert lowest * count <= text_tokens(text) <= highest * count
 
 
 @pytest.mark.parametrize("kind", SAMPLES)

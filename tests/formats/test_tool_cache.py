@@ -7,7 +7,7 @@ from formats.conversation import Text, Tool
 from formats.tool_cache import ParsedTools, cached_by_system, cached_by_text, cached_by_tools
 
 
-def counted(result):
+def recorder_of(result):
     calls = []
 
     def make(value):
@@ -18,7 +18,7 @@ def counted(result):
 
 
 def test_the_same_tools_are_processed_once():
-    make, calls = counted(7)
+    make, calls = recorder_of(7)
     cached = cached_by_tools(make)
     tools = (Tool("t", "does it", b"{}"),)
     assert [cached(tools), cached((Tool("t", "does it", b"{}"),))] == [7, 7]
@@ -38,15 +38,15 @@ def test_the_same_tools_are_processed_once():
     ids=["name", "description", "schema", "number"],
 )
 def test_large_tools_are_not_cached(large):
-    make, calls = counted(7)
+    make, calls = recorder_of(7)
     cached = cached_by_tools(make)
     assert [cached(large), cached(large)] == [7, 7]
     assert len(calls) == 2
 
 
 def test_a_text_is_parsed_once_unless_it_is_large():
-    make, calls = counted(ParsedTools(()))
-    cached = cached_by_text(lambda text, most: make((text, most)))
+    make, calls = recorder_of(ParsedTools(()))
+    cached = cached_by_text(lambda text, limits: make((text, limits)))
     for text in (b"[]", b"[]", b" " * 200_000, b" " * 200_000):
         cached(text, Complexity())
     assert len(calls) == 3
@@ -55,7 +55,7 @@ def test_a_text_is_parsed_once_unless_it_is_large():
 
 
 def test_the_number_of_cached_tools_is_limited():
-    make, calls = counted(7)
+    make, calls = recorder_of(7)
     cached = cached_by_tools(make)
     several = [(Tool(str(number), None, b"{}"),) for number in range(100)]
     for tools in (*several, several[0]):
@@ -72,7 +72,7 @@ def test_texts_that_differ_in_any_byte_are_distinguished():
 
 
 def test_a_system_prompt_is_processed_once_unless_it_is_large():
-    make, calls = counted(7)
+    make, calls = recorder_of(7)
     cached = cached_by_system(make)
     prompts = [("a", "bc"), ("a", "bc"), ("a", "bd"), ("ab", "c"), (), ()]
     large = [("a" * 300_000,), ("é" * 70_000,), ("a",) * 2000]
@@ -82,7 +82,7 @@ def test_a_system_prompt_is_processed_once_unless_it_is_large():
 
 
 def test_the_number_of_cached_system_prompts_is_limited():
-    make, calls = counted(7)
+    make, calls = recorder_of(7)
     cached = cached_by_system(make)
     for size in (*range(100), 0):
         cached((Text("a" * size),))

@@ -21,7 +21,7 @@ from formats import (
 )
 from formats.conversation import ToolCall
 from tests.support.client_views import view
-from tests.support.native_calls import KIMI_LOG, written
+from tests.support.native_calls import KIMI_LOG, write_call
 from tests.support.upstream_answers import Call, document
 from tests.support.upstream_answers import stream as upstream_stream
 from tests.support.wire import IDENTITY, OPTIONS, decode, stream
@@ -93,9 +93,8 @@ def test_u9_a_truncated_stream_never_has_a_stop_reason(dialect, client):
 def test_u9_a_recorded_kimi_stream_cut_at_any_byte_gives_only_its_own_calls():
     whole = calls_of(decode(KIMI_LOG, format_name="kimi"))
     assert len(whole) == 2
-    for end in range(
-        1, len(KIMI_LOG), 211
-    ):  # 211 is prime, so that every position in a chunk is tried
+    # 211 is prime, so that every position in a chunk is tried.
+    for end in range(1, len(KIMI_LOG), 211):
         events = decode(KIMI_LOG[:end], format_name="kimi")
         delivered = calls_of(events)
         assert delivered == whole[: len(delivered)]
@@ -104,7 +103,7 @@ def test_u9_a_recorded_kimi_stream_cut_at_any_byte_gives_only_its_own_calls():
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_u14_a_call_in_text_cut_by_the_token_limit_at_any_character_ends_in_max_tokens(format_name):
-    text = "Let me see. " + written(format_name, "get_tide", ARGUMENTS)
+    text = "Let me see. " + write_call(format_name, "get_tide", ARGUMENTS)
     for end in range(1, len(text)):
         events = decode(stream({"content": text[:end]}, finish="length"), format_name=format_name)
         last = events[-1]
@@ -119,7 +118,7 @@ def test_u14_a_call_in_text_cut_by_the_token_limit_at_any_character_ends_in_max_
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", None])
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_u15_a_call_in_text_left_open_at_any_character_is_an_error_and_no_text(format_name, finish):
-    text = written(format_name, "get_tide", ARGUMENTS)
+    text = write_call(format_name, "get_tide", ARGUMENTS)
     commits = text.index("get_tide") + len("get_tide") + 45  # where it cannot be mistaken for text
     for end in range(commits, len(text) - 60):
         events = decode(stream({"content": text[:end]}, finish=finish), format_name=format_name)

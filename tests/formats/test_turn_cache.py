@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bench.bodies import body as claude_codes
+from bench.bodies import body as claude_code_body
 from formats import DIALECTS, ClientError, Conversation, Target
 from formats.anthropic import request_parser as anthropic
 from formats.complexity import DEFAULT_COMPLEXITY, Complexity
@@ -82,28 +82,28 @@ def check(module, body, limits=LIMITS):
 
 def test_a_request_is_kept_from_the_second_time_on():
     cache = TurnCache()
-    body = claude_codes("B", stream=True)
+    body = claude_code_body("B", stream=True)
     for times in range(3):
-        found = cache.lookup(body, LIMITS)
-        assert (found is not None) is (times == 2)
+        entry = cache.lookup(body, LIMITS)
+        assert (entry is not None) is (times == 2)
         cache.store(body, read_fields(body), LIMITS, SETTINGS)
-    assert found is not None
-    assert found.settings.conversation == SETTINGS.conversation
-    assert found.fields == read_fields(body)
-    assert list(found.fields) == list(read_fields(body))
+    assert entry is not None
+    assert entry.settings.conversation == SETTINGS.conversation
+    assert entry.fields == read_fields(body)
+    assert list(entry.fields) == list(read_fields(body))
     assert cache.lookup(body, Complexity(depth=9)) is None
 
 
 def test_the_next_turn_of_claude_code_is_found():
     cache = TurnCache()
-    body = claude_codes("B", stream=True)
+    body = claude_code_body("B", stream=True)
     longer = body.replace(b'],"tools":', b',{"role":"assistant","content":"ok"}],"tools":')
     assert longer != body
     for _ in range(2):
         cache.store(body, read_fields(body), LIMITS, SETTINGS)
-    found = cache.lookup(longer, LIMITS)
-    assert found is not None
-    assert found.fields == read_fields(longer)
+    entry = cache.lookup(longer, LIMITS)
+    assert entry is not None
+    assert entry.fields == read_fields(longer)
 
 
 @pytest.mark.parametrize("messages", MESSAGES, ids=json.dumps)
@@ -211,7 +211,7 @@ def test_a_full_cache_is_cleared_for_the_next_request():
         body = request_of(b"[]", unheard_of=["s"] * 2000, metadata=f"{number:0300}")
         for _ in range(2):
             cache.store(body, read_fields(body), LIMITS, SETTINGS)
-        assert cache.lookup(body, LIMITS), "kept, but not found"
+        assert cache.lookup(body, LIMITS), "kept, but not entry"
         values = sum(len(known) * 2000 for known in cache._entries.values())
         assert values < 16 * 1024 * 1024 / 100  # a value takes more memory than its text
 

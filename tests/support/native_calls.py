@@ -51,7 +51,7 @@ def vector_id(vector: dict[str, Any]) -> str:
     return str(vector["id"])
 
 
-def seen(reply: Reply, channel: str) -> dict[str, Any]:
+def text_and_calls(reply: Reply, channel: str) -> dict[str, Any]:
     """The text and calls of a reply, in the form of a vector's expectation."""
     run = Text if channel == "content" else Reasoning
     return {
@@ -96,7 +96,7 @@ CALLS = {
 }
 
 
-def written(format_name: str, name: str, given_arguments: object) -> str:
+def write_call(format_name: str, name: str, given_arguments: object) -> str:
     """A call as a model of the format writes it."""
     return CALLS[format_name].format(name=name, json=json.dumps(given_arguments))
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 # for a streamed call of a custom tool, although it has one for complete answers.
 EXTRAS = {"reasoning_content", "reasoning_details", "custom"}
 # Fields that OpenRouter adds, in the parts of its stream that are passed on unchanged.
-OPENROUTERS = {"provider", "native_finish_reason", "reasoning"}
+OPENROUTER_FIELDS = {"provider", "native_finish_reason", "reasoning"}
 DONE = b"data: [DONE]\n\n"
 
 

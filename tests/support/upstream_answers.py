@@ -21,7 +21,7 @@ class Call:
         return json.dumps(self.arguments, ensure_ascii=False)
 
 
-def written(format_name: str, calls: Sequence[Call]) -> str:
+def write_calls(format_name: str, calls: Sequence[Call]) -> str:
     """Return calls as a model of this native format writes them into its text."""
     match format_name:
         case "kimi":

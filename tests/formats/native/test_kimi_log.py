@@ -7,7 +7,7 @@ import pytest
 from formats import build_pipeline, merge_deltas
 from tests.support.native_calls import KIMI_LOG
 from tests.support.official_sdks import QUESTION, openai_client
-from tests.support.openai_reader import OPENROUTERS, Answer, read
+from tests.support.openai_reader import OPENROUTER_FIELDS, Answer, read
 from tests.support.wire import IDENTITY, byte_cuts, decode, relay
 
 TASKS = [
@@ -28,7 +28,7 @@ TASKS = [
 
 @pytest.fixture(scope="module")
 def answer() -> Answer:
-    return read(relay(KIMI_LOG, client="openai", format_name="kimi"), theirs=OPENROUTERS)
+    return read(relay(KIMI_LOG, client="openai", format_name="kimi"), theirs=OPENROUTER_FIELDS)
 
 
 def test_every_token_of_the_log_is_alone_in_its_chunk():

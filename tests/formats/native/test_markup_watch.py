@@ -5,7 +5,7 @@ import pytest
 from formats import Notice, NoticeCode
 from tests.support.wire import cuts, decode, event_reads, reply_from, stream
 
-SEEN = {
+MARKUP = {
     "kimi": "Let me look. <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0",
     "deepseek": "x<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f",
     "qwen": 'I will.\n<tool_call>\n{"name": "f"}\n</tool_call>',
@@ -13,7 +13,7 @@ SEEN = {
     "minimax": '<minimax:tool_call><invoke name="f">',
     "mistral": '[TOOL_CALLS][{"name": "f"}]',
 }
-NOT_SEEN = [
+PLAIN_TEXTS = [
     "An array is a[0] < b[1], and <b>bold</b> is HTML.",
     "Qwen writes `<tool_call>{` around its calls, Kimi `<|tool_call_begin|>`.",
     "The tag <tool_call> alone is a word.",
@@ -22,15 +22,15 @@ NOT_SEEN = [
 ]
 
 
-@pytest.mark.parametrize("family", SEEN)
+@pytest.mark.parametrize("family", MARKUP)
 def test_markup_gives_a_notice_at_any_split_and_passes_unchanged(family):
-    for pieces in cuts(SEEN[family]):
+    for pieces in cuts(MARKUP[family]):
         reply = reply_from(event_reads(stream(*({"content": piece} for piece in pieces))))
         assert reply.notices == [Notice(NoticeCode.NATIVE_MARKUP_SEEN, family)]
-        assert reply.parts[0].text == SEEN[family]
+        assert reply.parts[0].text == MARKUP[family]
 
 
-@pytest.mark.parametrize("text", NOT_SEEN)
+@pytest.mark.parametrize("text", PLAIN_TEXTS)
 def test_text_without_calls_gives_no_notice(text):
     for pieces in cuts(text, 3):
         body = stream(*({"content": piece} for piece in pieces))
@@ -38,7 +38,7 @@ def test_text_without_calls_gives_no_notice(text):
 
 
 def test_markup_of_another_family_gives_a_notice():
-    events = decode(stream({"content": SEEN["qwen"]}), format_name="kimi")
+    events = decode(stream({"content": MARKUP["qwen"]}), format_name="kimi")
     assert Notice(NoticeCode.NATIVE_MARKUP_SEEN, "qwen") in events
 
 

@@ -170,10 +170,10 @@ def test_plain_text_is_held_no_longer_than_a_marker():
     assert merge_deltas(events)[1].text == "a < b, a <| b, a <tool_cal b. Then"
 
 
-WILD = ["<｜｜DSML｜｜{}>", "<‖DSML‖{}>", "<|DSML|{}>", "< | DSML | {}>"]
+DSML_SPELLINGS = ["<｜｜DSML｜｜{}>", "<‖DSML‖{}>", "<|DSML|{}>", "< | DSML | {}>"]
 
 
-@pytest.mark.parametrize("spelling", WILD)
+@pytest.mark.parametrize("spelling", DSML_SPELLINGS)
 @pytest.mark.parametrize("block", ["function_calls", "tool_calls", "tool_use"])
 def test_unusual_spellings_of_dsml_are_read(spelling, block):
     def tag(name):

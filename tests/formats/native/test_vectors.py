@@ -16,7 +16,14 @@ from formats import (
 )
 from formats.conversation import ToolCall
 from tests.support.client_views import view
-from tests.support.native_calls import IN_DELTAS, IN_TEXT, expected, seen, vector_id, vectors_of
+from tests.support.native_calls import (
+    IN_DELTAS,
+    IN_TEXT,
+    expected,
+    text_and_calls,
+    vector_id,
+    vectors_of,
+)
 from tests.support.wire import OPTIONS, cuts, decode, event_reads, relay, stream, text_from, toolbox
 
 
@@ -38,7 +45,7 @@ def test_text_gives_the_expected_message_at_any_split(vector):
         if whole is None:
             whole = merge_deltas(events)
             reply = collect(events)
-            assert seen(reply, vector["channel"]) == expected(vector)
+            assert text_and_calls(reply, vector["channel"]) == expected(vector)
             assert (reply.faults[0] if reply.faults else None) == vector["expect"]["error"]
             assert bool(reply.failure) is bool(reply.faults)
         assert merge_deltas(events) == whole
@@ -81,7 +88,7 @@ def test_every_dialect_collects_the_expected_message(vector):
     for dialect in DIALECTS.values():
         body = dialect.encode_reply(collector.reply, OPTIONS)
         reply = collect(dialect.decoder(Limits()).read_whole(body))
-        assert seen(reply, vector["channel"]) == expected(vector)
+        assert text_and_calls(reply, vector["channel"]) == expected(vector)
 
 
 CUT = [vector for vector in IN_TEXT if vector["expect"]["error"] == "truncated"]
@@ -97,7 +104,7 @@ def test_a_call_cut_by_the_token_limit_ends_in_max_tokens_without_the_call(vecto
     reply = collect(events)
     assert reply.failure is None
     assert reply.stop_reason is StopReason.MAX_TOKENS
-    assert seen(reply, vector["channel"]) == expected(vector)
+    assert text_and_calls(reply, vector["channel"]) == expected(vector)
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
@@ -105,7 +112,7 @@ def test_a_call_cut_by_the_token_limit_ends_in_max_tokens_without_the_call(vecto
 def test_deltas_give_the_expected_message(vector, finish):
     body = stream(*vector["deltas"], finish=finish)
     reply = collect(decode(body, tools=toolbox(vector["tools"])))
-    assert seen(reply, "content") == expected(vector)
+    assert text_and_calls(reply, "content") == expected(vector)
     assert (reply.faults[0] if reply.faults else None) == vector["expect"]["error"]
     assert bool(reply.failure) is bool(vector["expect"]["error"])
     ids = [part.id for part in reply.parts if isinstance(part, ToolCall)]

@@ -215,19 +215,19 @@ def test_chunks_after_the_end_are_ignored():
 
 
 def test_random_fragments_give_the_same_events_at_any_cut():
-    random.seed(8)
+    chance = random.Random(8)
     words = ["a", '"', "\\", "\\n", "}", "{", " ", '{"k": "', '"}', "1", ",", ":", "é"]
     for _ in range(300):
-        payloads = [text("x"), CALL] if random.random() < 0.7 else [text("x")]
-        for _ in range(random.randint(3, 25)):
-            word = random.choice(words)
-            kind = random.choice(["arguments", "arguments", "arguments", "text", "reasoning"])
+        payloads = [text("x"), CALL] if chance.random() < 0.7 else [text("x")]
+        for _ in range(chance.randint(3, 25)):
+            word = chance.choice(words)
+            kind = chance.choice(["arguments", "arguments", "arguments", "text", "reasoning"])
             if kind == "text":
                 payloads.append(text(word))
             elif kind == "reasoning":
                 payloads.append(chunk({"reasoning": word}))
             else:
-                more = {"id": "b"} if random.random() < 0.03 else {}
+                more = {"id": "b"} if chance.random() < 0.03 else {}
                 payloads.append(arguments(word, **more))
         check(*payloads, *END)
 

@@ -427,7 +427,7 @@ _junk = st.recursive(
 )
 
 
-def _survives(body: bytes) -> None:
+def _parse_and_render(body: bytes) -> None:
     with suppress(ClientError):
         conversation = DIALECTS["openai"].parse(body)
         for dialect in DIALECTS.values():
@@ -438,8 +438,8 @@ def _survives(body: bytes) -> None:
 @given(fields=st.dictionaries(_KEYS, _junk, max_size=6))
 @settings(max_examples=60)
 def test_random_json_raises_only_client_errors(fields):
-    _survives(json.dumps({"model": "m", "messages": [USER]} | fields).encode())
-    _survives(json.dumps(fields).encode())
+    _parse_and_render(json.dumps({"model": "m", "messages": [USER]} | fields).encode())
+    _parse_and_render(json.dumps(fields).encode())
 
 
 @given(data=st.data(), conversation=turns())
@@ -453,4 +453,4 @@ def test_junk_anywhere_in_a_mixture_raises_only_client_errors(data, conversation
             node[key] = data.draw(_junk)
             break
         node = node[key]
-    _survives(json.dumps(request).encode())
+    _parse_and_render(json.dumps(request).encode())

@@ -32,7 +32,7 @@ from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.security.content_security import POLICY
 from proxy.security.redaction import storable
 from proxy.support.exchange_filters import LEAK_FORMATS
-from tests.support.native_calls import expected, seen
+from tests.support.native_calls import expected, text_and_calls
 from tests.support.staff_pages import HOSTILE, get, log_in, text_of
 from tests.support.stored_exchanges import (
     configure,
@@ -426,7 +426,7 @@ def test_downloaded_fixture_is_a_valid_test_vector(support):
         format_name="kimi",
         tools=toolbox(vector["tools"]),
     )
-    assert seen(collect(read), "content") == expected(vector)
+    assert text_and_calls(collect(read), "content") == expected(vector)
 
 
 def test_fixture_of_structured_calls_contains_deltas(support):

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.gateway import KEY
 from tests.support.scripted_upstream import Close, reply, whole
-from tests.support.upstream_answers import Call, says, stream, written
+from tests.support.upstream_answers import Call, says, stream, write_calls
 
 FORMATS = ("standard", "kimi", "qwen", "deepseek")
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -144,7 +144,7 @@ def test_a_conversation_with_tools_works_in_every_cell(
     if format_name == "standard":
         answer: Any = ("Let me look. ", CALLS)
     else:
-        answer = ("Let me look. " + written(format_name, CALLS), ())
+        answer = ("Let me look. " + write_calls(format_name, CALLS), ())
     limit = {"error": {"type": "rate_limit_error", "message": "slow down", "code": None}}
     script = upstream.script(
         model,

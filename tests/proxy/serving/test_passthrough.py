@@ -15,7 +15,7 @@ from tests.support.client_views import view
 from tests.support.gateway import KEY
 from tests.support.operator_session import Operator
 from tests.support.scripted_upstream import Close, Pause, reply, whole
-from tests.support.upstream_answers import Call, chunk, document, event, says, stream, written
+from tests.support.upstream_answers import Call, chunk, document, event, says, stream, write_calls
 from tests.support.wire import data
 
 GENUINE = "c2lnbmF0dXJl" * 30
@@ -230,7 +230,7 @@ def test_a_native_call_is_rescued_in_the_middle_of_a_relayed_stream(
     call = Call("look", {"path": "pier"})
     lead = [*stream(dialect, "First <b>some</b> text. ", model=model)]
     lead = lead[: 2 if dialect == "openai" else 4]
-    parts = _split(written("kimi", [call]), 9)
+    parts = _split(write_calls("kimi", [call]), 9)
     if dialect == "openai":
         native = [chunk({"content": part}, model=model) for part in parts]
         native += [chunk({}, "stop", model=model), b"data: [DONE]\n\n"]
@@ -495,7 +495,7 @@ def test_p5_a_session_may_switch_from_kimi_to_claude(gateway, upstream):
     kimi, claude = "openai-kimi-switch", "anthropic-standard-switch"
     reasoned = [
         chunk({"reasoning_content": "Hm."}),
-        *stream("openai", written("kimi", [Call("look", {"path": "x"})])),
+        *stream("openai", write_calls("kimi", [Call("look", {"path": "x"})])),
     ]
     upstream.script(kimi, reply(*reasoned))
     script = upstream.script(claude, says("anthropic", "Seen."))
