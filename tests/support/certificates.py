@@ -19,19 +19,19 @@ class Authority:
         now = datetime.now(UTC)
         match kind:
             case "good":
-                made = self._authority.issue_cert("127.0.0.1")
+                certificate = self._authority.issue_cert("127.0.0.1")
             case "expired":
-                made = self._authority.issue_cert(
+                certificate = self._authority.issue_cert(
                     "127.0.0.1", not_before=now - timedelta(9), not_after=now - timedelta(1)
                 )
             case "wrong-host":
-                made = self._authority.issue_cert("upstream.example")
+                certificate = self._authority.issue_cert("upstream.example")
             case "self-signed":
-                made = trustme.CA().issue_cert("127.0.0.1")
+                certificate = trustme.CA().issue_cert("127.0.0.1")
             case _:
                 raise ValueError(kind)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        made.configure_cert(context)
+        certificate.configure_cert(context)
         return context
 
 

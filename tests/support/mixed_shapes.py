@@ -16,7 +16,7 @@ _texts = prose.filter(str.strip)
 @st.composite
 def turns(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Turns of users, assistants with calls, and results of the calls."""
-    said: list[dict[str, Any]] = [{"who": "user", "text": draw(_texts), "image": False}]
+    conversation: list[dict[str, Any]] = [{"who": "user", "text": draw(_texts), "image": False}]
     for _ in range(draw(st.integers(0, 3))):
         calls = [
             {"id": draw(_ids), "name": draw(names), "arguments": draw(arguments)}
@@ -24,16 +24,16 @@ def turns(draw: st.DrawFn) -> list[dict[str, Any]]:
         ]
         text = draw(_texts if not calls else st.just("") | _texts)
         thought = draw(st.just("") | _texts)
-        said.append({"who": "assistant", "text": text, "thought": thought, "calls": calls})
-        said += [{"who": "tool", "id": call["id"], "text": draw(_texts)} for call in calls]
-        said.append({"who": "user", "text": draw(_texts), "image": draw(st.booleans())})
-    return said
+        conversation.append({"who": "assistant", "text": text, "thought": thought, "calls": calls})
+        conversation += [{"who": "tool", "id": call["id"], "text": draw(_texts)} for call in calls]
+        conversation.append({"who": "user", "text": draw(_texts), "image": draw(st.booleans())})
+    return conversation
 
 
-def plain(said: list[dict[str, Any]], system: str) -> list[dict[str, Any]]:
+def plain(conversation: list[dict[str, Any]], system: str) -> list[dict[str, Any]]:
     """Return the messages in the documented shape of Chat Completions."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    for turn in said:
+    for turn in conversation:
         match turn["who"]:
             case "user":
                 content: Any = turn["text"]
@@ -66,10 +66,10 @@ def _function(call: dict[str, Any]) -> dict[str, Any]:
 
 
 @st.composite
-def mixed(draw: st.DrawFn, said: list[dict[str, Any]], system: str) -> dict[str, Any]:
+def mixed(draw: st.DrawFn, conversation: list[dict[str, Any]], system: str) -> dict[str, Any]:
     """Return the fields of a request with each message in the shape of any of the APIs."""
     if draw(st.booleans()):
-        return _responses(draw, said, system)
+        return _responses(draw, conversation, system)
     fields: dict[str, Any] = {"messages": []}
     messages = fields["messages"]
     match draw(st.sampled_from(["message", "developer", "field", "blocks"])) if system else None:
@@ -81,7 +81,7 @@ def mixed(draw: st.DrawFn, said: list[dict[str, Any]], system: str) -> dict[str,
             fields["system"] = system
         case "blocks":
             fields["system"] = [{**_text("text", system), "cache_control": {"type": "ephemeral"}}]
-    for turn, message in zip(said, plain(said, ""), strict=True):
+    for turn, message in zip(conversation, plain(conversation, ""), strict=True):
         if draw(st.booleans()):
             messages.append(message)
         elif turn["who"] == "user":
@@ -129,14 +129,14 @@ def _odd_assistant(
     return {"role": "assistant", "content": blocks}
 
 
-def _responses(draw: st.DrawFn, said: list[dict[str, Any]], system: str) -> dict[str, Any]:
+def _responses(draw: st.DrawFn, conversation: list[dict[str, Any]], system: str) -> dict[str, Any]:
     fields: dict[str, Any] = {"input": []}
     items = fields["input"]
     if system and draw(st.booleans()):
         fields["instructions"] = system
     elif system:
         items.append({"role": "developer", "content": system})
-    for turn in said:
+    for turn in conversation:
         match turn["who"]:
             case "user" if turn["image"] or draw(st.booleans()):
                 item = {"role": "user", "content": _user_parts(draw, turn)}

@@ -40,36 +40,41 @@ def test_a_request_uses_one_snapshot_to_its_end(gateway, client, upstream):
 
 
 def test_markers_and_strictness_of_a_format_can_be_edited(gateway, client, upstream):
-    name = "deepseek/spelled"
     spelled = KIMI_CALL.replace("tool_calls_section", "house_calls")
     upstream.script("moonshotai/kimi-spelled", reply(stream({"content": spelled})))
-    upstream.script(name, reply(stream({"content": "x"})))
     gateway.edit(
         "s = FormatSettings.objects.get(format='kimi')\n"
         "s.markers = {'SECTION_BEGIN': ['<|house_calls_begin|>'], 'SECTION_END': ['<|house_calls_end|>']}\n"
         "s.full_clean(); s.save()"
     )
-    body = ask("moonshotai/kimi-spelled", tools=TOOLS, stream=True)
-    answer = read(client.post("/v1/messages", json=body))
-    assert (len(answer.calls), answer.text) == (1, "")
-    unclosed = KIMI_CALL.replace("<|tool_calls_section_end|>", "")
-    upstream.script("moonshotai/kimi-strict", reply(stream({"content": unclosed})))
-    body = ask("moonshotai/kimi-strict", tools=TOOLS)
-    assert client.post("/v1/messages", json=body).status_code == 200
-    gateway.edit("s = FormatSettings.objects.get(format='kimi'); s.strict = True; s.save()")
-    assert client.post("/v1/messages", json=body).status_code == 502
-    gateway.edit(
-        "s = FormatSettings.objects.get(format='kimi'); s.strict = False; s.markers = {}; s.save()"
-    )
+    try:
+        body = ask("moonshotai/kimi-spelled", tools=TOOLS, stream=True)
+        answer = read(client.post("/v1/messages", json=body))
+        assert (len(answer.calls), answer.text) == (1, "")
+        unclosed = KIMI_CALL.replace("<|tool_calls_section_end|>", "")
+        upstream.script("moonshotai/kimi-strict", reply(stream({"content": unclosed})))
+        body = ask("moonshotai/kimi-strict", tools=TOOLS)
+        assert client.post("/v1/messages", json=body).status_code == 200
+        gateway.edit("s = FormatSettings.objects.get(format='kimi'); s.strict = True; s.save()")
+        assert client.post("/v1/messages", json=body).status_code == 502
+    finally:
+        gateway.edit(
+            "s = FormatSettings.objects.get(format='kimi')\n"
+            "s.strict = False; s.markers = {}; s.save()"
+        )
 
 
 def test_a_large_request_gets_a_notice(gateway, client, upstream):
     upstream.script("qwen/large", says("Hi"))
-    gateway.edit(
-        "s = FormatSettings.objects.get(format='qwen'); s.context_warning = 2000; s.save()"
-    )
-    client.post("/v1/messages", json=ask("qwen/large", "x" * 5000))
-    wait_for(lambda: "content_large" in gateway.log)  # logged after the last byte of the answer
+    edit = "s = FormatSettings.objects.get(format='qwen'); s.context_warning = {}; s.save()"
+    gateway.edit(edit.format(2000))
+    try:
+        for size, expected in ((5000, ["content_large"]), (500, [])):
+            response = client.post("/v1/messages", json=ask("qwen/large", "x" * size))
+            notices = gateway.exchange(response)["notices"]
+            assert [code for code, _, _ in notices] == expected
+    finally:
+        gateway.edit(edit.format(None))
 
 
 def test_the_last_use_of_a_key_is_recorded(gateway, upstream, model):

@@ -1,4 +1,4 @@
-"""Patterns and documents that could be made to take very long."""
+"""Hostile patterns and documents take little time."""
 
 import time
 from fnmatch import fnmatchcase

@@ -51,8 +51,8 @@ def test_a_patch_becomes_a_custom_tool_call_in_both_modes(gateway, upstream, mod
     assert (call["type"], call["name"], call["text"]) == ("custom", "ApplyPatch", PATCH)
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=KEY, max_retries=0) as client:
         answer = client.chat.completions.create(**request, tools=[NESTED])
-    [made] = answer.choices[0].message.tool_calls
-    assert (made.type, made.custom.name, made.custom.input) == ("custom", "ApplyPatch", PATCH)
+    [call] = answer.choices[0].message.tool_calls
+    assert (call.type, call.custom.name, call.custom.input) == ("custom", "ApplyPatch", PATCH)
 
 
 def test_an_invalid_request_is_a_400_that_names_the_place(gateway, model):

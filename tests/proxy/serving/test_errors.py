@@ -402,7 +402,7 @@ def test_a_key_may_be_limited_to_models(gateway, upstream, model):
 
 
 def test_an_exceeded_buffer_is_a_transformation_error(gateway, client, upstream):
-    gateway.edit("s = FormatSettings.objects.get(format='qwen'); s.buffer_limit = 1024; s.save()")
+    edit = "s = FormatSettings.objects.get(format='qwen'); s.buffer_limit = {}; s.save()"
     model = "qwen/qwen3-buffer"
     text = (
         '<tool_call>{"arguments": {"harbor": "' + "x" * 5000 + '"}, "name": "get_tide"}</tool_call>'
@@ -410,8 +410,11 @@ def test_an_exceeded_buffer_is_a_transformation_error(gateway, client, upstream)
     upstream.script(
         model, reply(*(chunk({"content": text[at : at + 100]}) for at in range(0, 5100, 100)))
     )
-    response = client.post("/v1/messages", json=ask(model, tools=TOOLS))
+    gateway.edit(edit.format(1024))
+    try:
+        response = client.post("/v1/messages", json=ask(model, tools=TOOLS))
+    finally:
+        gateway.edit(edit.format(2**20))
     status, kind, message = error_of(response)
     assert (status, kind) == (502, "format_transformation_error")
     assert "held_chars of 1024" in message
-    gateway.edit("s = FormatSettings.objects.get(format='qwen'); s.buffer_limit = 2**20; s.save()")

@@ -177,9 +177,11 @@ def test_a_conversation_with_parallel_calls_runs_to_its_end(sdk, upstream, name,
         message = ask(sdk, streamed, model=model, messages=messages, tools=TOOLS)
         assert message.stop_reason == "tool_use"
         assert "".join(b.text for b in message.content if b.type == "text").strip() == text
-        made = [block for block in message.content if block.type == "tool_use"]
-        assert [(call.name, call.input) for call in made] == [("get_tide", call) for call in calls]
-        seen += [call.id for call in made]
+        blocks = [block for block in message.content if block.type == "tool_use"]
+        assert [(call.name, call.input) for call in blocks] == [
+            ("get_tide", call) for call in calls
+        ]
+        seen += [call.id for call in blocks]
         messages += [{"role": "assistant", "content": message.content}, results(message)]
     last = ask(sdk, streamed, model=model, messages=messages, tools=TOOLS)
     assert (last.content[0].text, last.stop_reason) == ("Low everywhere.", "end_turn")

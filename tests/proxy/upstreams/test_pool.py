@@ -359,7 +359,7 @@ def certificate(tmp_path, host: str, *, days: int = 1):
     now = datetime.datetime.now(datetime.UTC)
     is_address = host.replace(".", "").isdigit()
     alternative = x509.IPAddress(ipaddress.ip_address(host)) if is_address else x509.DNSName(host)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -377,7 +377,7 @@ def certificate(tmp_path, host: str, *, days: int = 1):
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
+    path.write_bytes(signed.public_bytes(serialization.Encoding.PEM) + private)
     return path
 
 
