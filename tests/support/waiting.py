@@ -10,8 +10,8 @@ _Value = TypeVar("_Value")
 def wait_for(condition: Callable[[], _Value], seconds: float = 60.0) -> _Value:
     """Return the first true value of the condition.
 
-    The end is generous: it is only reached when the condition never comes true, also on a machine
-    with much else to do.
+    The deadline is generous, so that even a busy machine reaches it only if the condition never
+    comes true.
     """
     deadline = time.monotonic() + seconds
     while not (value := condition()):
