@@ -4,6 +4,7 @@ An edit checks the `If-Match` header and goes through `proxy.configuration.editi
 not sent are not written.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +41,7 @@ from proxy.configuration.history import (
 from proxy.models import ModelRoute
 from proxy.models.history import Change
 
+_ETAG = re.compile(r'"(0|[1-9][0-9]{0,17})"')
 _MAX_NAMES = 10
 _RACE = "The configuration was changed by another request at the same time. Try again."
 
@@ -120,7 +122,7 @@ class RowEndpoint(Endpoint):
             raise ValidationError({"If-Match": ['Send the ETag of a row with its quotes: "17".']})
         if tags == ["*"]:
             return
-        seen = {int(text) for tag in tags if (text := tag.strip('"')).isdecimal()}
+        seen = {int(match[1]) for tag in tags if (match := _ETAG.fullmatch(tag))}
         try:
             editing.check_version(row, seen)
         except editing.EditConflict as conflict:
