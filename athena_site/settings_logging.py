@@ -15,7 +15,9 @@ def logging_settings(*, level: str, formatter: str) -> dict[str, Any]:
         },
         "handlers": {
             "console": {
-                "class": "proxy.telemetry.log_writer.QueuedLogHandler",
+                # A factory: from Python 3.12 on, dictConfig would pass a queue to a `class` that
+                # inherits from QueueHandler, and this one makes its own.
+                "()": "proxy.telemetry.log_writer.QueuedLogHandler",
                 "formatter": formatter,
             },
             # A logger without any handler would write to Python's last-resort handler.

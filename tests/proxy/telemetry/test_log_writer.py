@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
+from logging.handlers import QueueHandler
 
 import pytest
+from django.utils.module_loading import import_string
 
+from athena_site.settings_logging import logging_settings
 from proxy.telemetry.log_writer import QueuedLogHandler
 from tests.support.chat import ask, says
 from tests.support.gateway import ROOT, Gateway
@@ -36,6 +39,15 @@ def logger_of(handler):
     logger = logging.Logger("test")
     logger.addHandler(handler)
     return logger
+
+
+def test_the_settings_name_no_class_that_python_3_12_would_pass_a_queue_to():
+    handlers = logging_settings(level="INFO", formatter="json")["handlers"]
+    assert handlers["console"]["()"] == "proxy.telemetry.log_writer.QueuedLogHandler"
+    classes = [
+        import_string(options["class"]) for options in handlers.values() if "class" in options
+    ]
+    assert not any(issubclass(kind, QueueHandler) for kind in classes)
 
 
 def test_lines_that_do_not_fit_are_counted_and_reported():
