@@ -25,7 +25,7 @@ from bench.servers import Server, gateway
 KEYS, ROUTING, AUDIT, WRITING = "keys and limits", "routing", "audit", "audit, writing"
 FUNCTIONS = (
     (KEYS, "proxy.serving.admission", "authenticate"),
-    (KEYS, "proxy.serving.views", "check_key_again"),
+    (KEYS, "proxy.serving.views", "check_again"),
     (KEYS, "proxy.serving.views", "check_model"),
     (KEYS, "proxy.serving.quota", "Quota.acquire"),
     (KEYS, "proxy.serving.quota", "Quota.release"),

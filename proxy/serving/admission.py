@@ -1,7 +1,7 @@
 """Admits requests before their bodies are read: client keys, quotas and loops.
 
-A request is admitted once. `check_key_again` then covers changes while the body arrives: a key
-that was revoked in the meantime must not be served.
+A request is admitted once. `check_again` covers what can change while its body arrives: a key that
+is revoked must not be served, and a gateway that stops must refuse, because it may abort the answer.
 """
 
 import time
@@ -43,8 +43,9 @@ async def admit_token_count(request: GatewayRequest) -> None:
     await runtime.quota.count_request(key)
 
 
-def check_key_again(request: GatewayRequest) -> None:
-    """Authenticate again if the configuration has changed since the request was admitted."""
+def check_again(request: GatewayRequest) -> None:
+    """Refuse if the gateway is stopping, or if the key was revoked since the admission."""
+    runtime.check_accepting()
     if request.admission.snapshot is not runtime.configuration.current:
         _authenticate(request)
 

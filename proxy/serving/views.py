@@ -22,7 +22,7 @@ from proxy.serving.admission import (
     admit_conversation,
     admit_key,
     admit_token_count,
-    check_key_again,
+    check_again,
     start_audit,
 )
 from proxy.serving.authentication import check_model
@@ -42,7 +42,7 @@ _MAX_MODEL_CHARS = 500
 async def converse(request: GatewayRequest) -> Response:
     """Answer a conversation in the dialect of the path, as a stream or as one document."""
     started = time.perf_counter()  # excludes the time that the client took to send its body
-    check_key_again(request)
+    check_again(request)
     start_audit(request)
     conversation = _parse(request)
     relay, forwarded = _relay(request, conversation), _forwarded(request)
@@ -68,7 +68,7 @@ async def converse(request: GatewayRequest) -> Response:
 @endpoint("POST", admit=admit_token_count, reads_body=True)
 async def count_tokens(request: GatewayRequest) -> HttpResponse:
     """Estimate the tokens of a conversation; the response says that it is an estimate."""
-    check_key_again(request)
+    check_again(request)
     conversation = _parse(request)
     return _json({"input_tokens": estimate_tokens(conversation), "estimated": True})
 

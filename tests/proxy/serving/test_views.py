@@ -11,12 +11,13 @@ from django.http import HttpResponse
 
 from proxy.configuration.live import Configuration
 from proxy.http.request_limits import RequestLimits
+from proxy.serving import admission
 from proxy.serving import handler as handler_module
 from proxy.serving.error_response import error_response
 from proxy.serving.handler import GatewayHandler, endpoint
 from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import runtime
-from proxy.serving.views import healthz, readyz
+from proxy.serving.views import converse, count_tokens, healthz, readyz
 
 
 def scope(path="/v1/messages", **headers):
@@ -150,6 +151,39 @@ def test_a_body_that_does_not_arrive_times_out(handler):
     assert (b"connection", b"close") in [(k.lower(), v) for k, v in start["headers"]]
     assert json.loads(body["body"])["error"]["type"] == "timeout_error"
     assert not handler._uploads
+
+
+@pytest.mark.parametrize("view", [converse, count_tokens])
+def test_a_body_that_ends_after_a_drain_has_started_gets_503(monkeypatch, view):
+    """The answer might be cut; another process can serve the whole of it."""
+    key = SimpleNamespace(id=1, max_streams=None, requests_per_minute=None)
+    snapshot = SimpleNamespace(request_limits=RequestLimits())
+    match = SimpleNamespace(func=view, args=(), kwargs={})
+    monkeypatch.setattr(handler_module, "_resolve", lambda path: match)
+    monkeypatch.setattr(admission, "authenticate", lambda *_: key)
+    monkeypatch.setattr(runtime.configuration, "_snapshot", snapshot)
+    sent, parts = [], [b"{", b"}"]
+
+    async def receive():
+        if not parts:
+            await asyncio.Event().wait()
+        part = parts.pop(0)
+        monkeypatch.setattr(runtime.drain, "is_draining", not parts)
+        return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+    async def send(message):
+        sent.append(message)
+
+    handler = make_handler(lambda exchange, status: release(exchange))
+    asyncio.run(handler(scope(), receive, send))
+    headers = dict(sent[0]["headers"])
+    assert (sent[0]["status"], headers[b"x-athena-error"]) == (503, b"draining")
+    assert headers[b"retry-after"] == b"2"
+
+
+def release(exchange):
+    runtime.quota.release(exchange)
+    runtime.counting_quota.release(exchange)
 
 
 def test_an_exchange_that_the_server_ends_is_not_a_success(handler, monkeypatch):
