@@ -1,7 +1,7 @@
 """Admits requests before their bodies are read: client keys, quotas and loops.
 
 A request is admitted once. `check_again` covers what can change while its body arrives: a key that
-is revoked must not be served, and a gateway that stops must refuse, because it may abort the answer.
+is revoked must not be served, and a gateway that is stopping must refuse the request.
 """
 
 import time

@@ -13,7 +13,7 @@ import os
 from collections import deque
 from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
-from threading import Event
+from threading import Condition, Event, RLock
 
 _MAX_CHARS = 8 * 1024 * 1024
 """About 20,000 lines, or the whole log of some minutes."""
@@ -23,7 +23,18 @@ _BATCH_SECONDS = 0.05
 
 
 class _LineQueue(Queue[str]):
-    """Queue whose size is the number of its characters."""
+    """Queue whose size is the number of its characters.
+
+    Its lock is reentrant: the garbage collector may run a finalizer that logs, such as that of an
+    asyncio task, in a thread that holds the lock.
+    """
+
+    def __init__(self, max_chars: int) -> None:
+        super().__init__(max_chars)
+        self.mutex = RLock()  # type: ignore[assignment]
+        self.not_empty = Condition(self.mutex)
+        self.not_full = Condition(self.mutex)
+        self.all_tasks_done = Condition(self.mutex)
 
     def _init(self, maxsize: int) -> None:
         self._lines: deque[str] = deque()

@@ -50,6 +50,18 @@ def test_the_settings_name_no_class_that_python_3_12_would_pass_a_queue_to():
     assert not any(issubclass(kind, QueueHandler) for kind in classes)
 
 
+def test_a_finalizer_may_log_in_a_thread_that_holds_the_lock_of_the_queue(pipe):
+    """The garbage collector runs the finalizers of asyncio's tasks in any thread, at any place."""
+    reader, writer = pipe
+    handler = QueuedLogHandler(descriptor=writer)
+    with handler.queue.mutex:
+        assert handler.queue.mutex.acquire(timeout=1)  # a deadlock otherwise
+        handler.queue.mutex.release()
+        logger_of(handler).error("Task exception was never retrieved")
+    handler.flush(20)
+    assert os.read(reader, 100) == b"Task exception was never retrieved\n"
+
+
 def test_lines_that_do_not_fit_are_counted_and_reported():
     reader, writer = os.pipe()
     handler = QueuedLogHandler(max_chars=10_000, descriptor=writer)
