@@ -2,7 +2,7 @@
 
 Results directly follow the message with the calls, in the order of the calls; other parts of a
 user's message come after its results. A call without a result gets one that says it was
-interrupted. Ids and names are derived from the request alone, so that the same conversation always
+interrupted. Ids are derived from the request alone, so that the same conversation always
 renders to the same bytes.
 """
 
@@ -13,13 +13,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from formats.conversation import Message, Part, Role, Text, Tool, ToolCall, ToolResult
+from formats.conversation import Message, Part, Role, Text, ToolCall, ToolResult
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
-from formats.tool_cache import cached_by_tools
 
 INTERRUPTED = "The call was interrupted: no result was recorded."
-NAME_CHARS = 64
 _OF_TOOLS = frozenset({ToolCall, ToolResult})
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -115,18 +113,3 @@ def _safe_id(call_id: str, uses: Counter[str]) -> str:
         known = f"{known}_{hashlib.sha256(call_id.encode()).hexdigest()[:8]}"
     uses[known] += 1
     return known if uses[known] == 1 else f"{known}_{uses[known]}"
-
-
-@cached_by_tools
-def shortened_names(tools: tuple[Tool, ...]) -> tuple[tuple[str, str], ...]:
-    """Return (short name, name) of each tool whose name is longer than 64 characters."""
-    return tuple(
-        (short_name(tool.name), tool.name) for tool in tools if len(tool.name) > NAME_CHARS
-    )
-
-
-def short_name(name: str) -> str:
-    if len(name) <= NAME_CHARS:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: NAME_CHARS - 9]}_{digest}"

@@ -1,4 +1,4 @@
-"""Fits a request to the limits of its target: tools, `max_tokens`, the length of the user id.
+"""Fits a request to the limits of its target: tools and their names, `max_tokens`, the user id.
 
 Shared by the request renderers of both dialects.
 """
@@ -6,13 +6,15 @@ Shared by the request renderers of both dialects.
 import hashlib
 from collections.abc import Sized
 
-from formats.conversation import Conversation, Target
+from formats.conversation import Conversation, Target, Tool
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
+from formats.tool_cache import cached_by_tools
 
 BILLING = "x-anthropic-billing-header"
 """Begins Claude Code's first system line. It differs between conversations and defeats caches."""
 
+_NAME_CHARS = 64
 _USER_CHARS = 64
 
 
@@ -57,3 +59,18 @@ def short_user_id(user: str | None) -> str | None:
 def check_messages(messages: Sized) -> None:
     if not messages:
         raise ClientError("no message has any content", path="messages")
+
+
+@cached_by_tools
+def shortened_names(tools: tuple[Tool, ...]) -> tuple[tuple[str, str], ...]:
+    """Return (short name, name) of each tool whose name is longer than 64 characters."""
+    return tuple(
+        (short_name(tool.name), tool.name) for tool in tools if len(tool.name) > _NAME_CHARS
+    )
+
+
+def short_name(name: str) -> str:
+    if len(name) <= _NAME_CHARS:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _NAME_CHARS - 9]}_{digest}"

@@ -24,9 +24,9 @@ from formats.conversation import (
     ToolResult,
 )
 from formats.events import Notice, NoticeCode
-from formats.history import order_results, short_name
+from formats.history import order_results
 from formats.json_codec import encode_string
-from formats.target_limits import BILLING
+from formats.target_limits import BILLING, short_name
 from formats.tool_cache import cached_by_system
 
 _REASONING_PLACEHOLDER = "(no reasoning was recorded)"

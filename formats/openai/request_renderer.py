@@ -4,7 +4,6 @@ from msgspec import Raw
 
 from formats.conversation import Conversation, ReasoningMode, Rendered, Target, Tool
 from formats.events import Notice, NoticeCode
-from formats.history import short_name, shortened_names
 from formats.json_codec import encode
 from formats.openai.message_renderer import MessageRenderer, render_system
 from formats.openai.passthrough_request import (
@@ -14,7 +13,14 @@ from formats.openai.passthrough_request import (
     passthrough_body,
     passthrough_fields,
 )
-from formats.target_limits import check_messages, check_tools, clamped_max_tokens, short_user_id
+from formats.target_limits import (
+    check_messages,
+    check_tools,
+    clamped_max_tokens,
+    short_name,
+    short_user_id,
+    shortened_names,
+)
 from formats.tool_cache import cached_by_tools
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
