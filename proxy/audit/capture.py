@@ -103,13 +103,15 @@ class Capture:
         self.sent = ClippedBytes(limit)
         """The answer to the client."""
 
-    def add_raw(self, data: bytes) -> None:
-        if len(self.arrivals) < _MAX_READS:
-            self.arrivals.append((self.raw.size, (perf_counter() - self._started) * 1000))
-        self.raw.add(data)
-
-    def add_events(self, events: list[Event]) -> None:
-        self.events.add(events, self.raw.size)
+    def add_read(self, data: bytes, events: list[Event], at: float) -> None:
+        """`at`: time of `perf_counter`. Either of the others may be empty."""
+        raw = self.raw
+        if data:
+            if len(self.arrivals) < _MAX_READS:
+                self.arrivals.append((raw.size, (at - self._started) * 1000))
+            raw.add(data)
+        if events:
+            self.events.add(events, raw.size)
 
     def discard_answer(self) -> None:
         """Discard the answer of a failed attempt: the client gets the answer of the next one."""

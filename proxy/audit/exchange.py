@@ -209,21 +209,20 @@ class Exchange:
         if self.capture is not None:
             self.capture.discard_answer()
 
-    def add_received(self, data: bytes) -> None:
-        """Count bytes from the upstream."""
-        self.transfer.bytes_upstream += len(data)
-        if self.capture is not None:
-            self.capture.add_raw(data)
+    def add_read(self, data: bytes, events: list[Event], at: float) -> None:
+        """Count one read from the upstream, received `at`, and the events that it completed.
 
-    def add_events(self, events: list[Event]) -> None:
-        """Count the events of one read."""
+        `data` is empty for events that come without a read, such as a timeout.
+        """
+        transfer = self.transfer
+        transfer.bytes_upstream += len(data)
         if events:
-            self.transfer.bytes_decoded = self.transfer.bytes_upstream
+            transfer.bytes_decoded = transfer.bytes_upstream
             failure = self.answer.add_events(events)
             if failure is not None and self.error is None:
                 self.error = self.error_of(failure)
         if self.capture is not None:
-            self.capture.add_events(events)
+            self.capture.add_read(data, events, at)
 
     def add_sent(self, data: bytes) -> None:
         """Count bytes for the client."""

@@ -179,7 +179,7 @@ def _check_failure(events: list[Event], pipeline: Pipeline, exchange: Exchange) 
     """Raise the error of an answer that failed before any content."""
     first = next(filter(_is_content, events), None)
     if isinstance(first, MessageFailed):
-        exchange.add_events(events)
+        exchange.add_read(b"", events, perf_counter())
         exchange.update_usage(pipeline.usage)
         raise exchange.error or exchange.error_of(first)
 
@@ -198,7 +198,7 @@ class _FirstReads:
         data = await self._body.read()
         if data is None or self._is_late:
             raise TimeoutError
-        self._exchange.add_received(data)
+        self._exchange.add_read(data, [], perf_counter())
         return data
 
     def close(self) -> None:

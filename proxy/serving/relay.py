@@ -274,14 +274,18 @@ class Relay:
         """Decode one read, record it and move the deadlines; fail the answer if one has passed."""
         exchange, pipeline, deadlines = self._exchange, answer.pipeline, self._deadlines
         now, started = self._time(), perf_counter()
-        exchange.add_received(data)
-        events = pipeline.decode(data)
+        events: list[Event] = []
+        try:
+            events = pipeline.decode(data)
+            if pipeline.done:  # only the last event can be a failure
+                events = redact_failures(events, answer.route.upstream)
+        finally:  # the transcript has the bytes even if a defect keeps them from being decoded
+            exchange.add_read(data, events, started)
         exchange.transfer.own_time += perf_counter() - started
         deadlines.received_at = now
         if (count := pipeline.event_count) != self._event_count:
             self._event_count = count
             deadlines.advanced_at = now
-        events = self._record(answer, events)
         if not pipeline.done and (late := deadlines.failure(now)) is not None:
             return [*events, *self._fail(answer, late)]
         return events
@@ -310,9 +314,8 @@ class Relay:
         return self._record(answer, answer.pipeline.fail(failure))
 
     def _record(self, answer: StartedAnswer, events: list[Event]) -> list[Event]:
-        """Record events for the audit; redact the message of a failure first."""
-        if events:
-            if answer.pipeline.done:  # only the last event can be a failure
-                events = redact_failures(events, answer.route.upstream)
-            self._exchange.add_events(events)
+        """Record events that come without a read; redact the message of a failure first."""
+        if answer.pipeline.done:  # only the last event can be a failure
+            events = redact_failures(events, answer.route.upstream)
+        self._exchange.add_read(b"", events, perf_counter())
         return events

@@ -1,6 +1,7 @@
 """Answered exchanges, as the audit receives them, made without a gateway."""
 
 import json
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,8 +74,7 @@ def answered(
         toolbox=Toolbox(conversation.tools),
     )
     data = stream(*[{"content": text} for text in texts]) if raw is None else raw
-    exchange.add_received(data)
     events: list[Event] = pipeline.decode(data) + pipeline.decode_end()
-    exchange.add_events(events)
+    exchange.add_read(data, events, perf_counter())
     exchange.add_sent(pipeline.encode(events))
     return exchange

@@ -30,8 +30,7 @@ def test_clipped_bytes_have_head_and_tail_for_any_chunks(limit):
 def test_events_are_clipped_together_with_their_bytes():
     kept = Capture(b"", 4096)
     for number in range(10_000):
-        kept.add_raw(b"x" * 10)
-        kept.add_events([TextDelta(str(number))])
+        kept.add_read(b"x" * 10, [TextDelta(str(number))], at=0.0)
     head, tail = kept.events.get()
     assert [head[0].text, tail[-1].text] == ["0", "9999"]
     assert len(head) + len(tail) + kept.events.left_out == 10_000

@@ -252,10 +252,9 @@ def test_any_text_from_clients_and_upstreams_can_be_stored(monkeypatch):
     )
     exchange.capture = Capture(b'{"model": "\x00"}\xff', 2**16)
     raw = b'data: {"choices": [{"delta": {"content": "a\\u0000"}}]}\n\n'
-    exchange.add_received(raw)
-    exchange.add_sent(raw)
     call = ToolCallStart(HOSTILE, HOSTILE)
-    exchange.add_events([MessageStart(HOSTILE, HOSTILE), call, ToolCallDelta(HOSTILE)])
+    exchange.add_read(raw, [MessageStart(HOSTILE, HOSTILE), call, ToolCallDelta(HOSTILE)], at=0.0)
+    exchange.add_sent(raw)
     audit = AuditRecorder()
     audit.record_end(exchange, 502)
     entry, _ = audit._memory[0]
