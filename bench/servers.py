@@ -183,7 +183,7 @@ def _configure(sampling: float | None, environment: Mapping[str, str]) -> None:
     code = (
         "from proxy.models import GatewaySettings\n"
         "settings = GatewaySettings.objects.get(pk=1)\n"
-        "settings.max_streams = settings.key_max_streams = 10_000\n"
+        "settings.max_streams = 10_000\n"
     )
     if sampling is not None:
         code += f"settings.sample_calls = settings.sample_others = {sampling}\n"

@@ -114,10 +114,11 @@ class GatewaySettings(models.Model):
     )
     key_max_streams = models.PositiveIntegerField(
         "concurrent requests per key",
-        default=32,
-        db_default=32,
+        null=True,
+        blank=True,
         validators=_BOUNDS.validators("key_max_streams"),
-        help_text="For every key without a limit of its own.",
+        help_text="For every key without a limit of its own. Empty: unlimited; the node's limit "
+        "applies in any case.",
     )
     key_requests_per_minute = models.PositiveIntegerField(
         "requests per minute per key",

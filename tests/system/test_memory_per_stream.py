@@ -25,7 +25,6 @@ def test_200_open_streams_need_few_threads_and_under_250_kilobytes_each(upstream
     gateway = Gateway(
         tmp_path, OPENROUTER_API_KEY="x" * 20, OPENROUTER_BASE_URL=upstream.url
     ).start()
-    gateway.edit("s = GatewaySettings.objects.get(); s.key_max_streams = 500; s.save()")
     script = upstream.script("test/many", reply(chunk({"content": "one"}), Pause(60)))
     tool = {"name": "Tool", "description": "d" * 1500, "input_schema": {"type": "object"}}
     tools = [tool | {"name": f"Tool{n}"} for n in range(20)]

@@ -57,3 +57,34 @@ def test_the_dump_has_a_row_in_every_table_of_the_gateway():
     }
     assert len(tables) > 20
     assert not [table for table in tables if f'INSERT INTO "{table}"' not in text]
+
+
+@pytest.mark.parametrize(
+    ("values", "limit"),
+    [
+        ([32, 32], None),
+        ([32, 33, 32], 32),  # set to 33, then back
+        ([32, 8], 8),
+    ],
+)
+def test_only_the_default_limit_of_open_requests_per_key_is_removed(gateway_before, values, limit):
+    """Fault C11: 32 was the default, for a team's shared key too."""
+    edit = (
+        "from proxy.models import GatewaySettings\n"
+        "records = GatewaySettings.history.model.objects\n"
+        f"records.filter(history_id__gt={len(values)}).delete()\n"
+        f"for number, value in enumerate({values}, 1):\n"
+        "    records.filter(history_id=number).update(key_max_streams=value)\n"
+        "    GatewaySettings.objects.update(key_max_streams=value)"
+    )
+    run(gateway_before, "shell", "--no-imports", "-c", edit)
+    run(gateway_before, "migrate")
+    (row,) = gateway_before.rows("SELECT key_max_streams FROM proxy_gatewaysettings")
+    records = gateway_before.rows(
+        "SELECT key_max_streams, version FROM proxy_historicalgatewaysettings"
+        " ORDER BY history_id DESC"
+    )
+    (version,) = gateway_before.rows("SELECT number FROM proxy_configurationversion")
+    assert row["key_max_streams"] == records[0]["key_max_streams"] == limit
+    assert len(records) == len(values) + (limit is None)
+    assert limit or records[0]["version"] == version["number"]
