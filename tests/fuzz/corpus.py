@@ -22,6 +22,7 @@ from formats import (
     Usage,
 )
 from tests.fuzz.targets import TARGETS
+from tests.support.native_vectors import vectors_of
 from tests.support.wire import OPTIONS, text_from
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -133,9 +134,7 @@ def seeds(target: str) -> Iterator[bytes]:
 def _texts(format_name: str) -> Iterator[str]:
     # A model of any family may be detected as standard.
     names = [format_name] if FORMATS[format_name] else [n for n in FORMATS if FORMATS[n]]
-    paths = (FIXTURES / "native" / f"{name}.jsonl" for name in names)
-    for line in (line for path in paths for line in path.read_text().splitlines()):
-        vector = json.loads(line)
-        text = vector.get("text")
-        if isinstance(text, str) and 0 < len(text) < 2000:
-            yield text
+    for name in names:
+        for vector in vectors_of(name):
+            if 0 < len(vector["text"]) < 2000:
+                yield vector["text"]

@@ -1,72 +1,18 @@
-"""Calls in the text of models of every native format: recorded vectors, and generated ones."""
+"""Calls in the text of models of every native format, and text that resembles them."""
 
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from hypothesis import strategies as st
 
-from formats import DIALECTS, FORMATS, Event, Reply, Tool, Toolbox
-from formats.conversation import Reasoning, Text, ToolCall
+from formats import DIALECTS, FORMATS, Event, Tool, Toolbox
+from tests.support.native_vectors import IN_TEXT
 from tests.support.wire import OPTIONS
 
-_ALL = Path(__file__).parents[1] / "fixtures"
-FIXTURES = _ALL / "native"
-KIMI_LOG = (_ALL / "chat/kimi-calls-in-reasoning-token-by-token.sse").read_bytes()
+_CHAT = Path(__file__).parents[1] / "fixtures/chat"
+KIMI_LOG = (_CHAT / "kimi-calls-in-reasoning-token-by-token.sse").read_bytes()
 """A recorded stream that has each token of two calls in a chunk of its own."""
-
-
-def _filled(value: Any, big: dict[str, Any] | None, *, decoded: bool) -> Any:
-    if big is None:
-        return value
-    if isinstance(value, str):
-        unit = big.get("decoded", big["char"]) if decoded else big["char"]
-        return value.replace("{BIG}", unit * big["count"])
-    if isinstance(value, dict):
-        return {key: _filled(item, big, decoded=decoded) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, big, decoded=decoded) for item in value]
-    return value
-
-
-def vectors_of(format_name: str) -> list[dict[str, Any]]:
-    vectors = []
-    for line in (FIXTURES / f"{format_name}.jsonl").read_text().splitlines():
-        vector = json.loads(line)
-        big = vector.get("big")
-        if "text_template" in vector:
-            vector["text"] = _filled(vector["text_template"], big, decoded=False)
-        vector["expect"] = _filled(vector["expect"], big, decoded=True)
-        vectors.append(vector)
-    return vectors
-
-
-VECTORS = [vector for name in FORMATS for vector in vectors_of(name)]
-IN_TEXT = [vector for vector in VECTORS if "deltas" not in vector]
-IN_DELTAS = [vector for vector in VECTORS if "deltas" in vector]
-
-
-def vector_id(vector: dict[str, Any]) -> str:
-    return str(vector["id"])
-
-
-def text_and_calls(reply: Reply, channel: str) -> dict[str, Any]:
-    """The text and calls of a reply, in the form of a vector's expectation."""
-    run = Text if channel == "content" else Reasoning
-    return {
-        "text": "".join(part.text for part in reply.parts if isinstance(part, run)),
-        "calls": [
-            {"name": part.name, "arguments": json.loads(part.arguments)}
-            for part in reply.parts
-            if isinstance(part, ToolCall)
-        ],
-    }
-
-
-def expected(vector: dict[str, Any]) -> dict[str, Any]:
-    calls = [{"name": c["name"], "arguments": c["arguments"]} for c in vector["expect"]["calls"]]
-    return {"text": vector["expect"]["text"], "calls": calls}
 
 
 NATIVE = [name for name, native in FORMATS.items() if native]

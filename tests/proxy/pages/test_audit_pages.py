@@ -32,7 +32,7 @@ from proxy.roles import DEVELOPERS, OPERATORS, SUPPORT
 from proxy.security.content_security import POLICY
 from proxy.security.redaction import storable
 from proxy.support.exchange_filters import LEAK_FORMATS
-from tests.support.native_calls import expected, text_and_calls
+from tests.support.native_vectors import expected, text_and_calls
 from tests.support.staff_pages import HOSTILE, get, log_in, text_of
 from tests.support.stored_exchanges import (
     configure,
