@@ -19,6 +19,7 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
@@ -164,9 +165,26 @@ def exposition() -> bytes:
     for path in Path(directory).glob("gauge_live*.db"):
         if not _is_running(int(path.stem.rpartition("_")[2])):
             path.unlink(missing_ok=True)  # counters of dead workers stay, gauges do not
-    shared = CollectorRegistry()
-    MultiProcessCollector(shared, directory)  # type: ignore[no-untyped-call]
-    return generate_latest(shared)
+    return generate_latest(_Workers(directory))
+
+
+class _Workers:
+    """Collects the metrics of all workers from their files."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def collect(self) -> Iterable[Metric]:
+        # A worker that is starting has an empty file for a moment, which the library cannot read.
+        files = [path for path in Path(self._directory).glob("*.db") if _has_content(path)]
+        return MultiProcessCollector.merge(map(str, files))  # type: ignore[no-untyped-call,no-any-return]
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:  # another worker has deleted it
+        return False
 
 
 def _is_running(pid: int) -> bool:
