@@ -7,11 +7,13 @@ Most chunks of an answer only continue its text, its reasoning or the arguments 
 The bytes before and after the string of such a chunk are the template of a run. If the next chunk
 has the same template, only its string is decoded: JSON is read from left to right, so two chunks
 with the same bytes around a valid string differ in nothing but that string. All other chunks are
-decoded in full. The texts of a run that arrive in one read become one event.
+decoded in full. The texts of a run that arrive in one read become one event. A read that is one
+whole event with the template is not split into events first.
 
 Measured as CPU time of the gateway in one process (`bench/inside.py`): if every chunk of a run is
 decoded, scenario F (4,000 argument deltas in bulk) takes 1.8 times as long, B (200 chunks in bulk)
-1.3 times and C (a chunk in each read) 1.15 times. Without runs, F takes 4.4 times as long.
+1.3 times and C (a chunk in each read) 1.15 times. Without runs, F takes 4.4 times as long. Decoding
+a read with one event takes half as long (0.8 instead of 1.6 µs) if it is not split first.
 """
 
 import re
@@ -71,7 +73,22 @@ class ChunkRun:
         """Texts that are not in any event yet."""
         self.template = _NO_TEMPLATE
         self._inside = slice(0)  # position of the string in a chunk that has the template
+        self._event = _NO_TEMPLATE  # the template with the framing of a server-sent event
         self._attempts = 0  # attempts to learn a template since the last match
+
+    def read_event(self, data: bytes) -> str:
+        """Return the text of data that is one whole event with the template; "" for other data."""
+        before, after = self._event
+        if not (data.startswith(before) and data.endswith(after)):
+            return ""
+        if data.find(b"\n") != len(data) - 2:  # several events
+            return ""
+        try:
+            text = _decode_string(b'"%b"' % data[len(before) : -len(after)])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ""
+        self._attempts = 0
+        return text
 
     def read(self, events: list[ServerSentEvent], start: int) -> int:
         """Add the texts of consecutive events that have the template; return where they end."""
@@ -99,10 +116,12 @@ class ChunkRun:
             self._attempts += 1
             self.template = before, after = _learn(more, data)
             self._inside = slice(len(before), -len(after))
+            self._event = (b"data: " + before, after + b"\n\n")
         self.texts.append(text)
 
     def end(self) -> None:
-        self.kind, self.template = None, _NO_TEMPLATE
+        self.kind = None
+        self.template = self._event = _NO_TEMPLATE
 
 
 def _decode_strings(strings: list[bytes]) -> list[str]:

@@ -70,16 +70,22 @@ class OpenAIDecoder:
         return self._calls.open and self._calls.has_pending
 
     def feed(self, data: bytes) -> list[Event]:
-        run = self._run
-        events = self._sse.feed(data)
+        run, sse = self._run, self._sse
+        if sse.is_at_event_start and len(data) <= sse.safe_bytes and (text := run.read_event(data)):
+            self.event_count += 1
+            if run.kind is TextDelta:
+                return [TextDelta(text)]
+            run.texts.append(text)
+            return self.take()
+        events = sse.feed(data)
         self.event_count += len(events)
         position = 0
         while (position := run.read(events, position)) < len(events):
             name, payload = events[position]
             self._read(payload, name)
             position += 1
-        if self._sse.error is not None:
-            raise self._sse.error
+        if sse.error is not None:
+            raise sse.error
         if run.texts:
             self._flush_run()
         out, self._out = self._out, []
