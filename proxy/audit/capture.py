@@ -1,7 +1,8 @@
 """Collects the content of one exchange in memory, up to a limit.
 
 Sampling decides only at the end of an exchange whether its transcript is kept, so every exchange is
-captured.
+captured, and most captures are discarded unseen. Therefore a read is only put into a list. Reads
+are clipped when someone looks at them, or when there are many.
 """
 
 from collections import deque
@@ -13,6 +14,7 @@ from formats import Event
 
 _MAX_READS = 4000
 """Maximum of reads with a recorded arrival. Events are kept of half as many at each end."""
+_MAX_UNCLIPPED_READS = 500
 
 
 class Clipped(NamedTuple):
@@ -95,25 +97,52 @@ class Capture:
         self.request = clip(request, limit)
         self.limit = limit
         self._started = perf_counter()
-        self.raw = ClippedBytes(limit)
-        """The upstream's answer."""
-        self.arrivals: list[tuple[int, float]] = []
-        """For each read: its offset in the upstream's answer, and milliseconds since the start."""
-        self.events = ClippedEvents(limit)
+        self._raw = ClippedBytes(limit)
+        self._arrivals: list[tuple[int, float]] = []
+        self._events = ClippedEvents(limit)
+        self._unclipped: list[tuple[bytes, list[Event], float]] = []
+        self._unclipped_bytes = 0
         self.sent = ClippedBytes(limit)
         """The answer to the client."""
 
+    @property
+    def raw(self) -> ClippedBytes:
+        """The upstream's answer."""
+        self._clip_reads()
+        return self._raw
+
+    @property
+    def arrivals(self) -> list[tuple[int, float]]:
+        """For each read: its offset in the upstream's answer, and milliseconds since the start."""
+        self._clip_reads()
+        return self._arrivals
+
+    @property
+    def events(self) -> ClippedEvents:
+        self._clip_reads()
+        return self._events
+
     def add_read(self, data: bytes, events: list[Event], at: float) -> None:
         """`at`: time of `perf_counter`. Either of the others may be empty."""
-        raw = self.raw
-        if data:
-            if len(self.arrivals) < _MAX_READS:
-                self.arrivals.append((raw.size, (at - self._started) * 1000))
-            raw.add(data)
-        if events:
-            self.events.add(events, raw.size)
+        unclipped = self._unclipped
+        unclipped.append((data, events, at))
+        self._unclipped_bytes += len(data)
+        if self._unclipped_bytes > self.limit or len(unclipped) >= _MAX_UNCLIPPED_READS:
+            self._clip_reads()
 
     def discard_answer(self) -> None:
         """Discard the answer of a failed attempt: the client gets the answer of the next one."""
-        self.raw, self.arrivals = ClippedBytes(self.limit), []
-        self.events = ClippedEvents(self.limit)
+        self._unclipped, self._unclipped_bytes = [], 0
+        self._raw, self._arrivals = ClippedBytes(self.limit), []
+        self._events = ClippedEvents(self.limit)
+
+    def _clip_reads(self) -> None:
+        raw, arrivals = self._raw, self._arrivals
+        for data, events, at in self._unclipped:
+            if data:
+                if len(arrivals) < _MAX_READS:
+                    arrivals.append((raw.size, (at - self._started) * 1000))
+                raw.add(data)
+            if events:
+                self._events.add(events, raw.size)
+        self._unclipped, self._unclipped_bytes = [], 0

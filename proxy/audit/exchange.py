@@ -218,9 +218,10 @@ class Exchange:
         transfer.bytes_upstream += len(data)
         if events:
             transfer.bytes_decoded = transfer.bytes_upstream
-            failure = self.answer.add_events(events)
-            if failure is not None and self.error is None:
-                self.error = self.error_of(failure)
+            if len(events) > 1 or type(events[0]) not in _DELTAS:  # most reads bring one delta
+                failure = self.answer.add_events(events)
+                if failure is not None and self.error is None:
+                    self.error = self.error_of(failure)
         if self.capture is not None:
             self.capture.add_read(data, events, at)
 

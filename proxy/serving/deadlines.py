@@ -27,8 +27,8 @@ class Deadlines:
         """Time at which the upstream last sent an event other than a comment or ping."""
         self.sent_at = now
         """Time at which bytes were last sent to the client."""
-        self._no_failure_before = now
-        """Saves comparisons for each read: the times above only ever get later."""
+        self.no_failure_before = now
+        """Saves the check for each read: the times above only ever get later."""
 
     @property
     def ping_at(self) -> float:
@@ -41,9 +41,9 @@ class Deadlines:
 
     def failure(self, now: float) -> UpstreamFailed | None:
         """Return the error of the deadline that has passed, if one has."""
-        if now < self._no_failure_before:
+        if now < self.no_failure_before:
             return None
-        self._no_failure_before = self._failure_at
+        self.no_failure_before = self._failure_at
         upstream = self._upstream
         if now >= self.received_at + upstream.idle_timeout:
             reason = f"sent nothing for {upstream.idle_timeout:g} s"

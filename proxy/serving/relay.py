@@ -286,8 +286,9 @@ class Relay:
         if (count := pipeline.event_count) != self._event_count:
             self._event_count = count
             deadlines.advanced_at = now
-        if not pipeline.done and (late := deadlines.failure(now)) is not None:
-            return [*events, *self._fail(answer, late)]
+        if now >= deadlines.no_failure_before and not pipeline.done:
+            if (late := deadlines.failure(now)) is not None:
+                return [*events, *self._fail(answer, late)]
         return events
 
     async def _trailer(self, answer: StartedAnswer) -> AsyncGenerator[list[Event], None]:
