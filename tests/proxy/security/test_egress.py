@@ -307,12 +307,26 @@ def test_the_upstream_test_and_the_model_list_apply_the_policy(settings, upstrea
     assert "loopback" in steps["key"].detail
 
 
-def test_a_metadata_address_in_the_database_is_not_connected_to(gateway, client, upstream, model):
-    """End to end, with a row that was saved without validation."""
+@pytest.fixture
+def metadata_route(gateway, model):
+    """Route to a forbidden address that was saved without validation.
+
+    It is removed again, because the other tests of the shared gateway import its configuration.
+    """
     gateway.edit(
         "u = Upstream.objects.create(name='inside', base_url='http://169.254.169.254/v1')\n"
         f"ModelRoute.objects.create(pattern={model!r}, upstream=u)"
     )
+    yield
+    gateway.edit(
+        f"ModelRoute.objects.filter(pattern={model!r}).delete()\n"
+        "Upstream.objects.filter(name='inside').delete()"
+    )
+
+
+@pytest.mark.usefixtures("metadata_route")
+def test_a_metadata_address_in_the_database_is_not_connected_to(gateway, client, model):
+    """End to end, with a row that was saved without validation."""
     response = client.post("/v1/messages", json=ask(model))
     status, kind, message = error_of(response)
     assert (status, kind) == (502, "api_error")
