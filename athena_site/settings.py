@@ -4,6 +4,7 @@
 and `settings_logging`.
 """
 
+import re
 import secrets
 import sys
 from ipaddress import ip_network
@@ -36,6 +37,7 @@ VARIABLES = frozenset(
         "ATHENA_CLIENT_KEY",
         "ATHENA_DATA_DIR",
         "ATHENA_HOST",
+        "ATHENA_KEY_VARIABLES",
         "ATHENA_LOG_FORMAT",
         "ATHENA_LOG_LEVEL",
         "ATHENA_METRICS_TOKEN",
@@ -114,6 +116,16 @@ def _trusted_proxies() -> list[str]:
         raise ImproperlyConfigured(f"ATHENA_TRUSTED_PROXIES: {error}") from error
 
 
+def _key_variables() -> tuple[str, ...]:
+    items = [item.strip() for item in _text("ATHENA_KEY_VARIABLES", "*_API_KEY").split(",")]
+    for item in items:
+        if not re.fullmatch(r"[A-Z_*][A-Z0-9_*]*", item):
+            raise ImproperlyConfigured(
+                f"ATHENA_KEY_VARIABLES: {item!r} is not the name of a variable, or a pattern with *"
+            )
+    return tuple(items)
+
+
 def _private_upstreams() -> EgressPolicy:
     text = _text("ATHENA_ALLOW_PRIVATE_UPSTREAMS", "none" if PRODUCTION else "all")
     try:
@@ -126,6 +138,8 @@ def _private_upstreams() -> EgressPolicy:
 TRUSTED_PROXIES = _trusted_proxies()
 # Private addresses that upstreams may have.
 PRIVATE_UPSTREAMS = _private_upstreams()
+# Names or patterns of the environment variables that may hold the key of an upstream.
+KEY_VARIABLES = _key_variables()
 # HTTP client for upstreams: the gateway's own, or httpx.
 UPSTREAM_TRANSPORT = _one_of("ATHENA_TRANSPORT", "athena", "httpx")
 

@@ -10,15 +10,12 @@ from django.core.exceptions import ValidationError
 
 from formats import format_with_markers
 from proxy.security.egress import ForbiddenAddress
+from proxy.security.key_variables import reason_against
 
 _PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,2000}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
-# Operators could otherwise have these sent to an upstream of their own.
-_OWN_VARIABLES = frozenset(
-    {"ATHENA_ADMIN_PASSWORD", "ATHENA_METRICS_TOKEN", "ATHENA_SECRET_KEY", "DATABASE_URL"}
-)
 # Set by the gateway itself, or specific to one connection.
 _RESERVED_HEADERS = frozenset(
     {
@@ -91,11 +88,8 @@ def validate_variable(value: str) -> None:
             "%(value)r is not a valid name of an environment variable.",
             params={"value": value[:80]},
         )
-    if value in _OWN_VARIABLES:
-        raise ValidationError(
-            "%(value)r is a secret of the gateway itself and cannot be used.",
-            params={"value": value},
-        )
+    if reason := reason_against(value):
+        raise ValidationError("%(value)r %(reason)s.", params={"value": value, "reason": reason})
 
 
 def validate_headers(value: Any) -> None:

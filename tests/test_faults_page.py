@@ -11,13 +11,15 @@ NAMES = list(
         for letter, count in {"U": 33, "C": 30, "O": 12, "S": 13, "P": 12, "X": 23}.items()
     )
 )
-ROW = re.compile(r"^\| ([UCOSPX]\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| ([UCOSPXWN]\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 rows = ROW.findall((ROOT / "docs" / "faults.md").read_text())
 
 
 def test_every_fault_is_listed_once():
-    assert [name for name, *_ in rows] == NAMES
+    names = [name for name, *_ in rows]
+    assert [name for name in names if name[0] not in "WN"] == NAMES
+    assert len({*names}) == len(names)
 
 
 def test_every_fault_has_a_test_that_exists_or_says_why_not():

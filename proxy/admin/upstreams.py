@@ -4,12 +4,14 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 
 from proxy.admin.base import ConfigurationForm, EnvironmentAdmin
+from proxy.configuration.editing import check_secrets
 from proxy.configuration.upstream import read_upstream
 from proxy.configuration.upstream_presets import PRESETS
 from proxy.models import Upstream
@@ -33,6 +35,8 @@ class UpstreamForm(ConfigurationForm):
         ),
         help_text="Stored encrypted and never shown again. Leave empty to keep the current key.",
     )
+
+    remove_key = forms.BooleanField(label="remove the stored key", required=False)
 
     class Meta:
         model = Upstream
@@ -61,7 +65,16 @@ class UpstreamForm(ConfigurationForm):
             self.instance.sealed_key = ""
         elif key := cleaned.get("new_key"):
             self.instance.store_key(key)
+        elif cleaned.get("remove_key"):
+            self.instance.store_key("")
         return cleaned
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]
+        try:
+            check_secrets(self.instance)
+        except ValidationError as error:
+            self._update_errors(error)  # type: ignore[attr-defined]
 
 
 @admin.register(Upstream)
@@ -84,7 +97,7 @@ class UpstreamAdmin(EnvironmentAdmin):
             {
                 "description": "A key that is stored here, or the name of an environment variable "
                 "that is set for every process of the gateway.",
-                "fields": ("key", "new_key", "key_variable"),
+                "fields": ("key", "new_key", "remove_key", "key_variable"),
             },
         ),
         (

@@ -115,7 +115,8 @@ def _upstreams(environment: Mapping[str, str]) -> Upstream:
     demo = _sync(Upstream, {"name": "demo"}, fields, variable="ATHENA_HOST")
     if demo.base_url != DEMO_URL:  # the demo is part of this gateway, even if the row was edited
         demo.base_url = DEMO_URL
-        store(demo, fields=["base_url"], by_operator=False)
+        demo.store_key(demo_key())
+        store(demo, by_operator=False)
     if demo.from_environment and not (demo.sealed_key and demo.is_readable()):
         demo.store_key(demo_key())
         store(demo, fields=["sealed_key"], by_operator=False)

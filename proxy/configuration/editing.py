@@ -20,7 +20,9 @@ from django.db import transaction
 from django.db.models import Model
 
 from proxy.configuration.history import newest, restored_row
+from proxy.configuration.upstream import have_same_origin
 from proxy.models import ConfigurationVersion, GatewaySettings, ModelRoute, Upstream
+from proxy.models.encrypted_headers import StoredSecret
 from proxy.models.history import Change
 
 
@@ -64,6 +66,29 @@ def version_of_record(record: Change | None) -> int:
     return record.version if record else 0
 
 
+def check_secrets(row: Model) -> None:
+    """Raise ValidationError if an upstream's stored secrets would be sent to another server.
+
+    Operators cannot read a stored secret. With a new address they could have it delivered.
+    """
+    stored = Upstream.objects.filter(pk=row.pk).first() if isinstance(row, Upstream) else None
+    if not isinstance(row, Upstream) or stored is None:
+        return
+    if have_same_origin(row.base_url, stored.base_url):
+        return
+    headers = row.headers if isinstance(row.headers, dict) else {}
+    kept = [name for name, value in headers.items() if isinstance(value, StoredSecret)]
+    if row.sealed_key and row.sealed_key == stored.sealed_key:
+        kept.insert(0, "the key")
+    if kept:
+        raise ValidationError(
+            {
+                "base_url": f"This is another server (scheme, host or port) than before. Stored "
+                f"secrets are not sent there: enter or remove {', '.join(kept)}."
+            }
+        )
+
+
 def save(row: Model, *, fields: Iterable[str] | None = None, reason: str = "") -> None:
     """Validate a row and save it as an operator's edit; raises ValidationError."""
     row.full_clean()
@@ -78,9 +103,11 @@ def store(
     """Save a row that the caller has validated.
 
     Only the given fields are written; all of them if the row is new or no fields are given. A row
-    that an operator saves no longer follows the environment.
+    that an operator saves no longer follows the environment. Raises ValidationError only for
+    secrets that would be sent to another server.
     """
     lock()
+    check_secrets(row)
     names = None if fields is None or row._state.adding else {*fields}
     if by_operator and isinstance(row, Upstream | ModelRoute):
         row.from_environment = False

@@ -17,6 +17,7 @@ from django.utils.crypto import salted_hmac
 from proxy import models
 from proxy.configuration.loop_guard import VIA, gateway_id
 from proxy.models.encrypted_headers import unreadable_headers
+from proxy.security.key_variables import reason_against
 from proxy.security.secret_headers import carries_secret
 from proxy.security.vault import SecretUnreadable
 from proxy.validators import validate_base_url, validate_headers
@@ -93,7 +94,8 @@ def read_upstream(row: models.Upstream) -> Upstream:
             "its stored key cannot be decrypted with the current ATHENA_SECRET_KEY; enter it again",
         )
     if row.key_variable and not key:
-        trouble = f"the environment variable {row.key_variable} is not set"
+        reason = reason_against(row.key_variable) or "is not set"
+        trouble = f"the environment variable {row.key_variable} {reason}"
     if names := unreadable_headers(row.headers):
         what = (
             "the stored value of its header" if len(names) == 1 else "stored values of its headers"
@@ -113,7 +115,10 @@ def read_upstream(row: models.Upstream) -> Upstream:
         service=row.service,
         dialect=row.dialect,
         url=endpoint_url(base_url, _PATHS[row.dialect]),
-        headers=(*_standard_headers(row.dialect, key), *row.headers.items()),
+        headers=(
+            *_standard_headers(row.dialect, key),
+            *((name, str(value)) for name, value in row.headers.items()),
+        ),
         fields={"provider": preferences} if preferences else {},
         connect_timeout=row.connect_timeout,
         first_byte_timeout=row.first_byte_timeout,
@@ -155,6 +160,14 @@ def port_of(url: httpx.URL) -> int:
 
 def origin_of(url: httpx.URL) -> Origin:
     return url.scheme, url.host, port_of(url)
+
+
+def have_same_origin(base_url: str, other: str) -> bool:
+    """Return whether requests to both addresses reach the same server; False if one is invalid."""
+    try:
+        return origin_of(httpx.URL(base_url)) == origin_of(httpx.URL(other))
+    except (httpx.InvalidURL, ValueError):
+        return False
 
 
 def head_of(url: httpx.URL, headers: Iterable[tuple[str, str]]) -> bytes:

@@ -4,6 +4,7 @@ A value that cannot be decrypted with the current secret keeps its stored form, 
 that saving the row loses nothing. `unreadable_headers` names such headers.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from django.db.models import JSONField
@@ -12,6 +13,15 @@ from proxy.security.secret_headers import STORED, carries_secret
 from proxy.security.vault import SecretUnreadable, seal, unseal
 
 _MARKER = "sealed:"
+
+
+class StoredSecret(str):
+    """A secret as the database holds it, in contrast to one that was just entered.
+
+    `proxy.configuration.editing` does not let stored ones go to another server.
+    """
+
+    __slots__ = ()
 
 
 class EncryptedHeadersField(JSONField):
@@ -48,10 +58,9 @@ def _encrypt(value: str) -> str:
 
 
 def _decrypt(value: str) -> str:
-    try:
-        return unseal(value.removeprefix(_MARKER)) if _is_encrypted(value) else value
-    except SecretUnreadable:
-        return value
+    with suppress(SecretUnreadable):
+        value = unseal(value.removeprefix(_MARKER)) if _is_encrypted(value) else value
+    return StoredSecret(value)
 
 
 def _is_encrypted(value: object) -> bool:

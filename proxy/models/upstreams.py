@@ -1,7 +1,5 @@
 """Upstreams: the servers that the gateway calls."""
 
-import os
-
 from django.core.exceptions import ValidationError
 from django.db import models
 
@@ -9,6 +7,7 @@ from formats import DIALECTS
 from proxy.models.bounded_numbers import Bounds, NumberField
 from proxy.models.encrypted_headers import EncryptedHeadersField, unreadable_headers
 from proxy.models.history import recorded
+from proxy.security.key_variables import read_key_variable
 from proxy.security.vault import SecretUnreadable, seal, unseal
 from proxy.validators import (
     validate_address,
@@ -142,7 +141,7 @@ class Upstream(models.Model):
     def read_key(self) -> str:
         """The API key; empty if there is none. Raises SecretUnreadable."""
         if self.key_variable:
-            return os.environ.get(self.key_variable, "")
+            return read_key_variable(self.key_variable)
         return unseal(self.sealed_key) if self.sealed_key else ""
 
     def is_readable(self) -> bool:

@@ -4,7 +4,6 @@ The value of a secret never appears in a document, a problem or a remark. A rema
 operator what to do before the row works, such as entering a key.
 """
 
-import os
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -15,6 +14,7 @@ from proxy.configuration.document.parse import Entry, quote
 from proxy.configuration.document.schema import STORED
 from proxy.models import ClientKey, Upstream
 from proxy.models.keys import digest_of
+from proxy.security.key_variables import read_key_variable
 from proxy.security.secret_headers import carries_secret
 from proxy.validators import validate_variable
 
@@ -45,7 +45,7 @@ def _apply_key(row: Upstream, key: str | None, name: str, remarks: list[str]) ->
     if row.sealed_key:
         remarks.append(f"{name}: its stored key was deleted.")
     row.sealed_key, row.key_variable = "", (key or "").removeprefix("$")
-    if key and not os.environ.get(row.key_variable):
+    if key and not read_key_variable(row.key_variable):
         remarks.append(f"{name}: the environment variable {row.key_variable} is not set here.")
 
 
@@ -108,4 +108,4 @@ def _read_variable(variable: str) -> str:
         validate_variable(variable)
     except ValidationError as error:
         raise ValidationError({"key": error.messages[0]}) from error
-    return os.environ.get(variable, "")
+    return read_key_variable(variable)

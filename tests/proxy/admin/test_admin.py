@@ -81,11 +81,11 @@ def test_a_variable_replaces_a_stored_key(pages):
     pages.post("/admin/proxy/upstream/add/", UPSTREAM_FORM | {"new_key": CANARY})
     row = Upstream.objects.get(name="mine")
     url = f"/admin/proxy/upstream/{row.pk}/change/"
-    both = pages.post(url, UPSTREAM_FORM | {"new_key": "sk-2", "key_variable": "SOME_KEY"})
+    both = pages.post(url, UPSTREAM_FORM | {"new_key": "sk-2", "key_variable": "SOME_API_KEY"})
     assert "not both" in both.content.decode()
-    pages.post(url, UPSTREAM_FORM | {"key_variable": "SOME_KEY"})
+    pages.post(url, UPSTREAM_FORM | {"key_variable": "SOME_API_KEY"})
     row.refresh_from_db()
-    assert (row.sealed_key, row.key_variable) == ("", "SOME_KEY")
+    assert (row.sealed_key, row.key_variable) == ("", "SOME_API_KEY")
 
 
 def test_a_form_error_names_the_value(pages):
@@ -186,7 +186,7 @@ def test_the_help_text_states_the_range_and_the_default(pages):
     ("model", "fields", "admin_only"),
     [
         (GatewaySettings, GATEWAY_FIELDS, set()),
-        (Upstream, UPSTREAM_FIELDS, {"key", "new_key"}),
+        (Upstream, UPSTREAM_FIELDS, {"key", "new_key", "remove_key"}),
         (ModelRoute, ROUTE_FIELDS, set()),
         (FormatOverride, OVERRIDE_FIELDS, set()),
         (FormatSettings, FORMAT_FIELDS, {"format"}),

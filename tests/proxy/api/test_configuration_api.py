@@ -106,7 +106,9 @@ def test_the_secrets_of_an_upstream_are_never_returned(operator):
         send_json(operator, "PATCH", url, {"key": f"{CANARY}!", "active": False}).content.decode()
     )
     responses.append(
-        send_json(operator, "PATCH", url, {"key": CANARY, "key_variable": "X"}).content.decode()
+        send_json(
+            operator, "PATCH", url, {"key": CANARY, "key_variable": "X_API_KEY"}
+        ).content.decode()
     )
     responses.append(send_json(operator, "PATCH", url, {"key": f"{CANARY}\u201c"}).content.decode())
     responses.append(
@@ -145,7 +147,8 @@ def test_a_key_and_a_variable_replace_each_other(operator):
     created = make_upstream(operator, key=CANARY)
     url = f"/api/upstreams/{created['id']}/"
     assert (
-        send_json(operator, "PATCH", url, {"key_variable": "HOUSE"}).json()["key_hint"] == "$HOUSE"
+        send_json(operator, "PATCH", url, {"key_variable": "HOUSE_API_KEY"}).json()["key_hint"]
+        == "$HOUSE_API_KEY"
     )
     assert Upstream.objects.get(name="mine").sealed_key == ""
     body = send_json(operator, "PATCH", url, {"key": "short"}).json()

@@ -43,7 +43,16 @@ ENDPOINTS = [
     ("DELETE", "/api/upstreams/{upstream}/", None),
 ]
 
-GOOD = ["demo", "default", "kimi", "openai", "https://a.example/v1", "root", "SOME_KEY", "[stored]"]
+GOOD = [
+    "demo",
+    "default",
+    "kimi",
+    "openai",
+    "https://a.example/v1",
+    "root",
+    "SOME_API_KEY",
+    "[stored]",
+]
 texts = st.text(max_size=12) | st.sampled_from([*GOOD, "nan", "-inf", "1e999", "2030-01-01", "\0"])
 scalars = (
     st.none()

@@ -29,6 +29,7 @@ from proxy.configuration.document.problems import InvalidDocument
 from proxy.configuration.document.schema import TABLES
 from proxy.configuration.document.yaml_nodes import compose
 from proxy.configuration.editing import editing
+from proxy.configuration.upstream import DEMO_URL
 from proxy.models import (
     CONFIGURATION,
     ClientKey,
@@ -51,7 +52,7 @@ CLIENT = "sk-athena-canary-of-a-client-that-is-as-long-as-others"
 @pytest.fixture(autouse=True)
 def _configured(settings, tmp_path, monkeypatch):
     settings.DATA_DIR = tmp_path
-    monkeypatch.delenv("HOUSE_KEY", raising=False)
+    monkeypatch.delenv("HOUSE_API_KEY", raising=False)
     monkeypatch.setenv("OPENROUTER_API_KEY", CANARY)
     configure()
 
@@ -272,7 +273,8 @@ def spoil():
     ModelRoute.objects.create(pattern="other", upstream=other)
     ModelRoute.objects.create(pattern="spare", upstream=other, priority=7)
     Upstream.objects.filter(name="router").delete()
-    Upstream.objects.update(dialect="anthropic", base_url="https://else.example")
+    Upstream.objects.update(dialect="anthropic")
+    Upstream.objects.filter(name="house").update(base_url="https://house.example/else")
     FormatOverride.objects.all().delete()
     FormatOverride.objects.create(pattern="another", format="qwen")
     FormatSettings.objects.update(buffer_limit=2048, strict=True, markers={}, context_warning=None)
@@ -318,7 +320,7 @@ def configurations(draw):
             "provider_preferences": draw(
                 st.dictionaries(words.filter(len), json_values, max_size=2)
             ),
-            "key_variable": draw(st.sampled_from(["", "HOUSE_KEY"])),
+            "key_variable": draw(st.sampled_from(["", "HOUSE_API_KEY"])),
             "headers": draw(
                 st.dictionaries(st.sampled_from(["x-a", "X-B"]), st.text("a: #'", max_size=5))
             ),
@@ -554,9 +556,8 @@ models: []
         "line 3, column 3: gateway.default_route: the route 'nowhere' does not exist",
         "line 4, column 3: gateway.ping_after: 1000: Ensure this value is less than or equal to 600.",
         "line 5, column 3: gateway.drain_time: it must be a number, not 'soon'",
-        "line 8, column 3: upstreams[0].base_url: 'ftp://nowhere' is not a valid base URL. It needs "
-        "http:// or https:// and a host, and may have a port and a path, but no user, query or "
-        "fragment.",
+        "line 8, column 3: upstreams[0].base_url: 'ftp://nowhere' is not a valid base URL: it "
+        "must start with http:// or https://.",
         "line 9, column 3: upstreams[0].key: it must be `stored`, or `$NAME`, the name of an "
         "environment variable; never write a key itself here",
         "line 10, column 3: upstreams[1].name: 'two words': Enter a valid “slug” consisting of "
@@ -712,7 +713,7 @@ def house_document(**fields):
     return {
         "athena": 1,
         "upstreams": [
-            {"name": "demo", "base_url": "http://127.0.0.1:8000/demo/v1", "key": "stored"},
+            {"name": "demo", "base_url": DEMO_URL, "key": "stored"},
             {"name": "house", "base_url": "https://house.example/v1", **fields},
         ],
     }
@@ -724,12 +725,12 @@ def test_a_stored_upstream_key_is_kept_and_a_missing_one_is_remarked(full_config
     import_now(house_document(key="stored"))
     row.refresh_from_db()
     assert row.read_key() == CANARY
-    report = import_now(house_document(key="$HOUSE_KEY"))
+    report = import_now(house_document(key="$HOUSE_API_KEY"))
     row.refresh_from_db()
-    assert (row.sealed_key, row.key_variable) == ("", "HOUSE_KEY")
+    assert (row.sealed_key, row.key_variable) == ("", "HOUSE_API_KEY")
     assert report.remarks == [
         "The upstream 'house': its stored key was deleted.",
-        "The upstream 'house': the environment variable HOUSE_KEY is not set here.",
+        "The upstream 'house': the environment variable HOUSE_API_KEY is not set here.",
     ]
     report = import_now(house_document(key="stored", headers={"x-new-token": "stored"}))
     row.refresh_from_db()
@@ -773,31 +774,33 @@ def test_a_revoked_key_stays_revoked(full_configuration):
 
 def test_an_unknown_client_key_is_created_from_a_variable_or_skipped(monkeypatch):
     wanted = key_document(
-        {"label": "ci", "key": "$HOUSE_KEY", "allowed_models": ["claude-*"]}, {"label": "x"}
+        {"label": "ci", "key": "$HOUSE_API_KEY", "allowed_models": ["claude-*"]}, {"label": "x"}
     )
     assert import_now(wanted).remarks == [
-        "The key 'ci': the environment variable HOUSE_KEY is not set here.",
+        "The key 'ci': the environment variable HOUSE_API_KEY is not set here.",
         "The key 'ci' was skipped: it does not exist here.",
         "The key 'x' was skipped: it does not exist here.",
     ]
-    monkeypatch.setenv("HOUSE_KEY", CLIENT)
+    monkeypatch.setenv("HOUSE_API_KEY", CLIENT)
     import_now(wanted)
     row = ClientKey.objects.get(label="ci")
     assert (row.digest, row.allowed_models) == (digest_of(CLIENT), ["claude-*"])
     assert import_now(wanted).changes == []
-    assert problems(key_document({"label": "other", "key": "$HOUSE_KEY"})) == [
-        "keys[0].label: 'other': the key in $HOUSE_KEY already exists here as 'ci'"
+    assert problems(key_document({"label": "other", "key": "$HOUSE_API_KEY"})) == [
+        "keys[0].label: 'other': the key in $HOUSE_API_KEY already exists here as 'ci'"
     ]
-    assert problems(key_document({"label": "ci", "key": "$HOUSE_KEY", "prefix": "sk"})) == [
-        "keys[0].prefix: 'sk': the key in $HOUSE_KEY has another prefix"
+    assert problems(key_document({"label": "ci", "key": "$HOUSE_API_KEY", "prefix": "sk"})) == [
+        "keys[0].prefix: 'sk': the key in $HOUSE_API_KEY has another prefix"
     ]
-    monkeypatch.setenv("HOUSE_KEY", "a b")
-    assert problems(key_document({"label": "spaced", "key": "$HOUSE_KEY"})) == [
-        "keys[0].key: $HOUSE_KEY: A client key needs at least 8 ASCII characters and no spaces."
+    monkeypatch.setenv("HOUSE_API_KEY", "a b")
+    assert problems(key_document({"label": "spaced", "key": "$HOUSE_API_KEY"})) == [
+        "keys[0].key: $HOUSE_API_KEY: A client key needs at least 8 ASCII characters and no spaces."
     ]
 
 
-@pytest.mark.parametrize("name", ["ATHENA_SECRET_KEY", "ATHENA_ADMIN_PASSWORD", "DATABASE_URL"])
+@pytest.mark.parametrize(
+    "name", ["ATHENA_SECRET_KEY", "ATHENA_CLIENT_KEY", "DATABASE_URL", "REDIS_URL"]
+)
 def test_the_gateways_own_secrets_cannot_be_used_as_keys(monkeypatch, name):
     monkeypatch.setenv(name, "the-canary-of-the-gateway-itself")
     document = f"""
@@ -812,7 +815,7 @@ keys:
 """
     messages = problems(document)
     assert [line.partition(":")[0] for line in messages] == ["upstreams[0].key", "keys[0].key"]
-    assert all("is a secret of the gateway itself" in line for line in messages)
+    assert all("is a variable of the gateway itself" in line for line in messages)
     assert "the-canary" not in " ".join(messages)
 
 
@@ -872,7 +875,7 @@ def test_the_guide_documents_every_field_and_its_example_works(monkeypatch):
         assert re.findall(r"`(\w+)`", listed[1]) == [field.name for field in table.fields]
     User.objects.create(username="ada")
     client_key("ada's laptop", "sk-athena-4fQz1b-and-so-on-until-it-is-long-enough")
-    monkeypatch.setenv("CI_GATEWAY_KEY", CLIENT)
+    monkeypatch.setenv("CI_API_KEY", CLIENT)
     monkeypatch.setenv("HOUSE_API_KEY", CANARY)
     example = re.search(r"^```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)[1]
     assert import_now(example).remarks == [

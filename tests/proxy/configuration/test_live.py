@@ -198,12 +198,12 @@ def test_a_key_that_an_http_header_cannot_carry_is_reported(upstream, tmp_path, 
         tmp_path,
         OPENROUTER_API_KEY="x" * 20,
         OPENROUTER_BASE_URL=upstream.url,
-        HOUSE_KEY=key,
+        HOUSE_API_KEY=key,
     ).start()
     script = upstream.script("test/key", says("Hi"))
     try:
         gateway.edit(
-            "Upstream.objects.filter(name='openrouter').update(sealed_key='', key_variable='HOUSE_KEY')\n"
+            "Upstream.objects.filter(name='openrouter').update(sealed_key='', key_variable='HOUSE_API_KEY')\n"
             "ConfigurationVersion.advance()"
         )
         with gateway.client() as client:

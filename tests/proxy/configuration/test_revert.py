@@ -211,7 +211,9 @@ def test_a_revert_does_not_restore_removed_secrets():
 
 
 def test_a_revert_does_not_replace_a_stored_key_by_a_variable():
-    row = Upstream.objects.create(name="mine", base_url="https://a.example/v1", key_variable="X")
+    row = Upstream.objects.create(
+        name="mine", base_url="https://a.example/v1", key_variable="X_API_KEY"
+    )
     old = newest(row)
     row.store_key(CANARY)
     row.save()

@@ -237,10 +237,10 @@ def test_an_unreadable_key_affects_only_its_upstream(openrouter, settings):
 
 
 def test_a_missing_environment_variable_is_named(openrouter, monkeypatch):
-    openrouter.key_variable = "NO_SUCH_VARIABLE"
+    openrouter.key_variable = "NO_SUCH_API_KEY"
     openrouter.save()
-    assert route("v/m").upstream.trouble == "the environment variable NO_SUCH_VARIABLE is not set"
-    monkeypatch.setenv("NO_SUCH_VARIABLE", "sk-1")
+    assert route("v/m").upstream.trouble == "the environment variable NO_SUCH_API_KEY is not set"
+    monkeypatch.setenv("NO_SUCH_API_KEY", "sk-1")
     assert ("authorization", "Bearer sk-1") in route("v/m").upstream.headers
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _configured(settings, tmp_path, monkeypatch):
     settings.DATA_DIR = tmp_path
-    monkeypatch.delenv("HOUSE_KEY", raising=False)
+    monkeypatch.delenv("HOUSE_API_KEY", raising=False)
     configure()
 
 

@@ -152,7 +152,7 @@ def test_a_stored_key_is_encrypted_in_the_database():
 
 
 def test_a_key_and_a_variable_exclude_one_another():
-    one = make_upstream(key_variable="SOME_KEY")
+    one = make_upstream(key_variable="SOME_API_KEY")
     one.sealed_key = seal("x")
     with pytest.raises(ValidationError, match="not both"):
         one.full_clean()
@@ -209,4 +209,4 @@ def test_the_hint_of_an_upstream_key_shows_its_source_or_its_end():
     assert row.key_hint() == "…ngth"
     row.sealed_key = "not sealed with this secret"
     assert row.key_hint() == "unreadable"
-    assert make_upstream(key_variable="HOUSE_KEY").key_hint() == "$HOUSE_KEY"
+    assert make_upstream(key_variable="HOUSE_API_KEY").key_hint() == "$HOUSE_API_KEY"

@@ -445,13 +445,13 @@ def test_a_secret_header_is_not_shown_after_saving(olga, row):
 
 
 def test_saving_an_upstream_shows_the_next_step_and_any_problem(olga):
-    form = {**UPSTREAM_FORM, "key_variable": "$NO_SUCH_VARIABLE_HERE"}
+    form = {**UPSTREAM_FORM, "key_variable": "$NO_SUCH_API_KEY"}
     page = text_of(olga.post("/admin/proxy/upstream/add/", form, follow=True))
-    assert "NO_SUCH_VARIABLE_HERE is not set" in page
+    assert "NO_SUCH_API_KEY is not set" in page
     row = Upstream.objects.get(name="mine")
-    assert row.key_variable == "NO_SUCH_VARIABLE_HERE"
+    assert row.key_variable == "NO_SUCH_API_KEY"
     assert f'<a href="/admin/proxy/upstream/{row.pk}/test/">Test the connection</a>' in page
-    assert "NO_SUCH_VARIABLE_HERE is not set" in text_of(
+    assert "NO_SUCH_API_KEY is not set" in text_of(
         olga.get(f"/admin/proxy/upstream/{row.pk}/models/")
     )
 

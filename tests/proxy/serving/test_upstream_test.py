@@ -149,9 +149,9 @@ def test_an_untrusted_certificate_is_reported(row, tmp_path):
 
 
 def test_an_unset_variable_is_named(row):
-    row.sealed_key, row.key_variable = "", "NO_SUCH_VARIABLE_HERE"
+    row.sealed_key, row.key_variable = "", "NO_SUCH_API_KEY"
     step_result = steps(row)["settings"]
-    assert (step_result.state, "NO_SUCH_VARIABLE_HERE is not set" in step_result.detail) == (
+    assert (step_result.state, "NO_SUCH_API_KEY is not set" in step_result.detail) == (
         "wrong",
         True,
     )
