@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
@@ -15,6 +17,10 @@ from proxy.security.key_variables import reason_against
 _PATTERN = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]{1,200}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,2000}")
+_NOT_IN_URLS = re.compile(r"[^\x21-\x7e]|[\\\"<>^`{|}]")
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]*))?")
+_HOST_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
 # Set by the gateway itself, or specific to one connection.
 _RESERVED_HEADERS = frozenset(
@@ -43,25 +49,60 @@ def validate_pattern(value: str) -> None:
 
 
 def validate_base_url(value: str) -> None:
-    try:
-        url = urlsplit(value)
-        is_valid_port = url.port is None or url.port > 0
-    except ValueError:
-        is_valid_port = False
-    if (
-        not is_valid_port
-        or url.scheme not in ("http", "https")
-        or not url.hostname
-        or url.username is not None
-        or url.query
-        or url.fragment
-        or re.search(r"\s", value)
-    ):
+    """Check that requests can be sent to the URL; the error says what is wrong with it."""
+    if problem := _problem_of_url(value):
         raise ValidationError(
-            "%(value)r is not a valid base URL. It needs http:// or https:// and a host, and may "
-            "have a port and a path, but no user, query or fragment.",
-            params={"value": value[:200]},
+            "%(value)r is not a valid base URL: %(problem)s.",
+            params={"value": value[:200], "problem": problem},
         )
+
+
+def _problem_of_url(value: str) -> str:
+    if wrong := _NOT_IN_URLS.search(value):
+        char = wrong[0] if wrong[0].isprintable() and wrong[0] != " " else f"U+{ord(wrong[0]):04X}"
+        if ord(wrong[0]) > 127:
+            return f"it has the character {char}; write the host in its ASCII form (xn--…)"
+        return f"it has the character {char}, which a URL cannot have"
+    scheme, separator, rest = value.partition("://")
+    if scheme.lower() not in ("http", "https") or not separator:
+        return "it must start with http:// or https://"
+    if "?" in rest or "#" in rest:
+        return "it must not have a query or a fragment"
+    netloc = rest.partition("/")[0]
+    if "@" in netloc:
+        return "it must not have a user or a password; enter the key in its own field"
+    parts = _HOST_AND_PORT.fullmatch(netloc)
+    if parts is None or not parts["host"]:
+        return "it needs a host, and may have a port: https://HOST:PORT"
+    if parts["port"] is not None and not 0 < int(parts["port"][:6] or "0") < 65536:
+        return "the port must be a number from 1 to 65535"
+    if problem := _problem_of_host(parts["host"].lower()):
+        return problem
+    try:
+        httpx.URL(value).host  # noqa: B018  decodes the labels that start with xn--
+    except (httpx.InvalidURL, ValueError):
+        return f"{parts['host'][:100]!r} is not a valid international host name"
+    return ""
+
+
+def _problem_of_host(host: str) -> str:
+    if host.startswith("["):
+        try:
+            IPv6Address(host[1:-1].partition("%")[0])
+        except ValueError:
+            return f"{host[:100]!r} is not a valid IPv6 address"
+        return "an IPv6 address cannot have a zone here" if "%" in host else ""
+    if host.endswith("."):
+        return "the host must not end with a dot"
+    labels = host.split(".")
+    if len(host) > 253 or not all(map(_HOST_LABEL.fullmatch, labels)):
+        return f"{host[:100]!r} is not a valid host name"
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            IPv4Address(host)
+        except ValueError:
+            return f"{host[:100]!r} is not a valid IPv4 address; write it as four numbers"
+    return ""
 
 
 def validate_address(value: str) -> None:

@@ -1,11 +1,15 @@
 """Invalid configuration values are rejected, and the error names them."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from hypothesis import given
+from hypothesis import strategies as st
 
+from proxy.configuration.upstream import read_upstream
 from proxy.models import (
     ClientKey,
     FormatOverride,
@@ -16,6 +20,7 @@ from proxy.models import (
 )
 from proxy.models.keys import digest_of, new_key, prefix_of
 from proxy.security.vault import SecretUnreadable, seal, unseal
+from proxy.validators import validate_base_url
 
 pytestmark = pytest.mark.django_db
 
@@ -210,3 +215,100 @@ def test_the_hint_of_an_upstream_key_shows_its_source_or_its_end():
     row.sealed_key = "not sealed with this secret"
     assert row.key_hint() == "unreadable"
     assert make_upstream(key_variable="HOUSE_API_KEY").key_hint() == "$HOUSE_API_KEY"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://xn--a", "'xn--a' is not a valid international host name"),
+        ("http://a.xn--\x7f.example", "U+007F"),
+        ("http://host\x7f/v1", "the character U+007F, which a URL cannot have"),
+        ("http://host/\x00", "U+0000"),
+        ("http://host/a b", "U+0020"),
+        ("http://host/v1\n", "U+000A"),
+        ("http://ⓛocalhost", "the character ⓛ; write the host in its ASCII form"),
+        ("http://bücher.example", "the character ü; write the host in its ASCII form"),
+        ("http://host\u3002example", "。"),
+        ("http://host\u200b.example", "U+200B"),
+        ("http://１２７.0.0.1", "１"),
+        ("http://host\\@evil.example", "the character \\"),
+        ("http://user@host", "must not have a user"),
+        ("http://user:password@host", "must not have a user"),
+        ("http://@host", "must not have a user"),
+        ("http://host/v1#", "a query or a fragment"),
+        ("http://host/v1?", "a query or a fragment"),
+        ("http://host/v1?a=b", "a query or a fragment"),
+        ("http://host:0", "from 1 to 65535"),
+        ("http://host:65536", "from 1 to 65535"),
+        ("http://host:" + "9" * 200, "from 1 to 65535"),
+        ("http://host:", "from 1 to 65535"),
+        ("http://host:٣", "ASCII"),
+        ("http://host:8a", "it needs a host"),
+        ("http://host:1:2", "it needs a host"),
+        ("http://:80", "it needs a host"),
+        ("http://", "it needs a host"),
+        ("http:///v1", "it needs a host"),
+        ("http:host", "must start with http:// or https://"),
+        ("ftp://host", "must start with http:// or https://"),
+        ("//host", "must start with http:// or https://"),
+        ("", "must start with http:// or https://"),
+        ("http://[fe80::1%25eth0]", "cannot have a zone"),
+        ("http://[fe80::1%eth0]", "cannot have a zone"),
+        ("http://[::1", "it needs a host"),
+        ("http://[::1]x", "it needs a host"),
+        ("http://[v1.x]", "not a valid IPv6 address"),
+        ("http://[1.2.3.4]", "not a valid IPv6 address"),
+        ("http://host.example.", "must not end with a dot"),
+        ("http://host..example", "not a valid host name"),
+        ("http://-host", "not a valid host name"),
+        ("http://" + "a" * 64, "not a valid host name"),
+        ("http://" + ".".join(["a" * 60] * 5), "not a valid host name"),
+        ("http://%65vil.example", "not a valid host name"),
+        ("http://127.0.0.1%2f.example", "not a valid host name"),
+        ("http://1.2.3.4.5", "write it as four numbers"),
+        ("http://999.1.1.1", "write it as four numbers"),
+        ("http://127.1", "write it as four numbers"),
+        ("http://2130706433", "write it as four numbers"),
+        ("http://0x7f.0.0.1", "write it as four numbers"),
+        ("http://evil.0x7f", "write it as four numbers"),
+        ("http://127.0.0.01", "write it as four numbers"),
+    ],
+)
+def test_an_unusable_base_url_is_refused_with_the_reason(url, reason):
+    """N11"""
+    with pytest.raises(ValidationError) as caught:
+        make_upstream(base_url=url).full_clean()
+    message = " ".join(caught.value.message_dict["base_url"])
+    assert reason in message or (url == "" and "cannot be blank" in message)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8001/v1",
+        "http://localhost",
+        "HTTPS://Host.Example/V1/",
+        "http://[::1]:8000/v1",
+        "http://my_server-1:65535",
+        "https://xn--bcher-kva.example/v1",
+        "https://host.example/a/../b/%20x;y=1,2/@~",
+        "http://4chan.example",
+        "http://a.b4",
+    ],
+)
+def test_every_accepted_base_url_can_be_used(url):
+    """N11: what the form accepts makes a URL, an origin and a request head."""
+    row = make_upstream(base_url=url)
+    row.full_clean()
+    upstream = read_upstream(row)
+    assert upstream.trouble == ""
+    assert b"Host: " in upstream.head
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=30))
+def test_no_accepted_base_url_fails_later(rest):
+    """N11: any text, as a host with a path."""
+    row = make_upstream(base_url=f"http://{rest}")
+    with suppress(ValidationError):
+        validate_base_url(row.base_url)
+        read_upstream(row)
