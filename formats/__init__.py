@@ -12,6 +12,7 @@ standard library and msgspec. Other packages import only the names listed here.
     conversation               a parsed request
     history                    tool results: matched with their calls, and ordered
     complexity                 limits on the depth and number of values of a request's JSON
+    model_fields               fields by which a router behind the upstream may choose the model
     request_errors             messages for invalid requests, with the place in the JSON
     target_limits              tool names shortened for the upstream, max_tokens and user id within
                                the target's limits
@@ -62,6 +63,7 @@ from formats.events import (
     merge_deltas,
     next_state,
 )
+from formats.model_fields import named_models, selects_model
 from formats.native.markup_watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
@@ -140,6 +142,8 @@ __all__ = [
     "is_error_body",
     "kind_of_status",
     "merge_deltas",
+    "named_models",
     "next_state",
     "read_error_answer",
+    "selects_model",
 ]

@@ -35,6 +35,7 @@ from formats.conversation import (
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.json_codec import ABSENT, value_or_none
+from formats.model_fields import check_case
 from formats.request_errors import parse_json, require, require_object
 from formats.turn_cache import RequestSettings, TurnCache
 
@@ -72,6 +73,7 @@ def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conve
 @with_complexity_check
 def _parse_whole(body: bytes, source: Fields, max_complexity: Complexity) -> Conversation:
     check_fields(body, source, max_complexity, except_fields=_LARGE)
+    check_case(source)
     if value_or_none(source.get("thread", ABSENT)):
         raise ClientError(
             "threads are not supported: send the whole conversation",

@@ -31,6 +31,7 @@ from formats.conversation import (
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.json_codec import ABSENT, value_or_none
+from formats.model_fields import check_case
 from formats.openai.content_parser import parse_content
 from formats.openai.field_aliases import chat_fields, is_responses
 from formats.openai.message_parser import MessageParser
@@ -70,6 +71,7 @@ def parse(body: bytes, max_complexity: Complexity = DEFAULT_COMPLEXITY) -> Conve
 @with_complexity_check
 def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Conversation:
     check_fields(body, fields, max_complexity, except_fields=_CHECKED_SEPARATELY)
+    check_case(fields)
     notices: dict[Notice, None] = {}
     source = chat_fields(fields, notices)
     small = {name: value for name, value in source.items() if name not in _LARGE}

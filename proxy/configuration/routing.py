@@ -71,7 +71,8 @@ def _resolve(snapshot: Snapshot, requested: str) -> Route:
 
 def bare_name(requested: str) -> str:
     """The model name without the suffix that Claude Code appends for its own use."""
-    return requested.removesuffix(_LONG_CONTEXT)
+    is_long = requested[-len(_LONG_CONTEXT) :].lower() == _LONG_CONTEXT  # it reads either case
+    return requested[: -len(_LONG_CONTEXT)] if is_long else requested
 
 
 def matching_routes(snapshot: Snapshot, name: str) -> Iterator[RouteRow]:

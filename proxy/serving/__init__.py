@@ -3,7 +3,8 @@
     handler, request     ASGI handler of the hot path, and the request object of its views
     views                endpoints: conversations, token counts, model lists, health probes
     admission            checks key, quota and loops before the body is read
-    authentication       looks up client keys, and checks the models that a key may use
+    authentication       looks up client keys
+    model_access         checks the models that a key may use, in every field
     quota                slots for concurrent requests, per node and per key
     rate, redis_rate     requests per minute: in memory, or in Redis with fallback to memory
     retry                which failures are retried once, and when the route's fallback is tried

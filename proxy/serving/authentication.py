@@ -4,8 +4,6 @@ A missing, unknown, expired or revoked key always gets the same error. Keys are 
 hash, so timing reveals nothing about their characters.
 """
 
-from fnmatch import fnmatchcase
-
 from proxy.configuration.live import Configuration
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.database.clock import clock
@@ -33,18 +31,6 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
     reason = "expired" if key is not None else "unknown" if credential else "missing"
     metrics.REFUSED_KEYS.labels(reason).inc()
     raise GatewayError(ErrorCode.INVALID_KEY, "invalid client key")
-
-
-def allows_model(key: Key, model: str) -> bool:
-    allowed = key.allowed_models
-    return not allowed or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in allowed)
-
-
-def check_model(key: Key, model: str) -> None:
-    """Raise GatewayError if the key may not use the model."""
-    if not allows_model(key, model):
-        message = f"this key is not allowed to use the model {model[:200]!r}"
-        raise GatewayError(ErrorCode.MODEL_NOT_ALLOWED, message)
 
 
 def _credential(request: GatewayRequest) -> str:

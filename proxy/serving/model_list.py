@@ -6,7 +6,7 @@ from typing import Any
 from proxy.configuration.routing import listed_models, resolve
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.errors import ErrorCode, GatewayError
-from proxy.serving.authentication import allows_model
+from proxy.serving.model_access import allows_model
 
 # Both dialects require a creation date, and a route's model has none.
 _EPOCH = datetime.fromtimestamp(0, UTC)

@@ -25,8 +25,8 @@ from proxy.serving.admission import (
     check_again,
     start_audit,
 )
-from proxy.serving.authentication import check_model
 from proxy.serving.handler import Document, EventStream, Response, endpoint
+from proxy.serving.model_access import check_models
 from proxy.serving.relay import Relay
 from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import runtime
@@ -159,7 +159,7 @@ def _parse(request: GatewayRequest) -> Conversation:
         raise ClientError(f"must have at most {_MAX_MODEL_CHARS} characters", path="model")
     if not conversation.model.isprintable():
         raise ClientError("must not contain control characters", path="model")
-    check_model(request.admission.key, conversation.model)
+    check_models(request, conversation)
     return conversation
 
 
