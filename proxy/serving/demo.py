@@ -29,6 +29,7 @@ _ABOUT = (
 )
 _CHUNK_CHARS = 7  # cuts markers into pieces, as real models do
 _CHUNK_SECONDS = 0.004
+_REMINDER_TAG = re.compile(r"(</?system-reminder>)")
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|'([^']{2,})'")
 _PROPER = re.compile(r"(?<=[a-z,] )([A-Z][\w-]+(?: [A-Z][\w-]+)*)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -66,11 +67,10 @@ async def chat_completions(request: GatewayRequest) -> Response:
 
 def answer(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the deltas of the demo model's answer."""
-    last = body["messages"][-1]
-    if last["role"] == "tool":
-        yield {"content": f"The tool answered: {_text(last)[:400]}"}
+    role, text = _last_words(body["messages"])
+    if role == "tool":
+        yield {"content": f"The tool answered: {text[:400]}"}
         return
-    text = _text(last)
     function = _choose(body, text)
     if function is None:
         yield {"content": _ABOUT}
@@ -148,6 +148,31 @@ def _chunk(model: str, **fields: Any) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(head | fields)
 
 
+def _last_words(messages: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return the role and the text of the last message that has more than reminders.
+
+    Claude Code puts reminders before the user's own words, and ends a request with one.
+    """
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            break
+        text = _without_reminders(_text(message))
+        if text or message["role"] == "tool":
+            return message["role"], text
+    return "user", ""
+
+
+def _without_reminders(text: str) -> str:
+    """Return the text outside reminders, which may be nested."""
+    kept, depth = [], 0
+    for piece in _REMINDER_TAG.split(text):
+        if _REMINDER_TAG.fullmatch(piece):
+            depth = max(depth - 1, 0) if piece.startswith("</") else depth + 1
+        elif not depth:
+            kept.append(piece)
+    return "".join(kept).strip()
+
+
 def _text(message: dict[str, Any]) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
@@ -164,8 +189,7 @@ def _choose(body: dict[str, Any], text: str) -> dict[str, Any] | None:
     if isinstance(choice, dict):
         name = choice["function"]["name"]
         return next((f for f in functions if f["name"] == name), None)
-    # Claude Code puts reminders before the user's own words.
-    words = _words(text.rpartition("</system-reminder>")[2])
+    words = _words(text)
     scores = [len(_words(f["name"]) & words) for f in functions]
     best = max(scores)
     if best or choice == "required" or len(functions) == 1:
@@ -179,7 +203,6 @@ def _words(text: str) -> set[str]:
 
 def _arguments(schema: dict[str, Any], text: str) -> dict[str, Any]:
     properties = schema.get("properties") or {}
-    text = text.rpartition("</system-reminder>")[2].strip()
     quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
     strings = [*quoted, *_PROPER.findall(text)] or [text]
     numbers = [*map(float, _NUMBER.findall(text))]

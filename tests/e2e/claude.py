@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -34,16 +35,35 @@ class Claude:
             "DISABLE_AUTOUPDATER": "1",
         }
 
-    def run(self, prompt: str, *, model: str | None = None) -> dict[str, Any]:
+    def run(
+        self,
+        prompt: str,
+        *arguments: str,
+        model: str | None = None,
+        tools: str = _TOOLS,
+        variables: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
         """Run `claude -p`, which must succeed, and return its result."""
         model_variable = {"ANTHROPIC_MODEL": model} if model else {}
-        options = ["--output-format", "json", "--allowedTools", _TOOLS]
+        options = ["--output-format", "json", "--allowedTools", tools]
+        command = [str(self._binary), "-p", prompt, *options, *arguments]
+        return self._result(command, self._environment | model_variable | (variables or {}))
+
+    def run_lines(self, lines: str, prompt: str) -> dict[str, Any]:
+        """Run shell commands, of which the last one starts `claude`, and return its result."""
+        options = f"-p {shlex.quote(prompt)} --output-format json --allowedTools {_TOOLS}"
+        unset = {"ANTHROPIC_BASE_URL": "", "ANTHROPIC_AUTH_TOKEN": ""}
+        path = {"PATH": f"{self._binary.parent}:{os.environ['PATH']}"}
+        command = ["sh", "-ec", f"{lines.rstrip()} {options}"]
+        return self._result(command, self._environment | unset | path)
+
+    def _result(self, command: list[str], environment: dict[str, str]) -> dict[str, Any]:
         # Files instead of pipes: shells that Claude Code starts may outlive it and keep a pipe open.
         with self._output.open("w") as output, self._errors.open("w") as errors:
             process = subprocess.Popen(
-                [self._binary, "-p", prompt, *options],
+                command,
                 cwd=self.work,
-                env=self._environment | model_variable,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,

@@ -46,6 +46,19 @@ def claude(binary: Path, gateway: Gateway, tmp_path: Path) -> Claude:
     return Claude(binary, gateway.url, tmp_path)
 
 
+@pytest.fixture(scope="session")
+def demo_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway without any API key, as after the first `make run`."""
+    gateway = Gateway(tmp_path_factory.mktemp("demo"), ATHENA_ANTHROPIC_API_KEY="").start()
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture
+def demo_claude(binary: Path, demo_gateway: Gateway, tmp_path: Path) -> Claude:
+    return Claude(binary, demo_gateway.url, tmp_path)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Function,
@@ -57,7 +70,6 @@ def pytest_runtest_makereport(
             match side:
                 case Claude() | ScriptedUpstream():
                     report.sections.append((type(side).__name__, side.evidence()))
-        gateway = item.funcargs.get("gateway")
-        if isinstance(gateway, Gateway):
-            report.sections.append(("Gateway", gateway.log[-_MAX_LOG_CHARS:]))
+                case Gateway():
+                    report.sections.append(("Gateway", side.log[-_MAX_LOG_CHARS:]))
     return report

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PINNED = "2.1.325"
+PINNED = "2.1.327"
 VERSION = os.environ.get("CLAUDE_CODE_VERSION") or PINNED
 _PACKAGE = "@anthropic-ai/claude-code"
 _INSTALL_SECONDS = 300

@@ -78,3 +78,23 @@ def test_the_demo_model_prefers_a_tool_that_the_user_names():
     }
     assert "functions.Bash:0" in [*answer(asked)][-1]["content"]
     assert "ls -l" in [*answer(asked)][-1]["content"]
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_a_reminder_at_the_end_does_not_hide_the_users_words(demo, role):
+    """C10: Claude Code ends its requests with a system message, which becomes a user turn."""
+    reminder = "<system-reminder>The Bash tool reads files.</system-reminder>"
+    body = ask("claude-opus-5", "How is the tide in Moss?", tools=TOOLS)
+    body["messages"].append({"role": role, "content": reminder})
+    with demo.client() as client:
+        first = client.post("/v1/messages", json=body).json()
+        call = first["content"][-1]
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": "low"}
+        body["messages"] += [
+            {"role": "assistant", "content": first["content"]},
+            {"role": "user", "content": [result]},
+            {"role": role, "content": reminder},
+        ]
+        second = client.post("/v1/messages", json=body).json()
+    assert (call["type"], call["input"]) == ("tool_use", {"harbor": "Moss"})
+    assert second["content"][0]["text"] == "The tool answered: low"
