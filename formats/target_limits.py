@@ -4,9 +4,9 @@ Shared by the request renderers of both dialects.
 """
 
 import hashlib
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 
-from formats.conversation import Conversation, Target, Tool
+from formats.conversation import Conversation, ServerTool, Target, Tool
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.tool_cache import cached_by_tools
@@ -32,6 +32,24 @@ def check_tools(conversation: Conversation, target: Target) -> None:
         raise ClientError(
             f"{count} tools > {target.max_tools} maximum for this model", path="tools"
         )
+
+
+def leave_out_server_tools(
+    conversation: Conversation, server_tools: Iterable[ServerTool]
+) -> list[Notice]:
+    """Return the notices about server tools that the upstream cannot run.
+
+    Raises ClientError if the request has no other tools. A model without the tool would answer from
+    memory, and the client would take that for the tool's result.
+    """
+    types = {tool.type: tool.name for tool in server_tools}
+    if types and not conversation.tools and conversation.tool_choice.mode != "none":
+        names = ", ".join(dict.fromkeys(types.values()))
+        raise ClientError(
+            f"{names[:200]} is not available at this model's upstream, and nothing was run",
+            path="tools",
+        )
+    return [Notice(NoticeCode.SERVER_TOOL_DROPPED, type_) for type_ in types]
 
 
 def clamped_max_tokens(

@@ -30,7 +30,12 @@ from formats.events import Notice, NoticeCode
 from formats.history import make_ids_safe, order_results
 from formats.json_codec import ABSENT, encode, value_or_none
 from formats.json_splice import replace_values
-from formats.target_limits import check_messages, check_tools, clamped_max_tokens
+from formats.target_limits import (
+    check_messages,
+    check_tools,
+    clamped_max_tokens,
+    leave_out_server_tools,
+)
 
 # `max_tokens` is required by Anthropic, but optional for OpenAI clients.
 _DEFAULT_MAX_TOKENS = 8192
@@ -46,8 +51,7 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
         return _pass_through(conversation, target, stream, notices)
     check_tools(conversation, target)
     fields = _fields(conversation, target, notices)
-    server_tools = conversation.server_tools
-    notices += [Notice(NoticeCode.SERVER_TOOL_DROPPED, tool.type) for tool in server_tools]
+    notices += leave_out_server_tools(conversation, conversation.server_tools)
     notices += conversation.notices
     check_messages(fields["messages"])  # type: ignore[arg-type]
     fields["model"] = target.model or conversation.model

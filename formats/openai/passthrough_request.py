@@ -5,7 +5,7 @@ If messages or tools must be changed, they are rendered again and only the other
 
 from collections.abc import Iterable
 
-from formats.conversation import Conversation, Target
+from formats.conversation import Conversation, ServerTool, Target
 from formats.events import Notice, NoticeCode
 from formats.json_splice import replace_values
 
@@ -16,6 +16,8 @@ REASONING_NOTICES = frozenset({NoticeCode.REASONING_DROPPED, NoticeCode.REASONIN
 # Notices of parsing about things that the upstream would refuse.
 _REFUSED = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
 _GATEWAY_FIELDS = frozenset({"model", "stream", "stream_options"})
+# A server tool that is a field of its own, which every upstream of this dialect is sent.
+SEARCH_FIELD = "web_search_options"
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
@@ -31,10 +33,15 @@ def can_pass(conversation: Conversation, target: Target, notices: Iterable[Notic
     return not is_refused and all(notice.code in ignored for notice in notices)
 
 
+def declared_server_tools(conversation: Conversation) -> list[ServerTool]:
+    """Return the server tools in `tools`."""
+    return [tool for tool in conversation.server_tools if tool.type != SEARCH_FIELD]
+
+
 def passthrough_fields(conversation: Conversation, max_tokens: int | None) -> dict[str, object]:
     """The client's top-level fields, except those that the gateway always sets."""
     excluded = _GATEWAY_FIELDS
-    if not (conversation.tools or conversation.server_tools):
+    if not (conversation.tools or declared_server_tools(conversation)):
         excluded |= TOOL_FIELDS  # upstreams refuse an empty list, or a choice without tools
     fields: dict[str, object] = {k: v for k, v in conversation.source.items() if k not in excluded}
     if max_tokens != conversation.sampling.max_tokens:
@@ -50,7 +57,10 @@ def passthrough_body(
     Every stream asks for usage, for the audit; `usage_filter` hides it from other clients.
     """
     source = conversation.source
-    if not (conversation.tools or conversation.server_tools) and source.keys() & TOOL_FIELDS:
+    if (
+        not (conversation.tools or declared_server_tools(conversation))
+        and source.keys() & TOOL_FIELDS
+    ):
         return None  # upstreams refuse an empty list, or a choice without tools
     changes: dict[str, object] = {}
     if target.model not in (None, conversation.model):

@@ -26,6 +26,7 @@ from formats.conversation import (
     ReasoningMode,
     Role,
     Sampling,
+    ServerTool,
     Text,
 )
 from formats.errors import ClientError
@@ -35,6 +36,7 @@ from formats.model_fields import check_case
 from formats.openai.content_parser import parse_content
 from formats.openai.field_aliases import chat_fields, is_responses
 from formats.openai.message_parser import MessageParser
+from formats.openai.passthrough_request import SEARCH_FIELD
 from formats.openai.request_wire import Content, WireMessage, WireRequest
 from formats.openai.responses_input import parse_input
 from formats.openai.tool_parser import parse_functions, parse_tool_choice, parse_tools
@@ -85,6 +87,9 @@ def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Con
     notices |= dict.fromkeys(parsed_tools.notices)
     all_tools = (*functions, *parsed_tools.tools) if functions else parsed_tools.tools
     tool_choice, tools = parse_tool_choice(wire, all_tools, notices)
+    server_tools = parsed_tools.server_tools
+    if value_or_none(source.get(SEARCH_FIELD, ABSENT)):
+        server_tools += (ServerTool(SEARCH_FIELD, "web_search"),)
     format_ = wire.response_format.json_schema if wire.response_format else None
     schema = value_or_none(format_.schema) if format_ else None
     options = wire.stream_options
@@ -92,7 +97,7 @@ def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Con
         model=wire.model,
         messages=(),
         tools=tools,
-        server_tools=parsed_tools.server_tools,
+        server_tools=server_tools,
         tool_choice=tool_choice,
         sampling=Sampling(
             max_tokens=wire.max_completion_tokens or wire.max_tokens,

@@ -10,6 +10,7 @@ from formats.openai.passthrough_request import (
     REASONING_NOTICES,
     TOOL_FIELDS,
     can_pass,
+    declared_server_tools,
     passthrough_body,
     passthrough_fields,
 )
@@ -17,6 +18,7 @@ from formats.target_limits import (
     check_messages,
     check_tools,
     clamped_max_tokens,
+    leave_out_server_tools,
     short_name,
     short_user_id,
     shortened_names,
@@ -86,8 +88,8 @@ class _Renderer:
         self._notices += [Notice(code, detail) for detail in details]
 
     def _drop_server_tools(self) -> None:
-        tools = self._conversation.server_tools
-        self._drop(NoticeCode.SERVER_TOOL_DROPPED, *(tool.type for tool in tools))
+        tools = declared_server_tools(self._conversation)
+        self._notices += leave_out_server_tools(self._conversation, tools)
 
     def _tools(self) -> dict[str, object]:
         conversation = self._conversation

@@ -109,6 +109,28 @@ def test_a_tool_found_by_search_is_offered_and_described(
     assert play.faults == []
 
 
+def test_a_web_search_fails_visibly(claude: Claude, upstream: ScriptedUpstream) -> None:
+    """C3: the request inside has only a server tool, which the upstream's model does not have."""
+    script = [
+        Turn(calls=(Call("ToolSearch", {"query": "select:WebSearch", "max_results": 3}),)),
+        Turn(calls=(Call("WebSearch", {"query": "the tides of Moss"}),)),
+        Turn(FINAL_ANSWER),
+    ]
+    from_memory = [Turn("From memory: https://example.org/tides")]
+    play = upstream.start(STYLES["kimi"], MAIN=script, **{"Perform a web search": from_memory})
+
+    result = claude.run(
+        "MAIN: search the web", model=play.style.model, tools="ToolSearch,WebSearch"
+    )
+
+    assert result["result"] == FINAL_ANSWER
+    assert play.requests("Perform a web search") == []
+    *_, searched = [m for m in play.requests("MAIN")[-1].messages if m["role"] == "tool"]
+    assert "web_search is not available" in text_of(searched)
+    assert "example.org" not in text_of(searched)
+    assert play.faults == []
+
+
 @pytest.mark.parametrize("status", [200, 429, 503])
 @pytest.mark.parametrize("name", ["kimi-reasoning", "structured"])
 def test_a_call_retried_after_a_failure_runs_once(

@@ -424,7 +424,56 @@ def test_server_tools_are_dropped_with_a_notice():
     request = body(tools=[tool(), search])
     assert [t["function"]["name"] for t in to_openai(request)["tools"]] == ["f"]
     assert NoticeCode.SERVER_TOOL_DROPPED in codes(request)
-    assert "tools" not in to_openai(body(tools=[search]))
+
+
+SERVER_TOOLS = {
+    ("anthropic", "openai"): [
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
+        {"type": "web_fetch_20250910", "name": "web_fetch"},
+        {"type": "code_execution_20250825", "name": "code_execution"},
+        {"type": "next_year_20270101", "name": "next_year"},
+    ],
+    ("openai", "anthropic"): [{"type": "web_search", "name": "web_search"}],
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("client", "upstream", "server_tool"),
+    [(*dialects, tool) for dialects, tools in SERVER_TOOLS.items() for tool in tools],
+)
+def test_server_tools_without_other_tools_are_refused(client, upstream, server_tool, stream):
+    """C3: a model without the tool would answer from memory, as if the tool had run."""
+    request = body(tools=[server_tool], stream=stream)
+    with pytest.raises(ClientError, match=f"{server_tool['name']} is not available") as caught:
+        rendered(request, client=client, upstream=upstream)
+    assert caught.value.path == "tools"
+    # Without a choice of tools nothing is lost, and the client's own vendor runs the tool.
+    choice = "none" if client == "openai" else {"type": "none"}
+    rendered(body(**request, tool_choice=choice), client=client, upstream=upstream)
+    same = json.loads(rendered(request, client=client, upstream=client).body)
+    assert same["tools"] == [server_tool]
+
+
+@pytest.mark.parametrize("options", [{}, {"search_context_size": "low"}])
+def test_a_search_that_another_dialect_cannot_express_is_refused(options):
+    """C3: `web_search_options` of Chat Completions is a server tool, too."""
+    request = body(web_search_options=options, tools=[])
+    with pytest.raises(ClientError, match="web_search is not available"):
+        rendered(request, client="openai", upstream="anthropic")
+    for target in (Target(), Target(native_ids=True)):
+        same = json.loads(rendered(request, client="openai", target=target).body)
+        assert same["web_search_options"] == options
+        assert "tools" not in same
+    assert "tools" in json.loads(
+        rendered(
+            body(
+                web_search_options=options, tools=[{"type": "function", "function": {"name": "f"}}]
+            ),
+            client="openai",
+            upstream="anthropic",
+        ).body
+    )
 
 
 @pytest.mark.parametrize("choice", [{"type": "tool", "name": "web_search"}, {"type": "any"}])

@@ -160,7 +160,7 @@ UNKNOWN = {
     "a field of a block": {"messages": [user(text("hi", citations=[], next_year=1))]},
     "a kind of block": {"messages": [user(text("hi"), {"type": "next_year", "x": 1})]},
     "a kind of thinking": {"thinking": {"type": "next_year", "x": 1}},
-    "a kind of server tool": {"tools": [{"type": "next_year_20270101", "name": "x"}]},
+    "a kind of server tool": {"tools": [*TOOLS, {"type": "next_year_20270101", "name": "x"}]},
     "null for optional fields": dict.fromkeys(
         ("system", "tools", "tool_choice", "temperature", "stop_sequences", "metadata", "thinking")
     ),
@@ -248,11 +248,16 @@ def test_an_empty_list_of_tools_is_not_forwarded(client, upstream, model):
     assert got["response_format"]["json_schema"]["schema"] == schema
 
 
-def test_a_web_search_is_answered_with_text(client, upstream, model):
-    script = upstream.script(model, says("Hi"))
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_web_search_is_refused_before_the_upstream_is_asked(client, upstream, model, stream):
+    """C3: Claude Code tells its model that the search failed, in the words of the error."""
+    script = upstream.script(model, says("From memory."))
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
-    got = upstream_body(client, script, model=model, tools=[search], tool_choice={"type": "auto"})
-    assert not {"tools", "tool_choice"} & got.keys()
+    body = ask(model, tools=[search], tool_choice={"type": "auto"}, stream=stream)
+    response = client.post("/v1/messages", json=body)
+    assert response.status_code == 400
+    assert "web_search is not available" in response.json()["error"]["message"]
+    assert not script.requests
 
 
 def test_tool_search_gives_the_model_names_and_schemas(client, upstream, model):
