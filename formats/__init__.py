@@ -16,6 +16,7 @@ standard library and msgspec. Other packages import only the names listed here.
     request_errors             messages for invalid requests, with the place in the JSON
     target_limits              tool names shortened for the upstream, max_tokens and user id within
                                the target's limits
+    tool_schema                schemas of tools as each kind of upstream accepts them
     errors, upstream_errors    exceptions, limits, and the parser of upstream error bodies
     arguments, null_arguments  a call's JSON arguments, and nulls that are dropped from them
     toolbox, tool_cache        the tools of a request, and caches of values computed from them

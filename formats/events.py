@@ -157,6 +157,7 @@ class NoticeCode(StrEnum):
     REASONING_DROPPED = "reasoning_dropped"
     REASONING_PLACEHOLDER = "reasoning_placeholder"
     RESCUED = "rescued"
+    SCHEMA_REPAIRED = "schema_repaired"
     SERVER_TOOL_DROPPED = "server_tool_dropped"
     SHADOW_CALL_REMOVED = "shadow_call_removed"
     SHAPE_TRANSLATED = "shape_translated"

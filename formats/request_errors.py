@@ -65,10 +65,3 @@ def require_object(raw: bytes | None, *, path: str) -> bytes:
     if not raw.startswith(b"{"):  # the text of a field has no leading white space
         raise ClientError("must be an object", path=path)
     return raw
-
-
-def require_schema(raw: bytes | None, *, path: str) -> bytes:
-    """Return the JSON text of a schema; an empty one gets a type, which upstreams require."""
-    schema = require_object(raw, path=path)
-    is_empty = len(schema) < 64 and not schema.strip(b"{} \t\r\n")
-    return b'{"type":"object","properties":{}}' if is_empty else schema

@@ -188,6 +188,11 @@ def _parse_reasoning(wire: WireRequest) -> ReasoningMode:
 
 
 def _output_schema(wire: WireRequest) -> bytes | None:
-    format_ = wire.output_config.format if wire.output_config else None
+    format_, path = (
+        wire.output_config.format if wire.output_config else None,
+        "output_config.format",
+    )
+    if format_ is None:
+        format_, path = wire.output_format, "output_format"
     schema = value_or_none(format_.schema) if format_ else None
-    return require_object(schema, path="output_config.format.schema") if schema else None
+    return require_object(schema, path=f"{path}.schema") if schema else None

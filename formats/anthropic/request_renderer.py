@@ -23,6 +23,7 @@ from formats.conversation import (
     Role,
     Target,
     Text,
+    Tool,
     ToolCall,
     ToolResult,
 )
@@ -36,6 +37,8 @@ from formats.target_limits import (
     clamped_max_tokens,
     leave_out_server_tools,
 )
+from formats.tool_cache import cached_by_tools
+from formats.tool_schema import repair_in_place, repair_notices, with_type
 
 # `max_tokens` is required by Anthropic, but optional for OpenAI clients.
 _DEFAULT_MAX_TOKENS = 8192
@@ -81,6 +84,9 @@ def _pass_through(
         changes["model"] = target.model
     if stream != conversation.stream:
         changes["stream"] = stream
+    if repairs := _repairs(conversation.tools):
+        notices += repairs
+        changes["tools"] = repair_in_place(source["tools"], ("input_schema",), with_type)
     if not conversation.tool_choice.parallel and conversation.tools:
         changes |= _sequential(conversation)
     changes |= target.fields
@@ -110,13 +116,8 @@ def _fields(conversation: Conversation, target: Target, notices: list[Notice]) -
     if system := [text.text for text in conversation.system if text.text.strip()]:
         fields["system"] = [{"type": "text", "text": text} for text in system]
     if conversation.tools:
-        fields["tools"] = [
-            {"name": tool.name}
-            | ({"description": tool.description} if tool.description else {})
-            | {"input_schema": Raw(tool.schema)}
-            | ({"strict": True} if tool.strict else {})
-            for tool in conversation.tools
-        ]
+        fields["tools"] = _rendered_tools(conversation.tools)
+        notices += _repairs(conversation.tools)
         fields["tool_choice"] = _tool_choice(conversation)
     if sampling.temperature is not None:
         fields["temperature"] = min(sampling.temperature, 1.0)
@@ -131,6 +132,26 @@ def _fields(conversation: Conversation, target: Target, notices: list[Notice]) -
         "output_config": _output_config(conversation),
     }
     return fields | {name: value for name, value in optional.items() if value is not None}
+
+
+@cached_by_tools
+def _rendered_tools(tools: tuple[Tool, ...]) -> Raw:
+    return Raw(encode([_rendered_tool(tool) for tool in tools]))
+
+
+def _rendered_tool(tool: Tool) -> dict[str, object]:
+    fields: dict[str, object] = {"name": tool.name}
+    if tool.description:
+        fields["description"] = tool.description
+    fields["input_schema"] = Raw(with_type(tool))
+    if tool.strict:
+        fields["strict"] = True
+    return fields
+
+
+@cached_by_tools
+def _repairs(tools: tuple[Tool, ...]) -> tuple[Notice, ...]:
+    return repair_notices(tools, with_type)
 
 
 def _tool_choice(conversation: Conversation) -> dict[str, object]:

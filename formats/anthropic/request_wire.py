@@ -100,3 +100,5 @@ class WireRequest(Struct):
     stream: bool | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    output_format: OutputFormat | None = None
+    """The older name of `output_config.format`, of the beta `structured-outputs-2025-11-13`."""

@@ -11,7 +11,7 @@ from formats.conversation import ServerTool, Tool
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.json_codec import value_or_none
-from formats.request_errors import parse_json, require_schema
+from formats.request_errors import parse_json, require_object
 from formats.tool_cache import ParsedTools, cached_by_text
 
 _plain_tools = msgspec.json.Decoder(list[PlainTool] | None)
@@ -47,7 +47,7 @@ def parse_tools(text: bytes, max_complexity: Complexity) -> ParsedTools:
         elif not tool.name:
             raise ClientError("is required", path=f"{path}.name")
         elif tool.name != _PLACEHOLDER:
-            schema = require_schema(schema, path=f"{path}.input_schema")
+            schema = require_object(schema, path=f"{path}.input_schema")
             tools.append(Tool(tool.name, tool.description, schema, tool.strict))
     notices = [Notice(NoticeCode.FIELD_DROPPED, f"tools[].{name}") for name in unknown]
     return ParsedTools(tuple(tools), tuple(server_tools), tuple(notices))

@@ -3,11 +3,13 @@
 If messages or tools must be changed, they are rendered again and only the other fields are kept.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from formats.conversation import Conversation, ServerTool, Target
 from formats.events import Notice, NoticeCode
+from formats.json_codec import ABSENT, value_or_none
 from formats.json_splice import replace_values
+from formats.tool_schema import repair_in_place, with_properties
 
 TOOL_FIELDS = frozenset(
     {"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"}
@@ -15,9 +17,13 @@ TOOL_FIELDS = frozenset(
 REASONING_NOTICES = frozenset({NoticeCode.REASONING_DROPPED, NoticeCode.REASONING_PLACEHOLDER})
 # Notices of parsing about things that the upstream would refuse.
 _REFUSED = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
+# Notices about values that are replaced in the client's text.
+_IN_PLACE = frozenset({NoticeCode.LIMIT_CLAMPED, NoticeCode.SCHEMA_REPAIRED})
 _GATEWAY_FIELDS = frozenset({"model", "stream", "stream_options"})
 # A server tool that is a field of its own, which every upstream of this dialect is sent.
 SEARCH_FIELD = "web_search_options"
+# The fields with functions, and the path from each function to its schema.
+_SCHEMAS = {"tools": ("function", "parameters"), "functions": ("parameters",)}
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
@@ -29,7 +35,7 @@ def can_pass(conversation: Conversation, target: Target, notices: Iterable[Notic
     if target.native_ids or (target.reasoning_field and not target.keeps_reasoning):
         return False
     is_refused = any(notice.code in _REFUSED for notice in conversation.notices)
-    ignored = {NoticeCode.LIMIT_CLAMPED, *(REASONING_NOTICES if target.keeps_reasoning else ())}
+    ignored = {*_IN_PLACE, *(REASONING_NOTICES if target.keeps_reasoning else ())}
     return not is_refused and all(notice.code in ignored for notice in notices)
 
 
@@ -38,7 +44,19 @@ def declared_server_tools(conversation: Conversation) -> list[ServerTool]:
     return [tool for tool in conversation.server_tools if tool.type != SEARCH_FIELD]
 
 
-def passthrough_fields(conversation: Conversation, max_tokens: int | None) -> dict[str, object]:
+def repaired_tools(conversation: Conversation) -> dict[str, object]:
+    """The client's fields with tools, with repaired schemas."""
+    source = conversation.source
+    return {
+        name: repair_in_place(source[name], path, with_properties)
+        for name, path in _SCHEMAS.items()
+        if value_or_none(source.get(name, ABSENT))
+    }
+
+
+def passthrough_fields(
+    conversation: Conversation, max_tokens: int | None, repaired: Mapping[str, object]
+) -> dict[str, object]:
     """The client's top-level fields, except those that the gateway always sets."""
     excluded = _GATEWAY_FIELDS
     if not (conversation.tools or declared_server_tools(conversation)):
@@ -46,11 +64,16 @@ def passthrough_fields(conversation: Conversation, max_tokens: int | None) -> di
     fields: dict[str, object] = {k: v for k, v in conversation.source.items() if k not in excluded}
     if max_tokens != conversation.sampling.max_tokens:
         fields |= {name: max_tokens for name in _LIMITS if name in fields}
-    return fields
+    return {**fields, **repaired}
 
 
 def passthrough_body(
-    conversation: Conversation, target: Target, max_tokens: int | None, *, stream: bool
+    conversation: Conversation,
+    target: Target,
+    max_tokens: int | None,
+    repaired: Mapping[str, object],
+    *,
+    stream: bool,
 ) -> bytes | None:
     """The client's body with the values of the route; None if replacing values is not enough.
 
@@ -62,7 +85,7 @@ def passthrough_body(
         and source.keys() & TOOL_FIELDS
     ):
         return None  # upstreams refuse an empty list, or a choice without tools
-    changes: dict[str, object] = {}
+    changes: dict[str, object] = {**repaired}
     if target.model not in (None, conversation.model):
         changes["model"] = target.model
     if stream != conversation.stream:

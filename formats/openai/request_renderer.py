@@ -13,6 +13,7 @@ from formats.openai.passthrough_request import (
     declared_server_tools,
     passthrough_body,
     passthrough_fields,
+    repaired_tools,
 )
 from formats.target_limits import (
     check_messages,
@@ -24,8 +25,12 @@ from formats.target_limits import (
     shortened_names,
 )
 from formats.tool_cache import cached_by_tools
+from formats.tool_schema import repair_notices, with_properties
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+_EFFORTS = ((4096, "low"), (16_384, "medium"))
+"""The largest budget of each effort. Claude Code's words for thinking ask for 4,000, 10,000 and
+31,999 tokens."""
 _RENDERED_FIELDS = TOOL_FIELDS | {"messages"}
 
 
@@ -40,6 +45,7 @@ class _Renderer:
         self._target = target
         self._notices: list[Notice] = []
         self._aliases: dict[str, str] = {}
+        self._notices += _repairs(conversation.tools)
         for short, name in shortened_names(conversation.tools):
             self._aliases[short] = name
             self._drop(NoticeCode.NAME_SHORTENED, f"{name} → {short}")
@@ -54,9 +60,13 @@ class _Renderer:
         if conversation.dialect == "openai":
             if can_pass(conversation, self._target, self._notices):
                 self._notices = [n for n in self._notices if n.code not in REASONING_NOTICES]
-                if body := passthrough_body(conversation, self._target, max_tokens, stream=stream):
+                repaired = repaired_tools(conversation) if _repairs(conversation.tools) else {}
+                body = passthrough_body(
+                    conversation, self._target, max_tokens, repaired, stream=stream
+                )
+                if body:
                     return Rendered(body, tuple(self._notices))
-                rendered = passthrough_fields(conversation, max_tokens)
+                rendered = passthrough_fields(conversation, max_tokens, repaired)
             else:
                 rendered = self._messages_and_tools(messages) | self._other_fields(max_tokens)
         else:
@@ -81,7 +91,7 @@ class _Renderer:
         self._drop_server_tools()
         kept = {Notice(NoticeCode.FIELD_DROPPED, name) for name in conversation.source}
         self._notices += [notice for notice in conversation.notices if notice not in kept]
-        fields = passthrough_fields(conversation, max_tokens)
+        fields = passthrough_fields(conversation, max_tokens, {})
         return {name: value for name, value in fields.items() if name not in _RENDERED_FIELDS}
 
     def _drop(self, code: NoticeCode, *details: str) -> None:
@@ -125,21 +135,37 @@ class _Renderer:
         return {name: value for name, value in fields.items() if value is not None}
 
     def _reasoning(self) -> dict[str, object]:
+        """Ask for reasoning as the client did. An effort alone does not switch it on."""
         mode = self._conversation.reasoning
         match self._target.reasoning_request:
-            case "openrouter":
-                if mode.enabled is False:
-                    return {"reasoning": {"enabled": False}}
-                if mode.effort:
-                    return {"reasoning": {"effort": mode.effort}}
-                if mode.budget:
-                    return {"reasoning": {"max_tokens": mode.budget}}
-                return {"reasoning": {"enabled": True}} if mode.enabled else {}
-            case "effort" if mode.effort and mode.enabled is not False:
-                return {"reasoning_effort": mode.effort}
+            case "openrouter" if mode.enabled is not None:
+                return {"reasoning": _openrouter_reasoning(mode)}
+            case "effort" if mode.enabled and (effort := mode.effort or _effort(mode.budget)):
+                return {"reasoning_effort": effort}
         if mode != ReasoningMode():
-            self._drop(NoticeCode.FIELD_DROPPED, "thinking")
+            name = "output_config.effort" if mode.enabled is None else "thinking"
+            self._drop(NoticeCode.FIELD_DROPPED, name)
         return {}
+
+
+def _openrouter_reasoning(mode: ReasoningMode) -> dict[str, object]:
+    if mode.enabled and mode.effort:
+        return {"effort": mode.effort}
+    if mode.enabled and mode.budget:
+        return {"max_tokens": mode.budget}
+    return {"enabled": mode.enabled}
+
+
+def _effort(budget: int | None) -> str | None:
+    """Return the effort for a budget of thinking tokens."""
+    if budget is None:
+        return None
+    return next((effort for most, effort in _EFFORTS if budget <= most), "high")
+
+
+@cached_by_tools
+def _repairs(tools: tuple[Tool, ...]) -> tuple[Notice, ...]:
+    return repair_notices(tools, with_properties)
 
 
 @cached_by_tools
@@ -151,7 +177,7 @@ def _function(tool: Tool) -> dict[str, object]:
     function: dict[str, object] = {"name": short_name(tool.name)}
     if tool.description:
         function["description"] = tool.description
-    function["parameters"] = Raw(tool.schema)
+    function["parameters"] = Raw(with_properties(tool))
     if tool.strict is not None:
         function["strict"] = tool.strict
     return function

@@ -27,7 +27,7 @@ from formats.openai.request_wire import (
     WireTool,
     WireToolChoice,
 )
-from formats.request_errors import parse_json, require, require_schema
+from formats.request_errors import parse_json, require, require_object
 from formats.tool_cache import ParsedTools, cached_by_text
 
 _functions = msgspec.json.Decoder(list[WireFunction] | None)
@@ -35,6 +35,7 @@ _tools = msgspec.json.Decoder(list[WireTool] | None)
 _grammars = msgspec.json.Decoder(WireGrammar)
 _CHOICES = {"auto": "auto", "required": "any", "any": "any", "none": "none"}
 _FUNCTIONS = frozenset({None, "function"})
+_NO_ARGUMENTS = b'{"type":"object","properties":{}}'
 
 
 def parse_functions(text: Raw) -> list[Tool]:
@@ -84,7 +85,7 @@ def _parse_tool(tool: WireTool, path: str, notices: dict[Notice, None]) -> Tool 
 
 def _tool(function: WireFunction, schema: bytes | None, path: str) -> Tool:
     name = _name(function.name, path.rpartition(".")[0])
-    schema = require_schema(schema or b"{}", path=path)
+    schema = require_object(schema or _NO_ARGUMENTS, path=path)
     return Tool(name, function.description, schema, function.strict)
 
 

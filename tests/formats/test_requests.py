@@ -358,14 +358,49 @@ def test_p5_a_message_of_only_unsigned_reasoning_is_dropped():
     [
         ({"thinking": {"type": "adaptive"}}, {"enabled": True}),
         ({"thinking": {"type": "enabled", "budget_tokens": 99}}, {"max_tokens": 99}),
-        ({"output_config": {"effort": "high"}}, {"effort": "high"}),
+        (
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+            {"effort": "high"},
+        ),
         ({"thinking": {"type": "disabled"}}, {"enabled": False}),
+        (
+            {"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}},
+            {"enabled": False},
+        ),
     ],
 )
 def test_thinking_is_requested_in_the_form_of_the_upstream(given, asked):
     target = Target(reasoning_request="openrouter")
     assert to_openai(body(**given), target)["reasoning"] == asked
     assert "reasoning" not in to_openai(body(**given))
+
+
+@pytest.mark.parametrize("thinking", [{}, {"thinking": None}, {"thinking": {"type": "disabled"}}])
+@pytest.mark.parametrize("form", ["openrouter", "effort", None])
+def test_an_effort_alone_does_not_switch_thinking_on(thinking, form):
+    """Fault C6: Claude Code sends the effort with thinking switched off, too."""
+    target = Target(reasoning_request=form)
+    request = body(**thinking, output_config={"effort": "high"})
+    output = to_openai(request, target)
+    assert output.get("reasoning", {"enabled": False}) == {"enabled": False}
+    assert "reasoning_effort" not in output
+    if not thinking.get("thinking"):
+        assert "output_config.effort" in details(request, target=target)
+
+
+@pytest.mark.parametrize(
+    ("budget", "effort"),
+    [(1024, "low"), (4096, "low"), (4097, "medium"), (16_384, "medium"), (16_385, "high")],
+)
+def test_a_budget_becomes_an_effort_for_upstreams_that_take_one(budget, effort):
+    """Fault T11."""
+    target = Target(reasoning_request="effort")
+    thinking = {"type": "enabled", "budget_tokens": budget}
+    assert to_openai(body(thinking=thinking), target)["reasoning_effort"] == effort
+    both = body(thinking=thinking, output_config={"effort": "max"})
+    assert to_openai(both, target)["reasoning_effort"] == "max", "an effort is more exact"
+    off = body(thinking=thinking | {"type": "disabled"})
+    assert "reasoning_effort" not in to_openai(off, target)
 
 
 # Tools
@@ -397,10 +432,10 @@ def test_tool_choice_is_translated_between_dialects(choice, output):
 def test_a_tool_becomes_a_function_with_an_unchanged_schema():
     raw = (
         b'{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"name":"f",'
-        b'"input_schema":{"type":"object",  "minimum": 1.50}}]}'
+        b'"input_schema":{"type":"object",  "minimum": 1.50,"properties":{}}}]}'
     )
     output = DIALECTS["openai"].render(DIALECTS["anthropic"].parse(raw), Target()).body
-    assert b'"parameters":{"type":"object",  "minimum": 1.50}' in output
+    assert b'"parameters":{"type":"object",  "minimum": 1.50,"properties":{}}' in output
 
 
 def test_an_empty_list_of_tools_is_not_forwarded():
@@ -622,6 +657,22 @@ def test_an_output_schema_is_translated():
     output = to_openai(request)
     assert output["response_format"]["json_schema"]["schema"] == SCHEMA
     assert to_anthropic(output)["output_config"]["format"]["schema"] == SCHEMA
+
+
+def test_the_older_field_of_an_output_schema_is_translated_the_same_way():
+    """Fault C2: LiteLLM sends the beta's `output_format`."""
+    format_ = {"type": "json_schema", "schema": SCHEMA}
+    expected = rendered(body(output_config={"format": format_}))
+    assert rendered(body(output_format=format_)) == expected
+    assert (
+        rendered(body(output_format={"type": "text"}, output_config={"format": format_}))
+        == expected
+    )
+    assert "response_format" not in to_openai(body(output_format=None))
+    with pytest.raises(ClientError, match=r"^output_format\.schema: must be an object"):
+        rendered(body(output_format={"type": "json_schema", "schema": "x"}))
+    same = rendered(body(output_format=format_), upstream="anthropic")
+    assert json.loads(same.body)["output_format"] == format_
 
 
 MALFORMED = {
