@@ -26,7 +26,7 @@ KEYS, ROUTING, AUDIT, WRITING = "keys and limits", "routing", "audit", "audit, w
 FUNCTIONS = (
     (KEYS, "proxy.serving.admission", "authenticate"),
     (KEYS, "proxy.serving.views", "check_again"),
-    (KEYS, "proxy.serving.views", "check_model"),
+    (KEYS, "proxy.serving.views", "check_models"),
     (KEYS, "proxy.serving.quota", "Quota.acquire"),
     (KEYS, "proxy.serving.quota", "Quota.release"),
     (ROUTING, "proxy.serving.retry", "resolve"),
