@@ -252,7 +252,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         kind=FailureKind.AUTHENTICATION,
         source="client",
         meaning="The client key is missing, unknown, expired or revoked.",
-        remedy="Get a key from an operator.",
+        remedy="Read the message: it names the header. An operator creates keys in the admin.",
         should_retry=False,
         headers={"www-authenticate": "Bearer"},
     ),

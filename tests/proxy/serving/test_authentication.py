@@ -1,4 +1,4 @@
-"""Client keys: every invalid key gets the same answer, in the same time."""
+"""Client keys: a refusal names the header at fault, and reveals nothing about the key."""
 
 import statistics
 import time
@@ -112,3 +112,75 @@ def test_a_repeated_key_header_or_one_with_an_underscore_is_refused(gateway, mod
     twice = post(ask(model), f"x-api-key: {KEY}")
     assert ask_raw(gateway.port, twice).status == 401
     assert ask_raw(gateway.port, post(ask(model), f"x_api_key: {KEY}", key="")).status == 401
+
+
+REFUSALS = {
+    "no header": ([], "neither an x-api-key nor an authorization header"),
+    "an empty x-api-key": (["x-api-key:"], "the x-api-key header is empty"),
+    "an empty authorization": (["authorization: "], "the authorization header is empty"),
+    "Bearer without a key": (["authorization: Bearer"], "nothing after `Bearer`"),
+    "Bearer and spaces": (["authorization: bearer   "], "nothing after `Bearer`"),
+    "Basic": (["authorization: Basic YTpi"], "does not start with `Bearer `"),
+    "a key without Bearer": ([f"authorization: {KEY}"], "does not start with `Bearer `"),
+    "an unknown x-api-key": (["x-api-key: unknown-key"], "in the x-api-key header: it is unknown"),
+    "an unknown bearer": (["authorization: Bearer unknown-key"], "in the authorization header: it"),
+    "a space inside": (["x-api-key: $(cat var/client_key)"], "contains a space"),
+    "a tab inside": (["authorization: Bearer un\tknown"], "contains a space"),
+    "another alphabet": (["x-api-key: sk-athena-\xfcber"], "contains a space or a character"),
+    "a key of OpenRouter": (["x-api-key: sk-or-v1-unknown"], "a key of OpenRouter"),
+    "a key of Anthropic": (["authorization: Bearer sk-ant-unknown"], "a key of Anthropic"),
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+@pytest.mark.parametrize(("headers", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_says_which_header_is_wrong_and_how(gateway, model, headers, message, path):
+    """N9. In both dialects, and without repeating the value that the client sent."""
+    lines = [f"POST {path} HTTP/1.1", "host: x", "content-length: 0", *headers]
+    seen = ask_raw(gateway.port, "\r\n".join((*lines, "", "")).encode("latin-1"))
+    assert (seen.status, seen.code) == (401, "invalid_key")
+    text = seen.json["error"]["message"]
+    assert message in text
+    if text.startswith("no client key"):
+        assert "Send a client key as `x-api-key: KEY` or `Authorization: Bearer KEY`." in text
+    assert not any(secret in text for secret in (KEY, "YTpi", "unknown-key", "v1-unknown"))
+
+
+@pytest.mark.parametrize("header", ["x-api-key: {}", "authorization: Bearer {}"])
+def test_a_key_that_expired_gets_the_same_answer_as_an_unknown_one(gateway, header):
+    """N9. The key looks like one of OpenRouter: the text follows from its characters alone."""
+    expired, unknown = "sk-or-v1-expired-long-ago", "sk-or-v1-never-issued-ever"
+    gateway.edit(
+        "from datetime import datetime, UTC\n"
+        "k = ClientKey(label='expired', expires_at=datetime(2020, 1, 1, tzinfo=UTC))\n"
+        f"k.adopt({expired!r}); ClientKey.objects.filter(digest=k.digest).exists() or k.save()"
+    )
+    lines = ["GET /v1/models HTTP/1.1", "host: x"]
+    seen = [
+        ask_raw(gateway.port, "\r\n".join((*lines, header.format(key), "", "")).encode())
+        for key in (expired, unknown)
+    ]
+    messages = [answer.json["error"]["message"] for answer in seen]
+    assert messages[0] == messages[1]
+
+
+def test_two_keys_that_conflict_are_refused_and_an_empty_one_is_ignored(gateway, model):
+    """N9. `post` sends a valid key as x-api-key."""
+    seen = ask_raw(gateway.port, post(ask(model), "authorization: Bearer unknown-key"))
+    assert (seen.status, seen.code) == (400, "ambiguous_credentials")
+    assert "unknown-key" not in seen.json["error"]["message"]
+    for ignored in ("authorization: Bearer ", "authorization: Basic YTpi", f"authorization: {KEY}"):
+        assert ask_raw(gateway.port, post(ask(model), ignored)).code != "invalid_key"
+
+
+def test_a_missing_key_is_refused_while_the_database_is_unreachable():
+    """N9. Only a key that was sent might be valid; without one there is nothing to wait for."""
+    configuration: Any = SimpleNamespace(is_fresh=False)
+    snapshot: Any = SimpleNamespace(keys=KNOWN)
+    codes = []
+    for headers in ([], [(b"x-api-key", b"sk-athena-created-elsewhere")]):
+        scope = {"type": "http", "method": "POST", "path": "/v1/messages", "headers": headers}
+        with pytest.raises(GatewayError) as refused:
+            authenticate(GatewayRequest(scope), configuration, snapshot)
+        codes.append(refused.value.code)
+    assert codes == ["invalid_key", "keys_unavailable"]
