@@ -15,6 +15,8 @@ from formats.request_errors import parse_json
 
 _RENAMED = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
 _SYSTEM = ("instructions", "system")
+CLIENTS_OWN = frozenset({"client_metadata"})
+"""Fields that no upstream is sent: Codex's ids of the device and the session."""
 _STORED = ("previous_response_id", "conversation", "prompt")
 _RESPONSES_ONLY = frozenset(
     {
@@ -54,6 +56,9 @@ def chat_fields(fields: dict[str, Raw], notices: dict[Notice, None]) -> dict[str
         note_translation(notices, "input")
         del source["input"]
         _rename_responses(source, notices)
+    for name in sorted(CLIENTS_OWN & source.keys()):
+        del source[name]
+        notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
     for name, chat_name in _RENAMED.items():
         if value := value_or_none(source.pop(name, ABSENT)):
             source.setdefault(chat_name, Raw(value))

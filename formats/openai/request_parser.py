@@ -38,7 +38,7 @@ from formats.openai.field_aliases import chat_fields, is_responses
 from formats.openai.message_parser import MessageParser
 from formats.openai.passthrough_request import SEARCH_FIELD
 from formats.openai.request_wire import Content, WireMessage, WireRequest
-from formats.openai.responses_input import parse_input
+from formats.openai.responses_input import all_tools, parse_input
 from formats.openai.tool_parser import parse_functions, parse_tool_choice, parse_tools
 from formats.request_errors import parse_json, require_object
 from formats.turn_cache import RequestSettings, TurnCache
@@ -83,10 +83,13 @@ def _parse_whole(body: bytes, fields: Fields, max_complexity: Complexity) -> Con
     for name in sorted(source.keys() - _KNOWN):
         notices[Notice(NoticeCode.FIELD_DROPPED, name)] = None
     functions = parse_functions(source.get("functions", _NULL))
-    parsed_tools = parse_tools(bytes(source.get("tools", _NULL)), max_complexity)
+    tools_text = source.get("tools", _NULL)
+    if is_responses(fields):
+        tools_text = Raw(all_tools(tools_text, fields["input"]))
+    parsed_tools = parse_tools(bytes(tools_text), max_complexity)
     notices |= dict.fromkeys(parsed_tools.notices)
-    all_tools = (*functions, *parsed_tools.tools) if functions else parsed_tools.tools
-    tool_choice, tools = parse_tool_choice(wire, all_tools, notices)
+    declared = (*functions, *parsed_tools.tools) if functions else parsed_tools.tools
+    tool_choice, tools = parse_tool_choice(wire, declared, notices)
     server_tools = parsed_tools.server_tools
     if value_or_none(source.get(SEARCH_FIELD, ABSENT)):
         server_tools += (ServerTool(SEARCH_FIELD, "web_search"),)

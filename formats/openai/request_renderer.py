@@ -5,6 +5,7 @@ from msgspec import Raw
 from formats.conversation import Conversation, ReasoningMode, Rendered, Target, Tool
 from formats.events import Notice, NoticeCode
 from formats.json_codec import encode
+from formats.openai.field_aliases import CLIENTS_OWN
 from formats.openai.message_renderer import MessageRenderer, render_system
 from formats.openai.passthrough_request import (
     REASONING_NOTICES,
@@ -67,6 +68,8 @@ class _Renderer:
                 if body:
                     return Rendered(body, tuple(self._notices))
                 rendered = passthrough_fields(conversation, max_tokens, repaired)
+                own = {Notice(NoticeCode.FIELD_DROPPED, name) for name in CLIENTS_OWN}
+                self._notices += [notice for notice in conversation.notices if notice in own]
             else:
                 rendered = self._messages_and_tools(messages) | self._other_fields(max_tokens)
         else:

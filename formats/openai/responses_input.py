@@ -53,12 +53,18 @@ class _Reasoning(Struct):
     encrypted_content: str | None = None
 
 
+class _AdditionalTools(Struct):
+    tools: list[Raw] | None = None
+
+
 _inputs = msgspec.json.Decoder(str | list[Raw])
 _kinds = msgspec.json.Decoder(_Kind)
 _messages = msgspec.json.Decoder(WireMessage)
 _function_calls = msgspec.json.Decoder(_FunctionCall)
 _custom_calls = msgspec.json.Decoder(_CustomCall)
 _outputs = msgspec.json.Decoder(_Output)
+_additional_tools = msgspec.json.Decoder(_AdditionalTools)
+_tools = msgspec.json.Decoder(list[Raw] | None)
 _reasonings = msgspec.json.Decoder(_Reasoning)
 
 
@@ -68,6 +74,21 @@ def parse_input(value: Raw, parser: MessageParser) -> list[Message]:
     if isinstance(items, str):
         return [Message(Role.USER, (Text(items),), "input")] if items else []
     return [*_join_answers(_parse_items(items, parser))]
+
+
+def all_tools(tools: Raw, value: Raw) -> bytes:
+    """Return the JSON text of `tools` with those of `additional_tools` items; raises ClientError.
+
+    Codex declares the tools of some models only there.
+    """
+    texts = dict.fromkeys(map(bytes, parse_json(_tools, tools, path="tools") or ()))
+    items = parse_json(_inputs, value, path="input")
+    for index, raw in enumerate(items if isinstance(items, list) else ()):
+        path = f"input.{index}"
+        if parse_json(_kinds, raw, path=path).type == "additional_tools":
+            added = parse_json(_additional_tools, raw, path=path).tools
+            texts |= dict.fromkeys(map(bytes, added or ()))
+    return b"[%b]" % b",".join(texts)
 
 
 def _parse_items(items: Iterable[Raw], parser: MessageParser) -> Iterator[Message]:
@@ -91,6 +112,8 @@ def _parse_items(items: Iterable[Raw], parser: MessageParser) -> Iterator[Messag
                 yield Message(Role.USER, (ToolResult(output.call_id, tuple(content)),), path)
             case "reasoning":
                 yield from _parse_reasoning(parse_json(_reasonings, raw, path=path), path, parser)
+            case "additional_tools":
+                pass  # parsed with the other tools
             case "item_reference":
                 raise ClientError(
                     "refers to a stored item, but Athena stores none: send the item itself",

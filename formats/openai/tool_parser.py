@@ -74,7 +74,7 @@ def _parse_tool(tool: WireTool, path: str, notices: dict[Notice, None]) -> Tool 
     if schema:
         note_translation(notices, "input_schema of a tool")
         return _tool(tool, schema, f"{path}.input_schema")
-    if parameters or tool.type in _FUNCTIONS:
+    if tool.type in _FUNCTIONS or (parameters and tool.name):  # Codex's `tool_search` has no name
         note_translation(notices, "function of a tool")
         return _tool(tool, parameters, f"{path}.parameters")
     if tool.type == "custom":
