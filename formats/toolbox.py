@@ -22,6 +22,19 @@ _JSON_TYPES: dict[type, str] = {
     dict: "object",
     type(None): "null",
 }
+# Names of other languages, in schemas made from code.
+_TYPE_ALIASES = {
+    "str": ("string",),
+    "int": ("integer",),
+    "float": ("number",),
+    "double": ("number",),
+    "bool": ("boolean",),
+    "dict": ("object",),
+    "list": ("array",),
+    "tuple": ("array",),
+    "none": ("null",),
+    "any": tuple(_JSON_TYPES.values()),
+}
 
 
 class Toolbox:
@@ -112,12 +125,18 @@ def _types(schema: Any, depth: int = 0) -> frozenset[str]:
         return frozenset()
     declared = schema.get("type")
     names = [declared] if isinstance(declared, str) else declared
-    types = {name for name in _list(names) if isinstance(name, str)}
+    types = {kind for name in _list(names) if isinstance(name, str) for kind in _json_types(name)}
     types |= {_JSON_TYPES[type(value)] for value in _list(schema.get("enum"))}
     for combiner in ("anyOf", "oneOf", "allOf"):
         for branch in _list(schema.get(combiner)):
             types |= _types(branch, depth + 1)
     return frozenset(types)
+
+
+def _json_types(name: str) -> tuple[str, ...]:
+    # Gemini's schemas have the names in capitals.
+    name = name.lower()
+    return _TYPE_ALIASES.get(name, (name,))
 
 
 def _list(value: Any) -> list[Any]:

@@ -63,7 +63,8 @@ class Value:
 def coerce(value: str, types: frozenset[str]) -> str:
     """Convert `value` to JSON text of one of `types`."""
     word = value.strip()
-    if "null" in types and word.lower() == "null":
+    # A schema without null: only in a string can the word mean itself.
+    if word.lower() == "null" and ("null" in types or "string" not in types):
         return "null"
     if types & {"integer", "number"} and _INTEGER.fullmatch(word):
         return str(int(word))

@@ -196,6 +196,8 @@ COERCIONS = {
     ("null", "integer null"): "null",
     ("NULL", "string null"): "null",
     ("null", "string"): '"null"',
+    ("NULL", "integer"): "null",  # T5: no other value of this type is meant
+    ("null", "boolean object"): "null",
     (" +7 ", "integer"): "7",
     ("7", "number"): "7",
     ("7.5", "number"): "7.5",
@@ -230,7 +232,15 @@ SCHEMAS = {
     "{}": {"string"},
     "true": {"string"},
     '{"type": 5, "anyOf": 5, "enum": 5}': {"string"},
-}
+    # T4: names of other languages.
+    '{"type": "float"}': {"number"},
+    '{"type": ["int", "None"]}': {"integer", "null"},
+    '{"anyOf": [{"type": "bool"}, {"type": "dict"}, {"type": "list"}]}': {
+        "boolean", "object", "array",
+    },
+    '{"type": "STRING"}': {"string"},
+    '{"type": "any"}': {"string", "boolean", "integer", "number", "array", "object", "null"},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("schema", "types"), SCHEMAS.items())
