@@ -36,6 +36,8 @@ class CallOutput:
         """`held_chars` limits arguments that cannot be sent yet."""
         self.events: MutableSequence[Event] = []
         self.held_chars = held_chars
+        self.is_empty = True
+        """True if nothing was reported since the owner set it."""
         self._argument_chars = 0
         self._faults = 0
         self._is_open = False
@@ -44,6 +46,7 @@ class CallOutput:
         self.events.append(Notice(NoticeCode.RESCUED, name))
         self.events.append(ToolCallStart(id="", name=name))
         self._is_open = True
+        self.is_empty = False
 
     def arguments(self, json: str) -> None:
         if json:
@@ -62,9 +65,11 @@ class CallOutput:
         self._faults += 1
         if self._is_open or self._faults <= _MAX_FAULTS:
             self._is_open = False
+            self.is_empty = False
             self.events.append(ToolCallFailed(fault, detail[:_DETAIL_CHARS]))
 
     def notice(self, code: NoticeCode, detail: str = "") -> None:
+        self.is_empty = False
         self.events.append(Notice(code, detail[:_DETAIL_CHARS]))
 
     def text(self) -> str:
@@ -73,6 +78,17 @@ class CallOutput:
 
     def faults(self) -> list[Event]:
         return [event for event in self.events if isinstance(event, ToolCallFailed)]
+
+
+class Unnamed(Enum):
+    """Reasons why a header gives no tool name."""
+
+    BAD = "unusable"
+    COUNTER = "only a counter or an id: infer the tool from the arguments"
+    AFTER_SEPARATOR = "the name follows the separator"
+
+
+Name: TypeAlias = str | Unnamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +100,10 @@ class Context:
     output: CallOutput
     #: Fail a section without an end token, even if its calls are complete.
     strict: bool = False
+
+    def declares(self, name: Name) -> bool:
+        """Return whether this is a declared tool: without its opening markers, a call must be."""
+        return isinstance(name, str) and self.toolbox.resolve(name) in self.toolbox
 
 
 class Reader(Protocol):
@@ -108,17 +128,6 @@ class Verdict(Enum):
     TRUNCATED = "the text ends inside the opening"
 
 
-class Unnamed(Enum):
-    """Reasons why a header gives no tool name."""
-
-    BAD = "unusable"
-    COUNTER = "only a counter or an id: infer the tool from the arguments"
-    AFTER_SEPARATOR = "the name follows the separator"
-
-
-Name: TypeAlias = str | Unnamed
-
-
 @dataclass(frozen=True, slots=True)
 class Opening:
     """A region begins: `reader` reads it from `pos` on."""
@@ -132,6 +141,11 @@ class Grammar(Protocol):
 
     spellings: Mapping[str, Sequence[Atoms]]
     """Its markers, by role."""
+    closers: Mapping[str, str]
+    """The role of the marker that closes each opener, if a stray one is removed.
+
+    If the opener is text, so is everything up to its closer: prose about markers stays whole.
+    """
     defers_in_reasoning: bool
     """True if calls in the reasoning are delivered only at the end of the response.
 

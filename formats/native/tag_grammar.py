@@ -44,6 +44,7 @@ class Parameter(NamedTuple):
 
 class TagGrammar:
     defers_in_reasoning = True
+    closers: Mapping[str, str] = {}
 
     def __init__(
         self,

@@ -168,6 +168,8 @@ class TextScanner:
                 return None
         grammar = self._native.grammar_of.get(role)
         if grammar is None or self._text.ends_in_backtick:
+            if grammar is not None:
+                self._text.await_closer(grammar.closers.get(role))
             return self._read_other(role, marker[0], pos)
         if self._thinking:
             self._draft = _Draft(self._context.limits.held_chars)
@@ -177,6 +179,11 @@ class TextScanner:
                 return None
             case Verdict.RELEASED:
                 self._notice(NoticeCode.CANDIDATE_RELEASED, marker[0])
+                self._text.await_closer(grammar.closers.get(role))
+                self._emit(marker[0])
+                return marker.end()
+            case Verdict.REMOVED if self._text.awaits_closer:
+                self._text.close(role)
                 self._emit(marker[0])
                 return marker.end()
             case Verdict.REMOVED:
@@ -224,6 +231,7 @@ class TextScanner:
         self._saw_region = True
         output = self._context.output
         output.held_chars = None
+        output.is_empty = True
         if self.suppressed:
             self._notice(NoticeCode.SHADOW_CALL_REMOVED)
             output.events = deque(maxlen=0)
@@ -234,6 +242,8 @@ class TextScanner:
             output.events = self.out
 
     def _end_region(self) -> None:
+        if self._context.output.is_empty:
+            self._notice(NoticeCode.MARKUP_REMOVED, "a section without a call")
         self._reader = None
         self._text = _TextRun()
 
@@ -258,6 +268,19 @@ class _TextRun:
         self.is_blank = True
         self.before = ""
         """The last characters of the text."""
+        self._closers: set[str] = set()  # closers of markers that are text
+
+    @property
+    def awaits_closer(self) -> bool:
+        """True after an opener that is text: what follows it, up to its closer, is text too."""
+        return bool(self._closers)
+
+    def await_closer(self, role: str | None) -> None:
+        if role is not None:
+            self._closers.add(role)
+
+    def close(self, role: str) -> None:
+        self._closers.discard(role)
 
     @property
     def ends_in_backtick(self) -> bool:

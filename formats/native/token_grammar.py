@@ -90,6 +90,8 @@ class Tokens:
 
 
 class TokenGrammar:
+    closers: Mapping[str, str] = {SECTION_BEGIN: SECTION_END, CALL_BEGIN: CALL_END}
+
     def __init__(
         self,
         tokens: Tokens,
@@ -127,8 +129,11 @@ class TokenGrammar:
                     return Verdict.UNDECIDED
                 if text[start : start + 1] == "{":
                     header = _LAST_HEADER.search(before)
-                    reader = TokenReader(self._tokens, context, header=header[0] if header else "")
-                    return Opening(reader, opener.end())
+                    if header and context.declares(
+                        self._tokens.read_header(header[0].strip(), context.toolbox)
+                    ):
+                        reader = TokenReader(self._tokens, context, header=header[0])
+                        return Opening(reader, opener.end())
         return Verdict.REMOVED if self._removes_stray_tokens else Verdict.RELEASED
 
     def _open_section(
@@ -166,6 +171,10 @@ class TokenGrammar:
                 reader.header = header
                 return Opening(reader, marker.end())
             case Lookahead.MARKER, Match() if reader.in_section or _PLAIN_HEADER.fullmatch(header):
+                reader.header_is_cut = True
+                return Opening(reader, pos)
+            # No word of prose is so long.
+            case Lookahead.FAR, _ if len(text[pos : pos + reader.header_chars].split()) == 1:
                 reader.header_is_cut = True
                 return Opening(reader, pos)
         return Verdict.RELEASED
@@ -244,7 +253,7 @@ class TokenReader:
                 self.closed = True
                 return len(text)
         self._context.output.fail(CallFault.BAD_HEADER, text[pos:])
-        self.closed = True
+        self._state = self._skip
         return pos
 
     def _read_preamble(self, text: str, pos: int, final: bool) -> int | None:
