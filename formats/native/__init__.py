@@ -8,6 +8,7 @@
     grammar                the parts that all grammars share: verdicts, readers, output
     token_grammar          calls between special tokens
     tag_grammar            calls in tags, with typed values from parameter_values
+    played_output          tool outputs that the model invents
     json_envelope          calls as {"name": …, "arguments": …}
     streamed_arguments     JSON arguments that are forwarded while they arrive
     markers                searches for markers that may be split across chunks

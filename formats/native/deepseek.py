@@ -20,6 +20,10 @@ V3.2 (DSML); V4 names the block `tool_calls`, and relays write the bars in sever
     <｜DSML｜parameter name="harbor" string="true">Moss</｜DSML｜parameter>
     </｜DSML｜invoke>
     </｜DSML｜function_calls>
+
+An output that the model invents after its call:
+
+    <｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>14:32<｜tool▁output▁end｜><｜tool▁outputs▁end｜>
 """
 
 import re
@@ -27,6 +31,7 @@ import re
 from formats.native.format import NativeFormat
 from formats.native.grammar import Name, Unnamed
 from formats.native.markers import Atoms, literal
+from formats.native.played_output import PlayedOutputGrammar
 from formats.native.tag_grammar import (
     BLOCK,
     BLOCK_END,
@@ -74,6 +79,10 @@ def _read_preamble(preamble: str) -> Name:
     fenced = _FENCED.fullmatch(preamble)
     return fenced[1] if fenced else Unnamed.BAD
 
+
+_TURN_MARKERS = [
+    _token(words) for words in ("begin of sentence", "end of sentence", "User", "Assistant")
+]
 
 _BARS = "[|｜‖]{1,2}"
 _DSML: Atoms = ("[ ]?", _BARS, "[ ]?", *literal("DSML"), "[ ]?", _BARS, "[ ]?")
@@ -129,19 +138,11 @@ DEEPSEEK = NativeFormat(
             strips_newlines=False,
             bare_requires_declared=False,
         ),
+        PlayedOutputGrammar(
+            begin=[_token("tool outputs begin"), _token("tool output begin")],
+            end=[_token("tool outputs end"), _token("tool output end")],
+            turn_markers=_TURN_MARKERS,
+        ),
     ],
-    turn_markers=[
-        _token(words)
-        for words in (
-            "begin of sentence",
-            "end of sentence",
-            "User",
-            "Assistant",
-            # Written by a model that invents tool results; the text between them stays text.
-            "tool outputs begin",
-            "tool outputs end",
-            "tool output begin",
-            "tool output end",
-        )
-    ],
+    turn_markers=_TURN_MARKERS,
 )
