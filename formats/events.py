@@ -136,6 +136,7 @@ class NoticeCode(StrEnum):
 
     ARGUMENTS_DECODED_TWICE = "arguments_decoded_twice"
     ARGUMENTS_REPEATED = "arguments_repeated"
+    ARGUMENTS_UNWRAPPED = "arguments_unwrapped"
     BLANK_TEXT_DROPPED = "blank_text_dropped"
     CALL_RESULT_SYNTHESIZED = "call_result_synthesized"
     CANDIDATE_RELEASED = "candidate_released"

@@ -35,6 +35,7 @@ from formats.native.played_output import PlayedOutputGrammar
 from formats.native.tag_grammar import (
     BLOCK,
     BLOCK_END,
+    CUT_FUNCTION,
     FUNCTION,
     FUNCTION_END,
     PARAMETER,
@@ -127,7 +128,11 @@ DEEPSEEK = NativeFormat(
         TagGrammar(
             {
                 BLOCK: [(*_OPEN, _BLOCK_NAME, "[ ]?", ">")],
-                FUNCTION: [(*_OPEN, *literal("invoke"), *_ATTRIBUTES)],
+                FUNCTION: [
+                    (*_OPEN, *literal("invoke"), *_ATTRIBUTES),
+                    (*_OPEN, *literal("invoke"), "[ ]?", ">"),
+                ],
+                CUT_FUNCTION: [(*_OPEN, *literal("invoke"), "[ ]", r"[^<>\n]{0,256}+", "(?=[^>])")],
                 PARAMETER: [(*_OPEN, *literal("parameter"), *_ATTRIBUTES)],
                 PARAMETER_END: [(*_CLOSE, *literal("parameter"), "[ ]?", ">")],
                 FUNCTION_END: [(*_CLOSE, *literal("invoke"), "[ ]?", ">")],
@@ -136,7 +141,6 @@ DEEPSEEK = NativeFormat(
             _read_invoke,
             _read_parameter,
             strips_newlines=False,
-            bare_requires_declared=False,
         ),
         PlayedOutputGrammar(
             begin=[_token("tool outputs begin"), _token("tool output begin")],

@@ -7,6 +7,7 @@ A value that fits none stays the string that the model wrote, so that the client
 import ast
 import json
 import re
+from collections.abc import Collection
 
 from formats.errors import LimitExceeded
 from formats.json_codec import escape
@@ -28,16 +29,28 @@ class Value:
     """One parameter's value: a string streams as it arrives, any other type is held."""
 
     def __init__(
-        self, context: Context, key: str, types: frozenset[str], *, is_json: bool, strips: bool
+        self,
+        context: Context,
+        key: str,
+        types: frozenset[str],
+        *,
+        is_json: bool,
+        strips: bool,
+        may_wrap: bool = False,
     ) -> None:
+        """`may_wrap`: the value may be all arguments of the call, so nothing is written before
+        `write`."""
+        self.may_wrap = may_wrap
         self._context = context
         self._types = types
         self._is_json = is_json
         self._strips = strips  # whether to drop a newline before the first character
-        self._streams = types == STRING and not is_json
+        self._key = key
+        self._streams = types == STRING and not is_json and not may_wrap
         self._held: list[str] = []
         self._held_chars = 0
-        context.output.arguments(key + '"' if self._streams else key)
+        if self._streams:
+            context.output.arguments(key + '"')
 
     def add(self, text: str) -> None:
         if self._strips:
@@ -51,13 +64,20 @@ class Value:
         if self._held_chars > self._context.limits.held_chars:
             raise LimitExceeded("held_chars", self._context.limits.held_chars)
 
-    def end(self) -> None:
+    def write(self) -> None:
+        """Write the rest of the value, which is complete."""
         if self._streams:
             self._context.output.arguments('"')
             return
         value = "".join(self._held)
         json = raw_json(value) if self._is_json else None
-        self._context.output.arguments(json or coerce(value, self._types))
+        self._context.output.arguments(self._key + (json or coerce(value, self._types)))
+
+    def unwrap(self, declared: Collection[str]) -> str | None:
+        """Return the value if it is an object of these parameters only, else None."""
+        word = "".join(self._held).strip()
+        written = _json(word, (dict,)) or _literal(word, (dict,))
+        return written if written and json.loads(written).keys() <= set(declared) else None
 
 
 def coerce(value: str, types: frozenset[str]) -> str:

@@ -30,6 +30,7 @@ from formats.native.markers import MarkerSet, literal
 from formats.native.tag_grammar import (
     BLOCK,
     BLOCK_END,
+    CUT_FUNCTION,
     FUNCTION,
     FUNCTION_END,
     PARAMETER,
@@ -50,7 +51,8 @@ from formats.toolbox import Toolbox
 _NAME = (r"[^<>\n]{1,128}", ">")
 _TAGS = {
     BLOCK: [literal("<tool_call>")],
-    FUNCTION: [literal("<function=") + _NAME],
+    FUNCTION: [(*literal("<function="), r"[^<>\n]{0,128}", ">")],
+    CUT_FUNCTION: [(*literal("<function="), r"[^<>\n]{0,128}+", r"(?=[^>])")],
     PARAMETER: [literal("<parameter=") + _NAME],
     PARAMETER_END: [literal("</parameter>")],
     FUNCTION_END: [literal("</function>")],
@@ -75,7 +77,6 @@ QWEN = NativeFormat(
             read_function=lambda tag: Function(tag[len("<function=") : -1].strip()),
             read_parameter=lambda tag: Parameter(tag[len("<parameter=") : -1].strip()),
             strips_newlines=True,
-            bare_requires_declared=True,
             open_json=_open_json,
         ),
         TokenGrammar(

@@ -2,10 +2,16 @@
 
     BLOCK { FUNCTION { PARAMETER value PARAMETER_END } FUNCTION_END } BLOCK_END
 
+Outside a block, a function counts only if its tool is declared. CUT_FUNCTION is the beginning of a
+FUNCTION that a line break or another tag cuts off: a broken call.
+
 A value may contain anything, so a closing tag counts only if another tag of the structure, or the
 end of the text, follows it. A parameter of type string streams as it arrives; any other is
 converted once it is complete. At the end of the text only BLOCK_END may be missing; if FUNCTION_END
 is missing, the call is truncated.
+
+Models wrap all arguments in a single parameter, `arguments` or `input`, that the tool does not
+have; if it holds an object of the tool's parameters, that object is the arguments.
 """
 
 import re
@@ -13,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from re import Match
 from typing import NamedTuple
 
-from formats.events import CallFault
+from formats.events import CallFault, NoticeCode
 from formats.json_codec import encode_string
 from formats.native.grammar import Context, Opening, Verdict
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
@@ -26,8 +32,10 @@ PARAMETER = "PARAMETER"
 PARAMETER_END = "PARAMETER_END"
 FUNCTION_END = "FUNCTION_END"
 BLOCK_END = "BLOCK_END"
+CUT_FUNCTION = "CUT_FUNCTION"
 
 _SPACE = re.compile(r"\s*")
+_WRAPPERS = frozenset({"arguments", "input"})
 
 
 class Function(NamedTuple):
@@ -53,20 +61,18 @@ class TagGrammar:
         read_parameter: Callable[[str], Parameter],
         *,
         strips_newlines: bool,
-        bare_requires_declared: bool,
         open_json: Callable[[str, int, bool, Context], Opening | Verdict] | None = None,
     ) -> None:
         """`strips_newlines`: one newline on each side of a value is markup.
-        `bare_requires_declared`: a function outside a block counts only if the tool is declared.
         `open_json` decides a block that contains JSON instead of functions.
         """
         self.spellings = tags
         self.read_function = read_function
         self.read_parameter = read_parameter
         self.strips_newlines = strips_newlines
-        self.bare_requires_declared = bare_requires_declared
         self.open_json = open_json
-        self.markers = MarkerSet(tags)
+        self.openers = MarkerSet(tags)
+        self.markers = self.openers.only(*(role for role in tags if role != CUT_FUNCTION))
         self.ends = self.markers.only(FUNCTION_END, BLOCK_END)
         self.after_function = self.markers.only(BLOCK, FUNCTION, BLOCK_END)
 
@@ -75,10 +81,10 @@ class TagGrammar:
     ) -> Opening | Verdict:
         match opener.lastgroup:
             case "FUNCTION":
-                name = context.toolbox.resolve(self.read_function(opener[0]).name)
-                if self.bare_requires_declared and name not in context.toolbox:
-                    return Verdict.RELEASED
-                return Opening(TagReader(self, context), opener.start())
+                if context.declares(self.read_function(opener[0]).name):
+                    return Opening(TagReader(self, context), opener.start())
+            case "CUT_FUNCTION":
+                return self._open_cut(text, opener, final, context)
             case "BLOCK":
                 return self._open_block(text, opener.end(), final, context)
         return Verdict.RELEASED
@@ -87,13 +93,27 @@ class TagGrammar:
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
         if start - pos > context.limits.header_chars:
             return Verdict.RELEASED
-        marker = self.markers.match(text, start)
+        marker = self.openers.match(text, start)
         if start == len(text) or (marker and marker.lastgroup == PARTIAL):
             return Verdict.TRUNCATED if final else Verdict.UNDECIDED
-        if marker and marker.lastgroup == FUNCTION:
+        if marker and marker.lastgroup in (FUNCTION, CUT_FUNCTION, BLOCK_END):
             return Opening(TagReader(self, context), start)
         if self.open_json and not marker:
             return self.open_json(text, start, final, context)
+        return Verdict.RELEASED
+
+    def _open_cut(
+        self, text: str, opener: Match[str], final: bool, context: Context
+    ) -> Opening | Verdict:
+        """Decide whether a cut function outside a block is a broken call: a parameter follows."""
+        start = _SPACE.match(text, opener.end()).end()  # type: ignore[union-attr]
+        if start - opener.end() > context.limits.header_chars:
+            return Verdict.RELEASED
+        marker = self.markers.match(text, start)
+        if (start == len(text) or (marker and marker.lastgroup == PARTIAL)) and not final:
+            return Verdict.UNDECIDED
+        if marker and marker.lastgroup == PARAMETER:
+            return Opening(TagReader(self, context), opener.start())
         return Verdict.RELEASED
 
 
@@ -106,6 +126,7 @@ class TagReader:
         self._function = ""
         self._separator = "{"  # written before the next parameter
         self._value: Value
+        self._wrapper: Value | None = None  # a first parameter that may wrap all arguments
         self._json: StreamedArguments
         self._state = self._between
 
@@ -115,7 +136,7 @@ class TagReader:
     def _between(self, text: str, pos: int, final: bool) -> int | None:
         """Read outside functions: another function, the end of the block, or other text."""
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
-        marker = self._grammar.markers.match(text, start)
+        marker = self._grammar.openers.match(text, start)
         if start == len(text) or (marker and marker.lastgroup == PARTIAL):
             if not final:
                 return None
@@ -126,6 +147,10 @@ class TagReader:
         match marker.lastgroup if marker else None:
             case "FUNCTION":
                 return self._start(marker)  # type: ignore[arg-type]
+            case "CUT_FUNCTION":
+                self._context.output.fail(CallFault.BAD_HEADER, marker[0])  # type: ignore[index]
+                self._state = self._skip
+                return marker.end()  # type: ignore[union-attr]
             case "BLOCK_END":
                 self._state = self._after_block
                 return marker.end()  # type: ignore[union-attr]
@@ -145,8 +170,13 @@ class TagReader:
 
     def _start(self, marker: Match[str]) -> int:
         function = self._grammar.read_function(marker[0])
+        if not function.name:
+            self._context.output.fail(CallFault.MISSING_NAME, marker[0])
+            self._state = self._between if function.is_closed else self._skip
+            return marker.end()
         self._function = self._context.toolbox.resolve(function.name)
         self._separator = "{"
+        self._wrapper = None
         self._context.output.start(self._function)
         if function.is_closed:
             self._end()
@@ -155,9 +185,22 @@ class TagReader:
         return marker.end()
 
     def _end(self) -> None:
-        self._context.output.arguments("{}" if self._separator == "{" else "}")
-        self._context.output.end()
+        output = self._context.output
+        declared = self._context.toolbox.parameters(self._function)
+        if self._wrapper and (wrapped := self._wrapper.unwrap(declared)):
+            output.notice(NoticeCode.ARGUMENTS_UNWRAPPED)
+            output.arguments(wrapped)
+        else:
+            self._keep_wrapper()
+            output.arguments("{}" if self._separator == "{" else "}")
+        output.end()
         self._state = self._between
+
+    def _keep_wrapper(self) -> None:
+        """Write a held first parameter as it is: it wraps nothing."""
+        if self._wrapper:
+            self._wrapper.write()
+            self._wrapper = None
 
     def _inside(self, text: str, pos: int, final: bool) -> int | None:
         """Read inside a function: a parameter, a JSON object, or the end of the function."""
@@ -241,7 +284,15 @@ class TagReader:
 
     def _start_value(self, marker: Match[str]) -> None:
         parameter = self._grammar.read_parameter(marker[0])
-        types = self._context.toolbox.types(self._function, parameter.key)
+        toolbox = self._context.toolbox
+        self._keep_wrapper()
+        may_wrap = (
+            self._separator == "{"
+            and parameter.key in _WRAPPERS
+            and self._function in toolbox
+            and parameter.key not in toolbox.parameters(self._function)
+        )
+        types = toolbox.types(self._function, parameter.key)
         if parameter.is_string:
             types = STRING
         key = self._separator + encode_string(parameter.key).decode() + ": "
@@ -252,6 +303,7 @@ class TagReader:
             types,
             is_json=parameter.is_string is False,
             strips=self._grammar.strips_newlines,
+            may_wrap=may_wrap,
         )
         self._state = self._read_value
 
@@ -271,7 +323,10 @@ class TagReader:
             self._value.add(text[pos:end])
             return end
         if marker and closes:
-            self._value.end()
+            if self._value.may_wrap:
+                self._wrapper = self._value
+            else:
+                self._value.write()
             self._state = self._inside
             return marker.end() if marker.lastgroup == PARAMETER_END else marker.start()
         return self._cut_short(text, pos, final)

@@ -21,6 +21,7 @@ from formats import (
     MessageFailed,
     Target,
     TextDelta,
+    Tool,
     build_pipeline,
     collect,
     estimate_tokens,
@@ -44,11 +45,14 @@ HOSTILE = {
     "quotes": '\\"',
     "tags": "<tool_call>",
     "functions": "<function=f>",
+    "cut functions": "<function=f\n",
     "parameters": "<parameter=",
     "flowers": "✿FUNCTION✿: f\n",
     "bars": "<｜",
     "deepseek openers": "<｜tool▁call▁begin｜>",
     "DSML": '<｜DSML｜invoke name="f">',
+    "cut DSML": '<｜DSML｜invoke name="f"\n',
+    "outputs": "<｜tool▁output▁begin｜>",
     "think": "<think>",
     "blanks": " \n",
     "closers": "</parameter>\n",
@@ -64,6 +68,8 @@ OPENINGS = {
     "deepseek string": DEEPSEEK_CALL + '{"a": "',
     "dsml value": '<｜DSML｜tool_calls><｜DSML｜invoke name="f">'
     '<｜DSML｜parameter name="a" string="true">',
+    "deepseek output": "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>",
+    "kimi released": "<|tool_calls_section_begin|>" + "prose, " * 50,
     "draft": "<think>" + KIMI_CALL,
 }
 
@@ -160,6 +166,17 @@ HELD_TEXTS = {
         [OPENINGS["dsml value"].replace("true", "false"), *["x" * 100] * 100],
     ),
 }
+
+
+@pytest.mark.parametrize("format_name", ["qwen", "deepseek"])
+def test_a_parameter_that_may_wrap_all_arguments_is_held_within_the_limit(format_name):
+    opening = OPENINGS["coder value" if format_name == "qwen" else "dsml value"]
+    opening = opening.replace('"a"', '"input"').replace("=a>", "=input>")
+    body = stream({"content": opening}, *[{"content": "x" * 100}] * 100)
+    tools = Toolbox([Tool("f", None, b"{}")])
+    failed = decode(body, format_name=format_name, tools=tools, limits=Limits(held_chars=5000))[-1]
+    assert isinstance(failed, MessageFailed)
+    assert "held_chars" in failed.message
 
 
 @pytest.mark.parametrize("case", HELD_TEXTS)
