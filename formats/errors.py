@@ -121,14 +121,11 @@ class UpstreamError(FormatsError):
         *,
         kind: FailureKind = FailureKind.UPSTREAM,
         status: int | None = None,
-        is_reported: bool = False,
         fault: AnswerFault | None = None,
     ) -> None:
-        """`status` overrides the kind's status with the upstream's own. `is_reported`: the upstream
-        reported the error in a form that clients of its dialect understand."""
+        """`status` overrides the kind's status with the upstream's own."""
         super().__init__(message)
         self.kind = kind
-        self.is_reported = is_reported
         self.fault = fault
         self._status = status
 

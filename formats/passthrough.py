@@ -3,7 +3,8 @@
 The events decoded from the upstream are compared with the events to be delivered. While they agree,
 whole server-sent events are forwarded unchanged. While the pipeline holds something back, the bytes
 wait, within a limit. From the first difference on, an encoder writes the answer, as a continuation
-of the bytes already sent: same ids, same blocks, same count of calls.
+of the bytes already sent: same ids, same blocks, same count of calls. It also writes what the
+upstream leaves out at the end of a message. Nothing after the end is forwarded.
 
 A read is compared as a whole, because it often has many events. Only if it differs are its events
 compared one by one, by a second decoder that sees this read alone; a call that spans reads is then
@@ -19,7 +20,6 @@ from formats.errors import DEFAULT_LIMITS, Limits, UpstreamError
 from formats.events import (
     Event,
     MessageEnd,
-    MessageFailed,
     MessageStart,
     Notice,
     ReasoningDelta,
@@ -27,7 +27,7 @@ from formats.events import (
     ToolCallDelta,
     ToolCallFailed,
 )
-from formats.sse import EventSplitter, event_spans, repeated_end
+from formats.sse import EventSplitter, event_spans
 
 _HELD_BYTES = 16 * 1024
 """Limit of undecided upstream bytes. A marker of 30 characters, one per chunk, takes half of it."""
@@ -58,8 +58,15 @@ class FramedDecoder(Protocol):
     def is_irregular(self) -> bool:
         """True if strict clients of the dialect would reject the upstream's framing."""
 
+    @property
+    def is_terminated(self) -> bool:
+        """True if the terminator of a stream was read, or the whole answer was a document."""
+
 
 class ResumableEncoder(Protocol):
+    terminator: bytes
+    """The last event of a complete stream, which says nothing but that it is complete."""
+
     def feed(self, events: Iterable[Event]) -> bytes: ...
     def resume(self, start: MessageStart, frame: Frame) -> None:
         """Continue after bytes that this encoder did not write."""
@@ -74,10 +81,9 @@ class Passthrough:
         limits: Limits = DEFAULT_LIMITS,
         *,
         trim: Callable[[bytes], bytes] | None = None,
-        redact: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """`probe` makes a second decoder, `encoder` an encoder; both only if needed. `trim` removes
-        what the client did not ask for. `redact` removes secrets from an error event."""
+        what the client did not ask for."""
         self._decoder = decoder
         self._make_probe = probe
         self._make_encoder = encoder
@@ -86,13 +92,12 @@ class Passthrough:
         self.is_active = True
         """True if the upstream's bytes are still forwarded."""
         self._trim = trim
-        self._redact = redact
         self._unsent = b""
         self._decoded = _NOTHING  # events of the upstream that are not delivered yet
         self._delivered: list[Event] = []  # delivered events whose bytes are unsent
         self._start: MessageStart | None = None  # once it was sent
         self._frame = Frame()
-        self._is_done = False
+        self._is_cut = False  # the last event is unfinished: its bytes must not be forwarded
         self._has_failed_call = False  # the end of the message decides what that means
 
     def whole_events(self, data: bytes) -> bytes:
@@ -103,7 +108,9 @@ class Passthrough:
 
     def remaining(self) -> bytes:
         """Return the bytes of the last, unfinished event."""
-        return self._splitter.close()
+        rest = self._splitter.close()
+        self._is_cut = bool(rest)
+        return rest
 
     def add(self, raw: bytes, decoded: list[Event]) -> None:
         """Add whole events of the upstream, as bytes and decoded."""
@@ -117,23 +124,16 @@ class Passthrough:
             return self._encode(events)
         decoder = self._decoder
         remaining = _NOTHING if self._decoded == events else _not_delivered(self._decoded, events)
-        if remaining is None or decoder.is_irregular:
+        if remaining is None or decoder.is_irregular or self._is_cut:
             return self._encode(events)
-        for event in events:
-            kind = type(event)
-            if kind is ToolCallFailed:
-                self._has_failed_call = True
-            elif kind is MessageEnd or kind is MessageFailed:
-                self._is_done = True
-        if self._is_done and remaining:
-            return self._encode(events)
-        if not self._is_done and (remaining or self._has_failed_call or decoder.has_pending):
-            return self._hold(remaining, events)
-        if events and type(events[-1]) is MessageFailed:
-            raw = self._up_to_failure()
-            if raw is None:
+        self._has_failed_call = self._has_failed_call or any(map(_is_failure, events))
+        if events and _is_end(events[-1]):
+            if remaining:
                 return self._encode(events)
-            self._unsent = raw
+            data = self._send(events)
+            return data if decoder.is_terminated else data + self._make_encoder().terminator
+        if remaining or self._has_failed_call or decoder.has_pending:
+            return self._hold(remaining, events)
         return self._send(events)
 
     def stop(self) -> None:
@@ -155,21 +155,6 @@ class Passthrough:
         if self._delivered:
             self._delivered = []
         return self._trim(data) if self._trim else data
-
-    def _up_to_failure(self) -> bytes | None:
-        """Return the unsent bytes up to the error event, without later data; None if there is no
-        error event."""
-        probe = self._probe()
-        for start, stop in event_spans(self._unsent):
-            report = self._unsent[start:stop]
-            try:
-                probe.feed(report)
-            except UpstreamError as error:
-                if not error.is_reported:  # for example a call whose beginning was already sent
-                    break
-                report = self._redact(report) if self._redact else report
-                return self._unsent[:start] + report + repeated_end(self._unsent[stop:])
-        return None
 
     def _probe(self) -> FramedDecoder:
         """Return a decoder positioned at the end of the bytes sent."""

@@ -16,7 +16,6 @@ from formats.delivery import Delivery
 from formats.errors import FormatsError, UpstreamError
 from formats.events import Event, MessageFailed, ReasoningDelta, State, TextDelta, Usage
 from formats.passthrough import FramedDecoder, Passthrough
-from formats.sse import repeated_end
 from formats.upstream_errors import as_context_overflow
 
 _DONE = State.DONE  # bound once: looking up an Enum member costs as much as a call
@@ -128,13 +127,9 @@ class Pipeline:
             except FormatsError as error:
                 decoded, failure = self._read_before(error)
                 events = [*decoded, _failed(failure)]
-                if isinstance(failure, UpstreamError) and failure.is_reported:
-                    decoded = events
             self.event_count = self._decoder.event_count
-        elif self._passthrough is not None:  # drop data after the end, except a repeated end
-            data = repeated_end(data)
-        if self._passthrough is not None:
-            self._passthrough.add(data, decoded)
+            if self._passthrough is not None:
+                self._passthrough.add(data, decoded)
         return self._deliver(events)
 
     def _read_before(self, error: FormatsError) -> tuple[list[Event], FormatsError]:

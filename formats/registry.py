@@ -114,12 +114,8 @@ def build_pipeline(
     limits: Limits = DEFAULT_LIMITS,
     strict: bool = False,
     markers: Markers = (),
-    redact: Callable[[bytes], bytes] | None = None,
 ) -> Pipeline:
-    """Build the pipeline from the bytes of an upstream's answer to the bytes for a client.
-
-    `redact` removes secrets from an error event that is passed through.
-    """
+    """Build the pipeline from the bytes of an upstream's answer to the bytes for a client."""
     tools = toolbox or Toolbox()
     native = format_with_markers(format_name, markers)
     is_same = client == upstream
@@ -135,7 +131,7 @@ def build_pipeline(
     encoder = partial(DIALECTS[client].encoder, reply_options)
     trim = None if reply_options.include_usage else DIALECTS[client].without_usage
     probe = partial(DIALECTS[upstream].decoder, limits)
-    passthrough = Passthrough(decoder, probe, encoder, limits, trim=trim, redact=redact)
+    passthrough = Passthrough(decoder, probe, encoder, limits, trim=trim)
     return Pipeline(decoder, transform, delivery, passthrough)
 
 

@@ -16,9 +16,6 @@ from formats.errors import DEFAULT_LIMITS, LimitExceeded, Limits, UpstreamError
 from formats.upstream_errors import check_utf8
 
 _BOM = b"\xef\xbb\xbf"
-_TERMINATORS = frozenset(
-    (b"", b"data:[DONE]", b"event:message_stop", b'data:{"type":"message_stop"}')
-)
 _CR = ord("\r")  # searching bytes for a number is several times faster than for bytes
 # A CR at the very end may be the first half of a line end.
 _BLANK_LINE = re.compile(rb"\n\n|[\n\r]\r\n|[\n\r]\r(?=[^\n])")
@@ -189,6 +186,7 @@ class EventSplitter:
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._parts: list[bytes] = []  # of the unfinished event
+        self._edge = b""  # its last bytes: a blank line may begin in several reads
         self._guard = _SizeGuard(limits)
         self.held = 0
         """Number of bytes of the unfinished event."""
@@ -196,16 +194,18 @@ class EventSplitter:
     def feed(self, data: bytes) -> bytes:
         """Return the bytes of whole events; everything if an event is too long for the decoder."""
         if self._parts:
-            edge = self._parts[-1][-2:]
+            edge = self._edge + data
             self._parts.append(data)
             self.held += len(data)
-            if not self._guard.add(_with_line_feeds(data)) and not _last_end(edge + data):
+            self._edge = edge[-2:]
+            if not self._guard.add(_with_line_feeds(data)) and not _last_end(edge):
                 return b""
             data = self.close()
         end = _last_end(data)
         if end == len(data) or self._guard.begin(_with_line_feeds(data[end:])):
             return data
         self._parts, self.held = [data[end:]], len(data) - end
+        self._edge = data[end:][-2:]
         return data[:end]
 
     def close(self) -> bytes:
@@ -220,17 +220,6 @@ def event_spans(data: bytes) -> Iterator[tuple[int, int]]:
     for blank_line in _BLANK_LINE.finditer(data):
         yield start, blank_line.end()
         start = blank_line.end()
-
-
-def repeated_end(data: bytes) -> bytes:
-    """Keep only repeated terminators and comments of the data after the end of a message."""
-    spans = event_spans(data + b"\n\n")  # the last event may lack its blank line
-    events = [data[start:stop] for start, stop in spans]
-    return b"".join([event for event in events if all(map(_is_terminator, event.splitlines()))])
-
-
-def _is_terminator(line: bytes) -> bool:
-    return line.startswith(b":") or line.replace(b" ", b"") in _TERMINATORS
 
 
 def _with_line_feeds(data: bytes) -> bytes:

@@ -67,6 +67,7 @@ class AnthropicDecoder:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.served_by: str | None = None
         self.is_irregular = False
+        self.is_terminated = False
         self.frame = Frame()
         self._limits = limits
         self._sse = EventDecoder(limits)
@@ -119,6 +120,7 @@ class AnthropicDecoder:
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a message that came as one JSON document."""
         check_utf8(body)
+        self.is_terminated = True
         message = _decode(_messages, body)
         if message.error is not None:
             raise _reported_error(message.error)
@@ -161,6 +163,7 @@ class AnthropicDecoder:
                 if event.delta and event.delta.stop_reason:
                     self._stop = event.delta
             case "message_stop":
+                self.is_terminated = True
                 self._end()
             case "error":
                 raise _reported_error(event.error or WireError())
@@ -273,6 +276,8 @@ class AnthropicDecoder:
     def _end(self) -> None:
         if self._stop is None:
             raise truncated_answer("a stop reason")
+        if self._blocks:  # a client may drop a block that has not ended
+            self.is_irregular = True
         for call in self._queue:
             call.abandon()
         self._advance()
@@ -296,4 +301,4 @@ def _reported_error(error: WireError | str) -> UpstreamError:
         error = WireError(message=error)
     message = str(error.message or "The upstream reported an error without a message")
     kind = KIND_OF_NAME.get(str(error.type), FailureKind.UPSTREAM)
-    return UpstreamError(message[:_ERROR_CHARS], kind=kind, is_reported=True)
+    return UpstreamError(message[:_ERROR_CHARS], kind=kind)

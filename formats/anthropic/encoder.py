@@ -47,6 +47,8 @@ _DELTAS: dict[type[Event] | None, tuple[bytes, bytes]] = {
 
 
 class AnthropicEncoder:
+    terminator = _STOP
+
     def __init__(self, options: ReplyOptions) -> None:
         self._input_estimate = max(options.input_estimate, 1)
         self._block: type[Event] | None = None  # the type of the open block's deltas

@@ -46,6 +46,7 @@ class OpenAIDecoder:
         self.served_by: str | None = None
         """The provider that answered, if the upstream is a router that names it."""
         self.is_irregular = False
+        self.is_terminated = False
         self.frame = Frame()
         self.usage = UNKNOWN_USAGE
         self.event_count = 0
@@ -107,6 +108,7 @@ class OpenAIDecoder:
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a completion that came as one JSON document."""
         check_utf8(body)
+        self.is_terminated = True
         self._read(body, form=WHOLE)
         self._flush_run()
         if not self._done:
@@ -121,11 +123,14 @@ class OpenAIDecoder:
 
     def _read(self, data: bytes, name: bytes = b"", form: str = CHUNK) -> None:
         if self._done:  # data after the end is not read, so it must not be passed through
-            self.is_irregular = self.is_irregular or data.strip() != b"[DONE]"
+            is_end = data.strip() == b"[DONE]"
+            self.is_terminated = self.is_terminated or is_end
+            self.is_irregular = self.is_irregular or not is_end
             return
         if not data.startswith(b"{"):
             data = data.strip()
             if data == b"[DONE]":
+                self.is_terminated = True
                 self._flush_run()
                 self._end(self._finish)
             if data in (b"[DONE]", b"", b"null"):
@@ -135,7 +140,7 @@ class OpenAIDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise unreadable_part("a chunk", error) from error
         if chunk.error is not None or (chunk.choices is None and chunk.is_error(name)):
-            raise reported_error(chunk.error_body(), is_reported=bool(chunk.error))
+            raise reported_error(chunk.error_body())
         if not self._started:
             self._started = True
             self._out.append(chunk.start())

@@ -47,6 +47,8 @@ PING = b": ping\n\n"
 
 
 class OpenAIEncoder:
+    terminator = _DONE
+
     def __init__(self, options: ReplyOptions) -> None:
         self._options = options
         self._head = b""  # the start of every chunk: id, time and model

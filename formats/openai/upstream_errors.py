@@ -22,10 +22,9 @@ _ERROR_CHARS = 2000
 _STATUS = re.compile("[1-5][0-9]{2}")
 
 
-def reported_error(error: ErrorBody | str, *, is_reported: bool = False) -> UpstreamError:
-    """`is_reported` means that clients of this dialect recognise the error in the stream."""
+def reported_error(error: ErrorBody | str) -> UpstreamError:
     if isinstance(error, str):
-        return UpstreamError(error[:_ERROR_CHARS], is_reported=is_reported)
+        return UpstreamError(error[:_ERROR_CHARS])
     code = str(error.code).removesuffix(".0")
     kind_of_name = KIND_OF_NAME.get(code) or KIND_OF_NAME.get(str(error.type))
     kind_of_code = kind_of_status(int(code)) if _STATUS.fullmatch(code) else None
@@ -33,4 +32,4 @@ def reported_error(error: ErrorBody | str, *, is_reported: bool = False) -> Upst
     if not isinstance(message, str):
         message = json.dumps(message, ensure_ascii=False)
     kind = kind_of_name or kind_of_code or FailureKind.UPSTREAM
-    return UpstreamError(message[:_ERROR_CHARS], kind=kind, is_reported=is_reported)
+    return UpstreamError(message[:_ERROR_CHARS], kind=kind)

@@ -121,7 +121,6 @@ async def attempt(
         limits=route.limits,
         strict=route.strict,
         markers=route.markers,
-        redact=upstream.redact,
     )
     reader = _FirstReads(body, exchange, upstream.first_byte_timeout)
     try:

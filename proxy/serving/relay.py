@@ -43,10 +43,6 @@ from proxy.upstreams.client import (
     transport_failure,
 )
 
-_TRAILER_SECONDS = 0.5
-_TRAILER_BYTES = 64 * 1024
-"""Limits on the data read after the end of a passed-through message."""
-
 logger = logging.getLogger("athena.relay")
 
 
@@ -216,10 +212,6 @@ class Relay:
             yield self._record(answer, answer.events)
             while not answer.pipeline.done:
                 yield await self._next(answer)
-            if answer.pipeline.is_passthrough and answer.document is None:
-                async with aclosing(self._trailer(answer)) as reads:
-                    async for events in reads:
-                        yield events
             if self._exchange.error is None:  # after an error the upstream may send forever
                 answer.body.finish()
                 self._answer = None
@@ -290,23 +282,6 @@ class Relay:
             if (late := deadlines.failure(now)) is not None:
                 return [*events, *self._fail(answer, late)]
         return events
-
-    async def _trailer(self, answer: StartedAnswer) -> AsyncGenerator[list[Event], None]:
-        """Read the data after the end of a passed-through message, such as `[DONE]`."""
-        deadline, size = self._time() + _TRAILER_SECONDS, 0
-        while size < _TRAILER_BYTES:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    data = await answer.body.read()
-            except (TimeoutError, httpx.TransportError):
-                break  # the message itself is complete
-            if data is None:
-                continue
-            if not data:
-                break
-            size += len(data)
-            yield self._advance(answer, data)
-        yield answer.pipeline.decode_end()
 
     def _fail(self, answer: StartedAnswer, error: GatewayError) -> list[Event]:
         """End the message with an error that is not part of it, such as a timeout."""

@@ -36,7 +36,7 @@ from formats.native.markup_watch import MarkupWatch
 from formats.native.rescue import CallRescue
 from formats.pipeline import Pipeline
 from formats.registry import format_with_markers
-from tests.support.client_views import view
+from tests.support.client_views import check_end, view
 from tests.support.native_calls import NATIVE, TOOLS, encoded, garbage, whole, write_call
 from tests.support.official_sdks import QUESTION, openai_client, streamed_by_anthropic
 from tests.support.strategies import messages, pieces
@@ -95,9 +95,16 @@ def cuts(body):
     return [whole, *cut, [part + b"\n\n" for part in body.split(b"\n\n")]]
 
 
+def _passes(events):
+    """True for a complete message without markers: Hypothesis takes some from the source."""
+    return isinstance(events[-1], MessageEnd) and not any(
+        isinstance(event, TextDelta | ReasoningDelta) and "<|" in event.text for event in events
+    )
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("format_name", FORMATS)
-@given(events=messages(), crlf=st.booleans(), seed=st.integers(0, 99))
+@given(events=messages().filter(_passes), crlf=st.booleans(), seed=st.integers(0, 99))
 @settings(max_examples=12)
 def test_an_answer_without_native_calls_passes_byte_for_byte_at_any_split(
     dialect, format_name, events, crlf, seed
@@ -107,8 +114,12 @@ def test_an_answer_without_native_calls_passes_byte_for_byte_at_any_split(
     body = ODD[dialect] * (seed % 2) + first + mark + ODD[dialect] + rest
     if crlf:
         body = body.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    before_end = body[: body.rindex(b"\n", 0, -4)]
     for parts in byte_cuts(body, 3):
-        assert relayed(dialect, parts, format_name) == body
+        sent = relayed(dialect, parts, format_name)
+        assert sent.startswith(before_end)
+        # The terminator is the encoder's if it is not in the read that ends the message.
+        assert sent.replace(b"\r\n", b"\n") == body.replace(b"\r\n", b"\n")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -265,13 +276,18 @@ ERRORS = {
     "anthropic": b'event: error\ndata: {"type":"error", "error":{"type":"overloaded_error","message":"Full"}}\n\n',
     "openai": b'data: {"error": {"code":502 ,"message":"Full"},"choices":[]}\n\n',
 }
+ERRORS_SENT = {"anthropic": "overloaded_error", "openai": "api_error"}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_event_of_the_upstream_passes_unchanged(dialect):
+def test_an_error_event_of_the_upstream_ends_the_stream_as_an_error_of_the_gateway(dialect):
     first_part = reads(dialect, "Hello")[: 1 if dialect == "openai" else 3]
     for cut in byte_cuts(b"".join(first_part) + ERRORS[dialect], 3):
-        assert relayed(dialect, cut) == b"".join(first_part) + ERRORS[dialect]
+        sent = relayed(dialect, cut)
+        assert sent.startswith(b"".join(first_part))
+        assert sent.count(b"Full") == 1
+        assert view(sent, dialect).error == ERRORS_SENT[dialect]
+        check_end(sent, dialect)
 
 
 HALF_CALLS = {
@@ -304,20 +320,20 @@ def test_data_after_the_end_is_dropped(dialect):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_comments_and_a_repeated_end_pass_after_the_end(dialect):
-    good, trailer = b"".join(reads(dialect, "Hello")), b": bye\r\n\r\n"
-    if dialect == "openai":
-        trailer += b"data: [DONE]\n\n: that was all"
-    assert relayed(dialect, [good, trailer]) == good + trailer
+def test_nothing_passes_after_the_end_not_even_a_comment_or_a_repeated_end(dialect):
+    good = reads(dialect, "Hello")
+    repeated = b": bye\r\n\r\n" + good[-1] + b"data: [DONE]\n\n: that was all"
+    assert relayed(dialect, [b"".join(good), repeated]) == b"".join(good)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_data_after_an_error_is_dropped(dialect):
     first_part = b"".join(reads(dialect, "Hello")[: 1 if dialect == "openai" else 3])
-    stop = b'event: message_stop\ndata: {"type":"message_stop"}\n\n' * (dialect == "anthropic")
     for parts in byte_cuts(first_part + ERRORS[dialect] + HALF_CALLS[dialect], 5):
         sent = relayed(dialect, parts)
-        assert sent.removesuffix(b"data: [DONE]\n\n") == first_part + ERRORS[dialect] + stop
+        assert sent == relayed(dialect, [first_part + ERRORS[dialect]])
+        assert b"ping" not in sent
+        check_end(sent, dialect)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -336,16 +352,6 @@ def test_an_error_is_reported_wherever_it_appears_in_a_read(dialect):
             sent = relayed(dialect, [*events[:start], read])
             assert sent.count(b"Full") == 1, (start, end)
             assert b"ping" not in sent.partition(b"Full")[2]
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_error_event_that_passes_is_redacted(dialect):
-    first_part = b"".join(reads(dialect, "My key: SECRET")[: 1 if dialect == "openai" else 3])
-    failed = ERRORS[dialect].replace(b"}", b',"raw":"SECRET"}', 1)
-    concealed = failed.replace(b"SECRET", b"?")
-    for parts in byte_cuts(first_part + failed, 3):
-        sent = relayed(dialect, parts, redact=lambda data: data.replace(b"SECRET", b"?"))
-        assert sent == first_part + concealed  # the model's text is not redacted
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

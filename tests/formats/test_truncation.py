@@ -13,24 +13,39 @@ from formats import (
     AnswerFault,
     MessageEnd,
     MessageFailed,
+    MessageStart,
     StopReason,
+    TextDelta,
     Toolbox,
     ToolCallEnd,
     build_pipeline,
     collect,
 )
 from formats.conversation import ToolCall
-from tests.support.client_views import view
+from tests.support.client_views import check_end, view
 from tests.support.native_calls import KIMI_LOG, write_call
 from tests.support.upstream_answers import Call, document
 from tests.support.upstream_answers import stream as upstream_stream
-from tests.support.wire import IDENTITY, OPTIONS, decode, stream
+from tests.support.wire import (
+    IDENTITY,
+    OPTIONS,
+    anthropic_stream,
+    decode,
+    event_reads,
+    relay,
+    stream,
+)
 
 ARGUMENTS = {"harbor": "Tromsø — 🌊", "days": [1, {"deep": None}], "note": 'a "quoted" \\ word'}
 CALLS = [Call("get_tide", ARGUMENTS, "call_1"), Call("get_tide", {"harbor": "Bodø"}, "call_2")]
 STREAMS = {
     dialect: b"".join(upstream_stream(dialect, "Let me see. ", CALLS)) for dialect in DIALECTS
 }
+ENDED = {
+    dialect: b"".join(upstream_stream(dialect, "Oh.", [Call("f", {"a": 1}, "call_1")]))
+    for dialect in DIALECTS
+}
+END = {"anthropic": "tool_use", "openai": "tool_calls"}
 FORMATS = ("kimi", "qwen", "deepseek")
 
 
@@ -88,6 +103,52 @@ def test_u9_a_truncated_stream_never_has_a_stop_reason(dialect, client):
         assert received.error
         assert received.stop is None
         assert b"[DONE]" not in sent
+
+
+def read_in(dialect, body, size):
+    """Return the reads of a stream: whole (0), events (1), or bytes at its end (2)."""
+    if size == 0:
+        return [body]
+    end = len(body) - 200 if size == 2 else len(body)
+    *events, last = body[:end].split(b"\n\n")
+    rest = last + body[end:]
+    return [*(event + b"\n\n" for event in events), *(rest[at : at + 1] for at in range(len(rest)))]
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("client", DIALECTS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_w2_a_stream_cut_at_any_byte_has_exactly_one_legal_end_or_an_error(dialect, client, ending):
+    """W2: what the upstream leaves out at the end is written, or the stream ends in an error."""
+    body = ENDED[dialect].replace(b"\n", ending)
+    outcomes = set()
+    for end in range(len(body) + 1):
+        for size in range(3 if end > len(body) - 300 else 1):
+            sent = relay(read_in(dialect, body[:end], size), client=client, upstream=dialect)
+            sent = sent.replace(b"\r\n", b"\n")
+            check_end(sent, client)
+            received = view(sent, client)
+            assert (received.error is None) == (received.stop == END[client]), end
+            assert not received.calls or received.calls == [{"name": "f", "arguments": {"a": 1}}]
+            assert received.error or received.calls, end
+            outcomes.add(received.error)
+    assert None in outcomes
+    assert len(outcomes) > 1
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+def test_w2_a_block_that_never_ends_is_ended(client):
+    """W2: Claude Code drops a block that has not ended."""
+    stop = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+    body = anthropic_stream(
+        [MessageStart("m", "m"), TextDelta("Hello"), MessageEnd(StopReason.END_TURN)]
+    )
+    assert stop in body
+    for reads in ([body.replace(stop, b"")], event_reads(body.replace(stop, b""))):
+        sent = relay(reads, client=client, upstream="anthropic")
+        check_end(sent, client)
+        assert view(sent, client).text == "Hello"
+        assert (stop in sent) == (client == "anthropic")
 
 
 def test_u9_a_recorded_kimi_stream_cut_at_any_byte_gives_only_its_own_calls():

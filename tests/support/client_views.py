@@ -36,6 +36,40 @@ def view(body: bytes, client: str) -> View:
     return _anthropic(body) if client == "anthropic" else _openai(body)
 
 
+def check_end(body: bytes, client: str) -> None:
+    """Assert that a stream has exactly one end: that of a complete message, or an error.
+
+    An unfinished last event is none, because clients drop it.
+    """
+    assert body.endswith(b"\n\n"), body[-200:]
+    names = [_name(event) for event in body.decode().split("\n\n")[:-1]]
+    ends = [name for name in names if name in _ENDS]
+    assert names[len(names) - len(ends) :] == ends, names[-5:]  # nothing follows them
+    assert ends in _LEGAL_ENDS[client], ends
+
+
+_ENDS = {"[DONE]", "error", "finish", "message_delta", "message_stop", "usage"}
+_LEGAL_ENDS = {
+    "anthropic": [["message_delta", "message_stop"], ["error", "message_stop"]],
+    "openai": [["finish", "[DONE]"], ["finish", "usage", "[DONE]"], ["error"]],
+}
+
+
+def _name(event: str) -> str:
+    """Name an event by its part in the end of a stream."""
+    [data] = [line[6:] for line in event.splitlines() if line.startswith("data: ")] or [""]
+    if not data or data == "[DONE]":
+        return data
+    payload = json.loads(data)
+    if "error" in payload:
+        return "error"
+    if "choices" not in payload:
+        return str(payload["type"])
+    if not payload["choices"]:
+        return "usage" if payload.get("usage") else ""
+    return "finish" if payload["choices"][0]["finish_reason"] else ""
+
+
 def _anthropic(body: bytes) -> View:
     seen = View()
     blocks: dict[int, dict[str, Any]] = {}

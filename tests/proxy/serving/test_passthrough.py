@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from proxy.configuration.loop_guard import VIA
-from tests.support.client_views import view
+from tests.support.client_views import check_end, view
 from tests.support.gateway import KEY
 from tests.support.operator_session import Operator
 from tests.support.scripted_upstream import Close, Pause, reply, whole
@@ -60,7 +60,6 @@ ODD_STREAMS = {
         b'event: content_block_stop\ndata: {"type":"content_block_stop","index":2}\n\n',
         b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null,"container":null},"usage":{"output_tokens":5}}\n\n',
         b'event: message_stop\ndata: {"type":"message_stop", "amazon":{"n":1}}\n\n',
-        b": after the end\n\n",
     ],
     "openai": [
         b": OPENROUTER PROCESSING\n\n",
@@ -72,7 +71,6 @@ ODD_STREAMS = {
         b'data: {"id":"gen-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls","native_finish_reason":"STOP"}]}\n\n',
         b'data: {"id":"gen-1","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":12,"completion_tokens":5,"cost":0.00010,"prompt_tokens_details":{"cached_tokens":9}}}\n\n',
         b"data: [DONE]\n\n",
-        b": after the end\n\n",
     ],
 }  # fmt: skip
 ODD_DOCUMENTS = {
@@ -361,7 +359,7 @@ def test_an_overflow_in_other_words_still_makes_claude_code_compact(client, upst
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_an_error_in_the_stream_is_passed_through_and_audited(gateway, client, upstream, dialect):
+def test_an_error_in_the_stream_ends_the_answer_and_is_audited(gateway, client, upstream, dialect):
     model = f"{dialect}-standard-failing"
     started = [*stream(dialect, "Hello", model=model)][: 2 if dialect == "openai" else 4]
     failed = {
@@ -370,7 +368,9 @@ def test_an_error_in_the_stream_is_passed_through_and_audited(gateway, client, u
     }[dialect]  # fmt: skip
     upstream.script(model, reply(*started, failed))
     response = client.post(PATHS[dialect], json=small(dialect, model))
-    assert response.content == b"".join(started) + failed
+    assert response.content.startswith(b"".join(started))
+    check_end(response.content, dialect)
+    assert response.content.count(b"Full") == 1
     row = gateway.exchange(response)
     assert (row["outcome"], row["error_code"]) == ("upstream_error", "upstream_overloaded")
 
@@ -390,7 +390,22 @@ def test_an_error_in_the_stream_with_the_gateways_credential_is_rewritten(
         response = client.post(PATHS[dialect], json=small(dialect, model))
         assert response.content.startswith(b"".join(started))
         assert "canary" not in response.text
-        assert "[redacted]" in response.text
+        assert ("[redacted]" in response.text) == (place == "message")
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_w2_a_stream_without_its_terminator_gets_one(gateway, client, upstream, dialect):
+    """W2: the upstream ends cleanly after the finish reason."""
+    model = f"{dialect}-standard-unterminated"
+    events = [*stream(dialect, "Hello", model=model)]
+    upstream.script(model, reply(*events[:-1]), reply(*events[:-1], events[-1].rstrip()))
+    for _ in range(2):
+        response = client.post(PATHS[dialect], json=small(dialect, model))
+        check_end(response.content, dialect)
+        seen = view(response.content, dialect)
+        assert (seen.text, seen.error) == ("Hello", None)
+        assert seen.stop == view(b"".join(events), dialect).stop
+        assert gateway.exchange(response)["outcome"] == "ok"
 
 
 @pytest.mark.parametrize("dialect", PATHS)
