@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import models, transaction
 
@@ -49,7 +50,7 @@ class Bootstrapped:
     """A key that was just created, to be shown once."""
     admin_user: str
     admin_password: str | None
-    """The password, if it was just created."""
+    """The administrator's password, if it was just generated."""
     unreadable: tuple[str, ...] = ()
     """Upstreams whose secrets were encrypted with another ATHENA_SECRET_KEY."""
 
@@ -80,8 +81,9 @@ def bootstrap(environment: Mapping[str, str] = os.environ) -> Bootstrapped:
         _routes(environment, upstream)
         for name in FORMATS:
             FormatSettings.objects.get_or_create(format=name)
-        user, password = _admin(environment)
-        return Bootstrapped(upstream.name, _client_key(environment), user, password, unreadable)
+        admin, password = _admin(environment)
+        key = _client_key(environment, owner=admin)
+        return Bootstrapped(upstream.name, key, admin.get_username(), password, unreadable)
 
 
 def _upstreams(environment: Mapping[str, str]) -> Upstream:
@@ -166,8 +168,11 @@ def _sync(
     return row
 
 
-def _client_key(environment: Mapping[str, str]) -> str | None:
-    """Create or update the first client key; returns the key if it was just generated."""
+def _client_key(environment: Mapping[str, str], *, owner: AbstractBaseUser) -> str | None:
+    """Create or update the first client key; returns the key if it was just generated.
+
+    It belongs to the administrator, whose *Usage* page would be empty otherwise.
+    """
     path = client_key_path()
     given = environment.get("ATHENA_CLIENT_KEY")
     key = given or (path.read_text().strip() if path.exists() else "")
@@ -176,7 +181,9 @@ def _client_key(environment: Mapping[str, str]) -> str | None:
     if not key and ClientKey.objects.exists():
         return None
     row = ClientKey.objects.filter(from_environment=True).first() if given else None
-    row = row or ClientKey(label="environment" if given else "first", from_environment=bool(given))
+    row = row or ClientKey(
+        label="environment" if given else "first", owner=owner, from_environment=bool(given)
+    )
     plain = key or new_key()
     try:
         row.adopt(plain)
@@ -190,13 +197,13 @@ def _client_key(environment: Mapping[str, str]) -> str | None:
     return None if key else plain
 
 
-def _admin(environment: Mapping[str, str]) -> tuple[str, str | None]:
-    """Create the first administrator; returns the name, and the password if it was generated."""
+def _admin(environment: Mapping[str, str]) -> tuple[AbstractBaseUser, str | None]:
+    """Return the first administrator, and the password if both were just created."""
     users = get_user_model()._default_manager
+    existing = users.filter(is_superuser=True).order_by("-is_active", "pk").first()
+    if existing is not None:
+        return existing, None
     name = environment.get("ATHENA_ADMIN_USER") or "admin"
-    if users.filter(is_superuser=True).exists():
-        return name, None
     given = environment.get("ATHENA_ADMIN_PASSWORD")
     password = given or secrets.token_urlsafe(12)
-    users.create_superuser(name, "", password)
-    return name, None if given else password
+    return users.create_superuser(name, "", password), None if given else password

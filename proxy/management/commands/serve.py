@@ -12,6 +12,7 @@ import socket
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
 from threading import Thread
@@ -45,6 +46,9 @@ _MIN_RETRY_PAUSE = 1.0
 _MAX_RETRY_PAUSE = 10.0
 """Seconds between two attempts to reach the database; the pause doubles from first to maximum."""
 
+_OWN = "ATHENA_"
+"""Prefix of the gateway's own environment variables."""
+
 _WORKER_TIMEOUT = 30
 """Seconds without an answer after which the parent kills a worker. On a busy machine a worker
 needs several seconds to start; a shorter limit would restart it forever."""
@@ -57,10 +61,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--no-migrate",
             action="store_true",
-            help="do not change the tables; also accepts the tables of the next version",
+            help="do not change the tables; also accepts tables and settings of the next version",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        # Nodes that share an environment may be given a setting of the next version too early.
+        if (unknown := unknown_variables()) and not options["no_migrate"]:
+            raise CommandError(" ".join([*unknown, "docs/settings.md lists all settings."]))
         check_address()
         try:
             lines = prepare(migrates=not options["no_migrate"])
@@ -216,6 +223,11 @@ def start_message(bootstrapped: Bootstrapped, snapshot: Snapshot) -> str:
     ]
     if bootstrapped.admin_password:
         lines.append(f"         password {_password_note(bootstrapped.admin_password)}")
+    else:
+        lines.append(
+            "         forgot the password? Run: .venv/bin/python manage.py changepassword"
+            f" {quote(bootstrapped.admin_user)}"
+        )
     warnings = [
         *environment_warnings(),
         *(finding.message for finding in security_findings(snapshot)),
@@ -271,17 +283,25 @@ def _password_note(password: str) -> str:
     return f"is in {path}: change it, then delete the file"
 
 
+def unknown_variables() -> list[str]:
+    """Describe each ATHENA_ variable that this version does not have, with the most similar one."""
+    lines = []
+    for name in sorted(n for n in os.environ if n.startswith(_OWN) and n not in settings.VARIABLES):
+        known = {variable.removeprefix(_OWN): variable for variable in settings.VARIABLES}
+        similar = get_close_matches(name.removeprefix(_OWN), known, n=1)
+        hint = f" Did you mean {known[similar[0]]}?" if similar else ""
+        lines.append(f"{name} is set, but Athena has no setting of that name.{hint}")
+    return lines
+
+
 def environment_warnings() -> list[str]:
     """List likely mistakes that do not prevent a start."""
-    names = {name for name in os.environ if name.startswith("ATHENA_")}
-    warnings = [
-        f"{name} is set, but Athena has no setting of that name."
-        for name in sorted(names - settings.VARIABLES)
-    ]
+    warnings = unknown_variables()
     database = Path(settings.DATA_DIR / "athena.sqlite3")
     if all(path.exists() and path.stat().st_mode & 0o005 for path in (database, database.parent)):
         warnings.append(
-            f"other users of this machine can read the database. Run: chmod 600 {database}*"
+            "other users of this machine can read the database. Run: chmod 600"
+            f" {quote(str(database))}*"
         )
     if password := os.environ.get("ATHENA_ADMIN_PASSWORD"):
         try:

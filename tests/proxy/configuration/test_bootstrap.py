@@ -178,3 +178,19 @@ def test_upstreams_encrypted_with_another_secret_are_named(settings):
     assert bootstrap(OPENROUTER).unreadable == ("demo", "sealed", "stored")
     # The key of the demo is not a real secret; the bootstrap replaces it.
     assert bootstrap(OPENROUTER).unreadable == ("sealed", "stored")
+
+
+@pytest.mark.parametrize("environment", [{}, {"ATHENA_CLIENT_KEY": "sk-athena-given-key"}])
+def test_the_first_key_belongs_to_the_first_administrator(environment):
+    """N7. Otherwise the usage page is empty for the person who started the gateway."""
+    bootstrap(environment | {"ATHENA_ADMIN_USER": "olga"})
+    assert ClientKey.objects.get().owner.get_username() == "olga"
+
+
+def test_a_later_start_returns_the_administrator_and_leaves_the_owner_of_the_key():
+    """N7. The name comes from the database: the environment may have another by then."""
+    bootstrap({"ATHENA_ADMIN_USER": "olga"})
+    ClientKey.objects.update(owner=None)
+    started = bootstrap({"ATHENA_ADMIN_USER": "someone-else"})
+    assert (started.admin_user, started.admin_password) == ("olga", None)
+    assert ClientKey.objects.get().owner is None

@@ -1,5 +1,8 @@
 """`manage.py serve`: the start message, invalid settings, warnings and file permissions."""
 
+import shutil
+import subprocess
+
 import pytest
 
 from tests.support.database import IS_POSTGRES
@@ -120,11 +123,80 @@ def test_an_unusable_database_is_named(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_misspelled_variable_is_reported(tmp_path):
-    gateway = Gateway(tmp_path, ATHENA_PROT="9", ATHENA_ADMIN_PASSWORD="admin").start()
+MISSPELT = {
+    "ATHENA_PROT": "Did you mean ATHENA_PORT?",
+    "ATHENA_WORKER": "Did you mean ATHENA_WORKERS?",
+    "ATHENA_ADMIN_PASWORD": "Did you mean ATHENA_ADMIN_PASSWORD?",
+    "ATHENA_MODEL_SONET": "Did you mean ATHENA_MODEL_SONNET?",
+    "ATHENA_ZZZ": "no setting of that name. docs/settings.md lists all settings.",
+}
+
+
+def test_misspelt_variables_are_refused_with_the_nearest_names(tmp_path):
+    """N8. Only names are printed: a value may be a secret."""
+    more = dict.fromkeys(MISSPELT, "canary-value")
+    done = Gateway(tmp_path).manage("serve", environment=more)
+    assert done.returncode != 0
+    for name, hint in MISSPELT.items():
+        assert f"{name} is set, but Athena has no setting of that name." in done.stderr
+        assert hint in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "canary-value" not in done.stderr
+    assert "listening" not in done.stdout
+
+
+def test_a_setting_of_the_next_version_is_accepted_with_a_warning(tmp_path):
+    """N8. In a rolling upgrade, all nodes may already have the next version's environment."""
+    gateway = Gateway(tmp_path, ATHENA_ADMIN_PASSWORD="admin").start()
     gateway.stop()
-    assert "Warning: ATHENA_PROT is set, but Athena has no setting of that name." in gateway.log
     assert "Warning: ATHENA_ADMIN_PASSWORD is weak." in gateway.log
+    gateway.environment["ATHENA_FROM_NEXT_YEAR"] = "1"
+    gateway.start("--no-migrate").stop()
+    assert "Warning: ATHENA_FROM_NEXT_YEAR is set, but Athena has no setting" in gateway.log
+
+
+def test_the_second_start_says_how_to_reset_the_password(tmp_path):
+    """N7. The name is the administrator's, whatever the environment says at the second start."""
+    gateway = Gateway(tmp_path, ATHENA_ADMIN_USER="olga@example.org", ATHENA_ADMIN_PASSWORD="")
+    gateway.start().stop()
+    assert "(shown only once)" in gateway.log
+    assert "changepassword" not in gateway.log
+    gateway.environment["ATHENA_ADMIN_USER"] = "someone-else"
+    gateway.start().stop()
+    hint = "forgot the password? Run: .venv/bin/python manage.py changepassword olga@example.org"
+    assert hint in gateway.log
+    assert "someone-else" not in gateway.log
+
+
+def test_printed_lines_work_in_a_directory_whose_name_has_spaces_and_quotes(tmp_path):
+    """N4. Each line is run as a user pastes it, with a curl that prints its arguments."""
+    gateway = Gateway(tmp_path / 'it\'s a $HOME "dir"', ATHENA_CLIENT_KEY="")
+    gateway.data_dir.mkdir(mode=0o755)
+    gateway.log_path = tmp_path / "gateway.log"
+    (gateway.data_dir / "athena.sqlite3").touch(mode=0o644)
+    (gateway.data_dir / "athena.sqlite3").chmod(0o644)
+    gateway.start().stop()
+    key = (gateway.data_dir / "client_key").read_text()
+    lines = gateway.log.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.lstrip().startswith("curl "))
+    exports = [line for line in lines if line.lstrip().startswith("export ")]
+    chmod = next(line.partition("Run: ")[2] for line in lines if "Run: chmod" in line)
+    script = "\n".join(
+        [
+            "curl() { printf '%s\\n' \"$@\"; }",
+            *lines[start : start + 2],
+            *exports,
+            'echo "$ANTHROPIC_BASE_URL $ANTHROPIC_AUTH_TOKEN"',
+            chmod,
+        ]
+    )
+    for shell in filter(shutil.which, ("sh", "bash", "zsh")):
+        done = subprocess.run([shell, "-ec", script], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), shell
+        assert f"x-api-key: {key}\n" in done.stdout
+        assert f"{gateway.url} {key}\n" in done.stdout
+    if not IS_POSTGRES:
+        assert (gateway.data_dir / "athena.sqlite3").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("command", [["key", "list"], ["token", "list"], ["config", "export"]])

@@ -335,10 +335,11 @@ def test_a_new_key_is_shown_once_with_setup_lines_for_every_client(olga):
     key = plain_key(page)
     assert ClientKey.objects.get(label="ada").digest == digest_of(key)
     for line in (
-        "export ANTHROPIC_BASE_URL=http://testserver\n",
-        f"export ANTHROPIC_AUTH_TOKEN={key}\n",
+        'export ANTHROPIC_BASE_URL="http://testserver"\n',
+        f'export ANTHROPIC_AUTH_TOKEN="{key}"\n',
+        'claude --model "kimi-k2"',  # in zsh, a bare claude-opus[1m] is a file pattern
         "Override OpenAI base URL   http://testserver/v1\n",
-        "curl -N http://testserver/v1/messages",
+        'curl -N "http://testserver/v1/messages"',
         f"Anthropic(base_url=&quot;http://testserver&quot;, api_key=&quot;{key}&quot;)",
         f"OpenAI(base_url=&quot;http://testserver/v1&quot;, api_key=&quot;{key}&quot;)",
         "model=&quot;kimi-k2&quot;",
