@@ -1,5 +1,6 @@
 """Admin of upstreams. API keys can be entered, and are never shown."""
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -12,10 +13,18 @@ from django.utils.html import format_html
 
 from proxy.admin.base import ConfigurationForm, EnvironmentAdmin
 from proxy.configuration.editing import check_secrets
-from proxy.configuration.upstream import read_upstream
+from proxy.configuration.upstream import address_of, read_upstream
 from proxy.configuration.upstream_presets import PRESETS
-from proxy.models import Upstream
+from proxy.models import GatewayProcess, Upstream
 from proxy.security.secret_headers import mask_secrets, unmask_secrets, unresolved_secrets
+
+
+def _suspicion(row: Upstream) -> datetime | None:
+    """Return until when some process reuses no connection to the upstream."""
+    try:
+        return GatewayProcess.suspicion(address_of(read_upstream(row).origin))
+    except ValidationError:  # the row cannot be used at all
+        return None
 
 
 class VariableField(forms.CharField):
@@ -110,6 +119,15 @@ class UpstreamAdmin(EnvironmentAdmin):
             },
         ),
         (
+            "Connections",
+            {
+                "description": "A connection normally serves one request after another, which "
+                "saves the time to set it up.",
+                "classes": ("collapse",),
+                "fields": ("reuse_connections",),
+            },
+        ),
+        (
             "Timeouts",
             {
                 "description": "How long each part of an answer may take. Local models may need "
@@ -142,6 +160,13 @@ class UpstreamAdmin(EnvironmentAdmin):
         chosen = request.GET.get("preset", "")
         context = {"presets": PRESETS, "preset": PRESETS.get(chosen), **(extra_context or {})}
         return super().add_view(request, form_url, context)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        row = kwargs.get("obj")
+        context["suspected_until"] = _suspicion(row) if row else None
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Upstream, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)

@@ -43,6 +43,7 @@ UPSTREAM_FIELDS = (
     "idle_timeout",
     "progress_timeout",
     "total_timeout",
+    "reuse_connections",
     "active",
 )
 ROUTE_FIELDS = (

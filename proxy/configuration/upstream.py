@@ -51,6 +51,7 @@ class Upstream:
     idle_timeout: float
     progress_timeout: float
     total_timeout: float
+    reuse_connections: bool
     #: The reason why it cannot be called, for the operator; empty if it can.
     trouble: str = ""
     origin: Origin = field(init=False, repr=False)
@@ -125,6 +126,7 @@ def read_upstream(row: models.Upstream) -> Upstream:
         idle_timeout=row.idle_timeout,
         progress_timeout=row.progress_timeout,
         total_timeout=row.total_timeout,
+        reuse_connections=row.reuse_connections,
         trouble=trouble,
     )
 
@@ -143,6 +145,7 @@ def invalid_upstream(row: models.Upstream) -> Upstream:
         idle_timeout=1,
         progress_timeout=1,
         total_timeout=1,
+        reuse_connections=False,
         trouble="its row in the database is not valid; see the log for the reason",
     )
 
@@ -168,6 +171,11 @@ def have_same_origin(base_url: str, other: str) -> bool:
         return origin_of(httpx.URL(base_url)) == origin_of(httpx.URL(other))
     except (httpx.InvalidURL, ValueError):
         return False
+
+
+def address_of(origin: Origin) -> str:
+    scheme, host, port = origin
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def head_of(url: httpx.URL, headers: Iterable[tuple[str, str]]) -> bytes:

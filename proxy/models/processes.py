@@ -1,6 +1,6 @@
 """Running processes of the gateway, as they report themselves."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db import models
 from django.db.models import QuerySet
@@ -24,6 +24,9 @@ class GatewayProcess(models.Model):
     open_streams = models.PositiveIntegerField()
     audit_waiting = models.PositiveIntegerField()
     audit_dropped = models.PositiveBigIntegerField()
+    suspected = models.JSONField(null=True)
+    """Addresses of upstreams whose connections the process does not reuse because they sent data
+    without a request, and until when (seconds since the epoch). Null from an older version."""
 
     def __str__(self) -> str:
         return self.name
@@ -32,3 +35,9 @@ class GatewayProcess(models.Model):
     def running(cls) -> "QuerySet[GatewayProcess]":
         """Processes that reported within the last ten seconds."""
         return cls.objects.filter(seen_at__gte=Now() - _MAX_SILENCE).order_by("name", "started_at")
+
+    @classmethod
+    def suspicion(cls, address: str) -> datetime | None:
+        """Return until when any process does not reuse connections to an upstream's address."""
+        found = [(row.suspected or {}).get(address, 0) for row in cls.running()]
+        return datetime.fromtimestamp(max(found), UTC) if any(found) else None

@@ -104,6 +104,12 @@ class Upstream(models.Model):
         validators=_BOUNDS.validators("total_timeout"),
         help_text="Seconds for a whole answer.",
     )
+    reuse_connections = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="Switch off for an upstream that sends data after the end of its answers. Each "
+        "request then takes a new connection.",
+    )
     active = models.BooleanField(default=True)
     from_environment = models.BooleanField(
         default=False,

@@ -8,10 +8,10 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -35,6 +35,8 @@ class State:
     open_streams: int
     audit_waiting: int
     audit_dropped: int
+    suspected: Mapping[str, float] = field(default_factory=dict)
+    """Upstreams that sent data without a request; see `GatewayProcess`."""
 
 
 class Heartbeat:

@@ -18,6 +18,7 @@ from proxy.audit.journal.journal import Journal
 from proxy.audit.recorder import AuditRecorder
 from proxy.audit.retention import Retention
 from proxy.configuration.live import Configuration, configuration
+from proxy.configuration.upstream import address_of
 from proxy.errors import ErrorCode, GatewayError
 from proxy.http.request_limits import RequestLimits
 from proxy.process.drain import Drain
@@ -108,6 +109,7 @@ class Runtime:
             open_streams=len(self.relays),
             audit_waiting=self.audit.pending,
             audit_dropped=self.audit.dropped,
+            suspected={address_of(o): end for o, end in self.client.suspected().items()},
         )
 
     def degraded(self) -> list[str]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from formats import Event, MessageFailed
 from proxy.configuration.routing import Route
-from proxy.configuration.upstream import Upstream, head_of
+from proxy.configuration.upstream import Origin, Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.security.egress import ForbiddenAddress
 from proxy.upstreams.connection import BodyTruncated, OnData
@@ -72,10 +72,19 @@ class UpstreamClient:
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=0)
         self._client = CheckedClient(limits=limits) if transport == "httpx" else None
 
-    async def open(self, route: Route, body: bytes, forwarded: Forwarded, *, tokens: int) -> Answer:
+    async def open(
+        self,
+        route: Route,
+        body: bytes,
+        forwarded: Forwarded,
+        *,
+        tokens: int,
+        is_repeated: bool = False,
+    ) -> Answer:
         """Return an answer with status 200; raises UpstreamFailed.
 
-        `tokens` estimates the input, for upstreams that reply "too long" without a number.
+        `tokens` estimates the input, for upstreams that reply "too long" without a number. A
+        repeated request goes to a new connection, which cannot have been closed while idle.
         """
         upstream = route.upstream
         if upstream.trouble:
@@ -91,6 +100,8 @@ class UpstreamClient:
                     body,
                     connect_timeout=upstream.connect_timeout,
                     answer_timeout=upstream.first_byte_timeout,
+                    may_use_idle=upstream.reuse_connections and not is_repeated,
+                    may_keep=upstream.reuse_connections,
                 )
             else:
                 answer = await self._send_by_httpx(upstream, body, forwarded)
@@ -102,6 +113,10 @@ class UpstreamClient:
         raise parse_error_answer(
             route, answer.status, answer.headers, await _read_error(answer), tokens=tokens
         )
+
+    def suspected(self) -> dict[Origin, float]:
+        """Return the upstreams whose connections are not reused, and until when (epoch)."""
+        return self._pool.suspected() if self._pool is not None else {}
 
     async def _send_by_httpx(self, upstream: Upstream, body: bytes, forwarded: Forwarded) -> Answer:
         assert self._client is not None  # noqa: S101

@@ -5,6 +5,8 @@ data, so that pings can be sent on a silent stream; an async generator cannot do
 """
 
 import asyncio
+import re
+import socket
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
@@ -16,6 +18,10 @@ _MAX_BUFFERED_BYTES = 256 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
 """Bytes of headers or trailers without any body. The parser itself has no limit."""
 
+_IDLE_TIMEOUT = re.compile(rb"HTTP/1\.[01] 408 ")
+"""Some servers, HAProxy among them, close an idle connection with this unrequested answer."""
+_PEEKED_BYTES = 16
+
 OnData: TypeAlias = Callable[[bytes], bool]
 """Callback for body data; returns True if it has consumed the data."""
 
@@ -25,13 +31,18 @@ class BodyTruncated(httpx.ReadError):
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self) -> None:
+    def __init__(self, on_unsolicited: Callable[[], None]) -> None:
+        """`on_unsolicited` is called when data arrives that no request asked for."""
         self.idle_since = 0.0
+        self.is_answered = False
+        """True once any byte has arrived after the request."""
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.head_received: asyncio.Future[None]
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser
+        self._on_unsolicited = on_unsolicited
+        self._is_in_head = False
         self._head_bytes = 0
         self._chunks: list[bytes] = []
         self._buffered_bytes = 0
@@ -53,7 +64,7 @@ class Connection(asyncio.Protocol):
             raise httpx.ReadError("the connection was closed")
         self.head_received = loop.create_future()
         self.status, self.headers, self._head_bytes = 0, [], 0
-        self._is_complete = False
+        self._is_complete = self.is_answered = False
         self._parser = httptools.HttpResponseParser(self)
         self._transport.writelines((b"%b%d\r\n\r\n" % (head, len(body)), body))
 
@@ -91,11 +102,42 @@ class Connection(asyncio.Protocol):
         # asyncio calls connection_lost some time after the transport starts to close.
         return not self._is_lost and not self._transport.is_closing()
 
+    def is_silent(self) -> bool:
+        """Return False if the socket holds data, or its end, which the event loop has not read.
+
+        Nothing may be sent then: the data would be taken for the answer.
+        """
+        data = self._peek()
+        if data and not self._transport.get_extra_info("ssl_object"):
+            # With TLS it may be a session ticket or the close: only the decrypted data can tell.
+            self._report_unsolicited(data)
+        return data is None
+
+    def _peek(self) -> bytes | None:
+        """Look at the unread data of the socket: empty at its end, None if there is none."""
+        shared = self._transport.get_extra_info("socket")
+        if shared is None:
+            return None
+        own = socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
+        try:
+            return own.recv(_PEEKED_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+        finally:
+            own.detach()  # the transport closes the descriptor
+
     @property
     def is_reusable(self) -> bool:
-        """True if no data of this answer can be mistaken for the next one's."""
+        """True if no data of this answer can be mistaken for the next one's.
+
+        After any other status than 200 the upstream may not have read the whole request, and could
+        take the rest of it for the next one.
+        """
         return (
             self.is_alive
+            and self.status == 200
             and self._is_complete
             and not self._chunks
             and self._error is None
@@ -129,9 +171,11 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class is not a subclass
 
     def data_received(self, data: bytes) -> None:
-        if self._is_complete:  # unsolicited data: the connection cannot be trusted
+        if self._is_complete:
+            self._report_unsolicited(data)
             self.abort()
             return
+        self.is_answered = True
         chunks = self._chunks
         before = len(chunks)
         try:
@@ -143,7 +187,9 @@ class Connection(asyncio.Protocol):
                 if self._head_bytes > _MAX_HEAD_BYTES and not self._is_complete:
                     raise httptools.HttpParserError("headers or trailers are too large")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if not self._is_complete:  # otherwise only the data after the answer is bad
+            if self._is_complete:  # only the data after the answer is bad
+                self._on_unsolicited()
+            else:
                 self._fail(httpx.RemoteProtocolError(f"not valid HTTP: {error}"))
             self.abort()
         reader, on_data = self._reader, self._on_data
@@ -174,11 +220,14 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self._is_complete:
             raise ValueError("a second answer to one request")
+        self._is_in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        if self._is_in_head:  # trailers are dropped
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        self._is_in_head = False
         if sum(len(name) + len(value) for name, value in self.headers) > _MAX_HEAD_BYTES:
             raise ValueError("headers or trailers are too large")  # and body data came with them
         self.status = self._parser.get_status_code()
@@ -191,6 +240,10 @@ class Connection(asyncio.Protocol):
             self.headers = []
             return
         self._is_complete = True
+
+    def _report_unsolicited(self, data: bytes) -> None:
+        if not _IDLE_TIMEOUT.match(data):
+            self._on_unsolicited()
 
     def _ends_with_connection(self) -> bool:
         return not any(

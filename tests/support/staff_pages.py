@@ -32,6 +32,7 @@ UPSTREAM_FORM = {
     "idle_timeout": "120",
     "progress_timeout": "180",
     "total_timeout": "3600",
+    "reuse_connections": "on",
     "active": "on",
     "key_variable": "",
 }

@@ -1,5 +1,7 @@
 """The admin pages of the configuration. Secrets can be entered and are never shown."""
 
+from datetime import UTC, datetime
+
 import pytest
 from django.contrib.admin import site
 from django.contrib.auth import get_user_model
@@ -14,11 +16,13 @@ from proxy.configuration.fields import (
     ROUTE_FIELDS,
     UPSTREAM_FIELDS,
 )
+from proxy.configuration.upstream import read_upstream
 from proxy.models import (
     ClientKey,
     ConfigurationVersion,
     FormatOverride,
     FormatSettings,
+    GatewayProcess,
     GatewaySettings,
     ModelRoute,
     Upstream,
@@ -51,6 +55,30 @@ def test_every_table_has_its_pages(pages, name):
     assert pages.get(f"/admin/proxy/{name}/").status_code == 200
     if name not in ("gatewaysettings", "formatsettings"):
         assert pages.get(f"/admin/proxy/{name}/add/").status_code == 200
+
+
+def test_the_page_of_an_upstream_says_that_its_connections_are_not_reused(pages):
+    """W1."""
+    row = Upstream.objects.create(name="twofold", base_url="https://twofold.example/v1")
+    other = Upstream.objects.create(name="other", base_url="https://other.example/v1")
+    until = datetime(2033, 5, 18, 3, 33, tzinfo=UTC)
+    state = {"open_streams": 0, "audit_waiting": 0, "audit_dropped": 0}
+    suspected = {"https://twofold.example:443": until.timestamp()}
+    GatewayProcess.objects.create(token="a", name="old", **state)
+    GatewayProcess.objects.create(token="b", name="new", suspected=suspected, **state)
+    assert b"reused until 03:33 UTC" in pages.get(f"/admin/proxy/upstream/{row.pk}/change/").content
+    assert b"reused until" not in pages.get(f"/admin/proxy/upstream/{other.pk}/change/").content
+
+
+def test_the_reuse_of_connections_can_be_switched_off(pages):
+    """W1."""
+    off = {name: value for name, value in UPSTREAM_FORM.items() if name != "reuse_connections"}
+    pages.post("/admin/proxy/upstream/add/", off)
+    row = Upstream.objects.get(name="mine")
+    assert not row.reuse_connections
+    assert not read_upstream(row).reuse_connections
+    pages.post(f"/admin/proxy/upstream/{row.pk}/change/", UPSTREAM_FORM)
+    assert Upstream.objects.get(name="mine").reuse_connections
 
 
 def test_a_key_is_stored_and_never_shown(pages):

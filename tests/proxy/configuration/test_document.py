@@ -73,6 +73,7 @@ def full_configuration():
         headers={"x-team": "harbor", "X-House-Token": CANARY},
         connect_timeout=2.5,
         idle_timeout=60,
+        reuse_connections=False,
     )
     house.store_key(CANARY)
     house.save()
@@ -177,6 +178,7 @@ def test_an_export_has_every_field_and_no_secret(full_configuration):
             "headers": {"X-House-Token": "stored", "x-team": "harbor"},
             "connect_timeout": 2.5,
             "idle_timeout": 60,
+            "reuse_connections": False,
         },
         {
             "name": "router",

@@ -26,7 +26,7 @@ class FakeConnection(Connection):
     """An upstream connection that the test feeds."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(lambda: None)
         self.is_open = True
         transport: Any = SimpleNamespace(is_closing=lambda: not self.is_open, abort=self.finish)
         self.connection_made(transport)
@@ -96,7 +96,8 @@ def relaying(monkeypatch, script, *, ping_after=60, **deadlines):
 
     connection = None
     monkeypatch.setattr(retry, "attempt", attempt)
-    monkeypatch.setattr(retry, "resolve", lambda *_: None)
+    route = SimpleNamespace(upstream=SimpleNamespace(name="u"), model="m")
+    monkeypatch.setattr(retry, "resolve", lambda *_: route)
     return asyncio.run(test())
 
 

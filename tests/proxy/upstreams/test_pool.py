@@ -5,6 +5,8 @@ import datetime
 import ipaddress
 import json
 import ssl
+import time
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -16,13 +18,19 @@ from cryptography.x509.oid import NameOID
 from proxy.configuration.upstream import head_of, origin_of
 from proxy.upstreams.client import HttpxAnswer
 from proxy.upstreams.connection import BodyTruncated
-from proxy.upstreams.pool import ConnectionPool, PooledAnswer
+from proxy.upstreams.pool import _REST_SECONDS, ConnectionPool, PooledAnswer
 from tests.support.chat import chunk, reply
-from tests.support.scripted_upstream import Close, Pause, Reset
+from tests.support.scripted_upstream import Close, Hold, Pause, Reset
 
 
 async def send(
-    pool: ConnectionPool, url: str, model: str = "m", *, connect: float = 5, read: float = 5
+    pool: ConnectionPool,
+    url: str,
+    model: str = "m",
+    *,
+    connect: float = 5,
+    read: float = 5,
+    **allowed: bool,
 ) -> PooledAnswer:
     target, headers = httpx.URL(url), [("content-type", "application/json")]
     return await pool.send(
@@ -31,6 +39,7 @@ async def send(
         json.dumps({"model": model}).encode(),
         connect_timeout=connect,
         answer_timeout=read,
+        **allowed,
     )
 
 
@@ -44,10 +53,11 @@ async def read_all(body: PooledAnswer) -> bytes:
     return data
 
 
-def run(test):
+def run(test, *, rest=0.0):
+    """Run a test with a pool, in which connections rest for `rest` seconds before their reuse."""
 
     async def main():
-        pool = ConnectionPool()
+        pool = ConnectionPool(rest=rest)
         try:
             return await asyncio.wait_for(test(pool), 60)
         finally:
@@ -222,6 +232,203 @@ def test_data_after_an_answer_is_dropped(upstream, model, extra, connection):
         return [(await fetch(pool, upstream, model))[1] for _ in range(2)]
 
     assert run(test) == [b"own", b"own"]
+
+
+FOREIGN = b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nforeign"
+
+
+@pytest.mark.parametrize("extra", [FOREIGN, FOREIGN[:-3], b"HTTP/1.1 100 Continue\r\n\r\n", b"x"])
+@pytest.mark.parametrize("delay", [0.001, 0.01])
+def test_data_that_arrives_soon_after_an_answer_never_reaches_the_next_request(
+    upstream, model, extra, delay
+):
+    """W1."""
+    script = upstream.script(model, [OWN, Pause(delay), extra, Pause(0.1)], [OWN])
+
+    async def test(pool):
+        return [(await fetch(pool, upstream, model))[1] for _ in range(3)]
+
+    assert run(test, rest=_REST_SECONDS) == [b"own"] * 3
+    assert len(script.requests) == 3
+
+
+@pytest.mark.parametrize("has_loop_read", [True, False])
+def test_data_in_the_socket_of_an_idle_connection_is_never_an_answer(
+    upstream, model, has_loop_read, caplog
+):
+    """W1: the event loop has read the data, or is about to."""
+    late = Hold()
+    script = upstream.script(model, [OWN, late, FOREIGN, Pause(0.1)], [OWN])
+
+    async def test(pool):
+        first = await send(pool, f"{upstream.url}/x", model)
+        connection = first._connection
+        await read_all(first)
+        assert pool._idle[origin_of(httpx.URL(upstream.url))] == [connection]
+        late.event.set()
+        if has_loop_read:
+            while connection.is_alive:
+                await asyncio.sleep(0.02)
+        else:
+            while connection._peek() is None:
+                time.sleep(0.02)
+        return (await fetch(pool, upstream, model))[1]
+
+    assert run(test) == b"own"
+    assert len({request.peer for request in script.requests}) == 2
+    (line,) = [line.getMessage() for line in caplog.records if line.name == "athena.pool"]
+    assert line.startswith(upstream.url.removesuffix("/v1"))
+
+
+@pytest.mark.parametrize("extra", [FOREIGN, b"x", b"HTTP/1.1 204 No Content\r\n\r\n"])
+@pytest.mark.parametrize("pause", [[], [Pause(0.05)]], ids=["at once", "late"])
+def test_an_upstream_that_sent_data_after_an_answer_gets_new_connections_for_an_hour(
+    upstream, model, extra, pause, monkeypatch
+):
+    """W1."""
+    end = [*pause, extra] if pause else []
+    script = upstream.script(model, [OWN if pause else OWN + extra, *end, Pause(0.05)], [OWN])
+    now = 1_000_000.0
+    monkeypatch.setattr("proxy.upstreams.pool.time.time", lambda: now)
+
+    async def test(pool):
+        nonlocal now
+        origin = origin_of(httpx.URL(upstream.url))
+        await fetch(pool, upstream, model)
+        while not pool.suspected():
+            await asyncio.sleep(0.02)
+        assert pool.suspected() == {origin: now + 3600}
+        for _ in range(3):
+            assert (await fetch(pool, upstream, model))[1] == b"own"
+        now += 3600
+        assert pool.suspected() == {}
+        for _ in range(3):
+            assert (await fetch(pool, upstream, model))[1] == b"own"
+
+    run(test)
+    peers = [request.peer for request in script.requests]
+    assert len(set(peers[:5])) == 5
+    assert len(set(peers[4:])) == 1
+
+
+def test_the_idle_connections_of_a_suspected_upstream_are_closed(upstream, model):
+    """W1: other connections of the upstream may be just as wrong."""
+    held = Hold()
+    upstream.script(model, [Pause(0.1), OWN], [Pause(0.1), OWN], [held, OWN + FOREIGN])
+
+    async def test(pool):
+        await asyncio.gather(fetch(pool, upstream, model), fetch(pool, upstream, model))
+        idle = [*pool._idle[origin_of(httpx.URL(upstream.url))]]
+        third = asyncio.create_task(fetch(pool, upstream, model))
+        held.event.set()
+        await third
+        return [connection.is_alive for connection in idle]
+
+    assert run(test) == [False, False]
+
+
+def test_an_idle_connection_that_is_closed_with_408_raises_no_suspicion(upstream, model):
+    """HAProxy closes idle connections with an answer that no request asked for."""
+    timeout = b"HTTP/1.0 408 Request Time-out\r\nconnection: close\r\n\r\n"
+    script = upstream.script(model, [OWN, Pause(0.05), timeout, Close], [OWN])
+
+    async def test(pool):
+        first = await send(pool, f"{upstream.url}/x", model)
+        connection = first._connection
+        await read_all(first)
+        while connection.is_alive:
+            await asyncio.sleep(0.02)
+        assert (await fetch(pool, upstream, model))[1] == b"own"
+        return pool.suspected()
+
+    assert run(test) == {}
+    assert len(script.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"503 Busy", b"204 No Content", b"304 Not Modified", b"201 Created"],
+)
+def test_a_connection_is_reused_only_after_status_200(upstream, model, head):
+    """W1: after an early refusal, an upstream may take the rest of the request for the next one."""
+    body = b"" if head[0:1] in b"3" or head.startswith(b"204") else b"own"
+    answer = b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+    script = upstream.script(model, [answer])
+
+    async def test(pool):
+        for _ in range(2):
+            await fetch(pool, upstream, model)
+
+    run(test)
+    assert len({request.peer for request in script.requests}) == 2
+
+
+def test_connections_are_not_reused_if_the_upstream_says_so(upstream, model):
+    """W1: the switch of the upstream."""
+    script = upstream.script(model, [OWN])
+
+    async def test(pool):
+        for uses, keeps in ((True, False), (True, True), (False, True), (True, True)):
+            answer = await send(pool, f"{upstream.url}/x", model, may_use_idle=uses, may_keep=keeps)
+            await read_all(answer)
+
+    run(test)
+    first, second, third, fourth = (request.peer for request in script.requests)
+    assert len({first, second, third}) == 3
+    assert fourth == third
+
+
+def test_data_before_the_request_is_never_the_answer():
+    """W1: a server that speaks first."""
+
+    async def test(pool):
+        requests = []
+
+        async def serve(reader, writer):
+            writer.write(FOREIGN)
+            with suppress(asyncio.IncompleteReadError, OSError):
+                requests.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        connect = pool._connect
+
+        async def connect_slowly(origin):
+            connection = await connect(origin)
+            while connection.is_alive and connection._peek() is None:
+                await asyncio.sleep(0)
+            return connection
+
+        pool._connect = connect_slowly
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(httpx.ReadError):
+                await send(pool, f"http://127.0.0.1:{port}/")
+        assert requests == []
+        assert pool.suspected()
+
+    run(test)
+
+
+@pytest.mark.parametrize("trailer", [b"x-trailer: t\r\n", b"Set-Cookie: a\r\n"])
+def test_trailers_are_dropped_at_any_split(upstream, model, trailer):
+    """W9."""
+    whole = b"HTTP/1.1 200 OK\r\nx-own: h\r\ntransfer-encoding: chunked\r\n\r\n3\r\nown\r\n0\r\n"
+    whole += trailer + b"\r\n"
+    head = [(b"x-own", b"h"), (b"transfer-encoding", b"chunked")]
+
+    async def test(pool):
+        for cut in range(1, len(whole)):
+            upstream.script(model, [whole[:cut], Pause(0.002), whole[cut:]])
+            answer = await send(pool, f"{upstream.url}/x", model)
+            assert await read_all(answer) == b"own"
+            assert answer.headers == head, cut
+        upstream.script(model, [whole])
+        answer = await send(pool, f"{upstream.url}/x", model)
+        assert await read_all(answer) == b"own"
+        assert answer.headers == head
+
+    run(test)
 
 
 def test_a_closing_connection_is_not_reused(upstream, model):
