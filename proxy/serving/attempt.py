@@ -75,8 +75,11 @@ async def attempt(
     *,
     options: ReplyOptions,
     forwarded: Forwarded,
+    is_repeated: bool,
 ) -> StartedAnswer:
     """Wait for an answer to start; raises UpstreamFailed if it does not.
+
+    `is_repeated`: this upstream has been sent the request before.
 
     An upstream of the client's dialect also gets the client's `forwarded` headers. It is asked for
     a document if the client wants one and no tool call in it can need rescue: the document is then
@@ -97,6 +100,7 @@ async def attempt(
             rendered.body,
             forwarded if is_same_dialect else NOTHING_FORWARDED,
             tokens=options.input_estimate,
+            is_repeated=is_repeated,
         )
     except UpstreamFailed as failure:
         if not is_same_dialect:

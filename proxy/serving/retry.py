@@ -3,9 +3,15 @@
 Nothing has been sent to the client before that, so a failed attempt can be followed by another: the
 same again, the same without thinking blocks whose signature was refused, or one at the fallback
 route. The exchange records each failed attempt.
+
+A request is sent to one model of one upstream at most twice, whatever happens: attempts cost money,
+and may have effects. A fallback to another model or upstream is another request, with two attempts
+of its own. Not counted is a request that was written to an idle connection which the upstream had
+closed (`proxy.upstreams.pool`); only a first attempt uses idle connections, so this happens once.
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
@@ -20,6 +26,8 @@ from proxy.serving.attempt import StartedAnswer, attempt
 from proxy.upstreams.client import Forwarded, UpstreamClient
 
 _RETRY_SECONDS = 0.2
+_MAX_ATTEMPTS = 2
+"""For one model of one upstream."""
 
 
 async def start_answer(
@@ -34,11 +42,20 @@ async def start_answer(
     """Return the first answer that starts; raises GatewayError if none does."""
     requested = bare_name(exchange.request.model)
     route = resolve(snapshot, requested)
-    may_retry, followed = True, set[int | None]()
+    attempts: Counter[tuple[str, str]] = Counter()
+    followed = set[int | None]()
     while True:
+        target = (route.upstream.name, route.model)
+        attempts[target] += 1
         try:
             answer = await attempt(
-                client, route, conversation, exchange, options=options, forwarded=forwarded
+                client,
+                route,
+                conversation,
+                exchange,
+                options=options,
+                forwarded=forwarded,
+                is_repeated=attempts[target] > 1,
             )
             if not answer.is_empty or route.fallback_id in (None, *followed):
                 return answer
@@ -46,18 +63,20 @@ async def start_answer(
             raise _empty(route.upstream)
         except UpstreamFailed as failure:
             exchange.failed_attempts.append((route, failure))
-            if failure.rejects_thinking and route.target.takes_thinking:
-                route = replace(route, target=_without_thinking(route.target))
-                continue
-            if failure.retry_same_upstream and may_retry:
-                may_retry = False
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
+            if attempts[target] < _MAX_ATTEMPTS:
+                if failure.rejects_thinking and route.target.takes_thinking:
+                    route = replace(route, target=_without_thinking(route.target))
+                    continue
+                if failure.retry_same_upstream:
+                    await asyncio.sleep(_RETRY_SECONDS)
+                    continue
             other = fallback(snapshot, route, requested) if failure.allows_fallback else None
             if other is None or route.fallback_id in followed:  # edits can create a cycle
                 raise
+            if attempts[other.upstream.name, other.model] >= _MAX_ATTEMPTS:
+                raise
             followed.add(route.fallback_id)
-            route, may_retry = other, True
+            route = other
 
 
 def _without_thinking(target: Target) -> Target:

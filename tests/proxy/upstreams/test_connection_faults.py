@@ -10,7 +10,8 @@ import pytest
 from tests.support.certificates import BAD
 from tests.support.chat import ask, chunk, error_of, read, reply, says
 from tests.support.faulty_upstreams import PATHS
-from tests.support.scripted_upstream import Close, Pause, ScriptedUpstream, syns
+from tests.support.scripted_upstream import Close, Pause, Reset, ScriptedUpstream, syns, whole
+from tests.support.waiting import wait_for
 
 
 def status_and_code(response):
@@ -136,3 +137,138 @@ def test_an_upstream_is_retried_once_before_the_first_byte_and_never_after_it(ei
     assert status_and_code(response) == (502, "upstream_reset")
     assert len({request.peer for request in script.requests}) == len(script.requests) == 2
     assert either.row(response) == ("upstream_error", "answer", "upstream_reset", 502)
+
+
+@pytest.fixture
+def alone(either):
+    """An upstream whose idle connections no other test has made. The routes of `lonely-loop` fall back
+    to each other, and that of `lonely-twin` to another route of the same model."""
+    server = ScriptedUpstream()
+    either.gateway.edit(
+        "Upstream.objects.filter(name='lonely').delete()\n"
+        "u = Upstream.objects.create(name='lonely', service='anthropic', dialect='anthropic',"
+        f" base_url={server.url!r})\n"
+        "a, b = [ModelRoute.objects.create(pattern=p, upstream=u, upstream_model=m, priority=1)"
+        " for p, m in (('lonely-loop-a', 'lonely-a'), ('lonely-loop-b', 'lonely-b'))]\n"
+        "ModelRoute.objects.create(pattern='lonely-*', upstream=u, priority=2)\n"
+        "a.fallback = b; a.save(); ModelRoute.objects.filter(pk=b.pk).update(fallback=a)\n"
+        "same = ModelRoute.objects.create(pattern='twin', upstream=u, upstream_model='lonely-twin')\n"
+        "ModelRoute.objects.create(pattern='lonely-twin', upstream=u, fallback=same, priority=1)"
+    )
+    yield server
+    either.gateway.edit(
+        "ModelRoute.objects.filter(upstream__name='lonely').update(fallback=None)\n"
+        "ModelRoute.objects.filter(upstream__name='lonely').delete()"
+    )
+
+
+GREETING = whole(
+    {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "Hi"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+)
+REFUSED_THINKING = whole(
+    {
+        "type": "error",
+        "error": {
+            "type": "invalid_request_error",
+            "message": "messages.1.content.0: Invalid `signature` in `thinking` block",
+        },
+    },
+    status=400,
+)
+SLOWLY = Pause(0.7)  # longer than an idle connection takes to report that it was closed
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [[SLOWLY, Close]],
+        [[SLOWLY, Reset], [Close]],
+        [[b"HTTP/1.1 103 Early Hints\r\n\r\n", Close]],
+        [[b"H", Close]],
+        [[b"HTTP/1.1 200 OK\r\ncontent-le", Reset]],
+        [REFUSED_THINKING, [Close]],
+        [[SLOWLY, Close], REFUSED_THINKING],
+        [REFUSED_THINKING],
+    ],
+)
+@pytest.mark.parametrize("has_idle", [True, False])
+def test_a_request_reaches_an_upstream_at_most_twice(either, alone, answers, has_idle):
+    """W7."""
+    if has_idle:
+        alone.script("lonely-warm", GREETING)
+        assert either.post("lonely-warm").status_code == 200
+        time.sleep(0.1)  # until the connection may be reused
+    script = alone.script("lonely-poison", *answers)
+    turn = {"type": "thinking", "thinking": "Hm.", "signature": "foreign"}
+    messages = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": [turn, {"type": "text", "text": "Hi"}]},
+        {"role": "user", "content": "Go on"},
+    ]
+    response = either.post("lonely-poison", messages=messages)
+    assert response.status_code in (400, 502)
+    assert len(script.requests) == 2
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_counted_as_an_attempt(either, alone):
+    """W7: the close came at once, so the upstream has not read the request. Only once, though."""
+    alone.script("lonely-warm", GREETING)
+    assert either.post("lonely-warm").status_code == 200
+    time.sleep(0.1)
+    script = alone.script("lonely-stale", [Close])
+    assert status_and_code(either.post("lonely-stale")) == (502, "upstream_reset")
+    is_reusing = either.gateway.environment.get("ATHENA_TRANSPORT") != "httpx"
+    assert len(script.requests) == (3 if is_reusing else 2)
+
+
+@pytest.mark.parametrize("model", ["lonely-loop-a", "lonely-twin"])
+def test_fallbacks_send_a_request_to_one_model_of_an_upstream_at_most_twice(either, alone, model):
+    """W7: routes whose fallbacks form a circle, or lead to the same model."""
+    scripts = {
+        name: alone.script(name, [Pause(0.01), Close])
+        for name in ("lonely-a", "lonely-b", "lonely-twin")
+    }
+    assert status_and_code(either.post(model)) == (502, "upstream_reset")
+    expected = {"lonely-a": 2, "lonely-b": 2} if model == "lonely-loop-a" else {"lonely-twin": 2}
+    assert {n: len(s.requests) for n, s in scripts.items() if s.requests} == expected
+
+
+def test_a_suspected_upstream_is_reported_to_all_processes_and_gets_new_connections(either, alone):
+    """W1. httpx's transport reuses no connection, so it has nothing to suspect."""
+    gateway = either.gateway
+    script = alone.script("lonely-late", [*GREETING, Pause(0.01), *GREETING], GREETING)
+    assert either.post("lonely-late").json()["content"] == [{"type": "text", "text": "Hi"}]
+    if gateway.environment.get("ATHENA_TRANSPORT") != "httpx":
+        address = alone.url.removesuffix("/v1")
+
+        def reported():
+            rows = gateway.rows("SELECT suspected FROM proxy_gatewayprocess")
+            return any(address in (row["suspected"] or {}) for row in rows)
+
+        wait_for(reported)
+        assert f"{address} sent data after the end of an answer" in gateway.log
+    for _ in range(3):
+        time.sleep(0.1)  # longer than a connection rests
+        assert either.post("lonely-late").status_code == 200
+    assert len({request.peer for request in script.requests}) == 4
+
+
+def test_the_switch_of_an_upstream_gives_each_request_a_new_connection(either, alone):
+    """W1."""
+    either.gateway.edit(
+        "u = Upstream.objects.get(name='lonely'); u.reuse_connections = False; u.save()"
+    )
+    script = alone.script("lonely-switch", GREETING)
+    for _ in range(3):
+        assert either.post("lonely-switch").status_code == 200
+        time.sleep(0.1)
+    assert len({request.peer for request in script.requests}) == 3
