@@ -12,11 +12,23 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
-from formats.events import Notice
+from formats.events import Notice, NoticeCode
+
+
+class CacheMark(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Anthropic's `cache_control`: the upstream caches the request up to the marked part."""
+
+    type: str
+    ttl: str | None = None
+
+
+CACHE_DROPPED = Notice(NoticeCode.FIELD_DROPPED, "cache_control")
+"""Says that an OpenAI client's marks are lost, unless the upstream is one that takes them."""
 
 
 class Text(Struct, frozen=True, gc=False):
     text: str
+    cache: CacheMark | None = None
 
 
 class Image(Struct, frozen=True, gc=False):
@@ -25,6 +37,7 @@ class Image(Struct, frozen=True, gc=False):
     media_type: str | None = None
     data: str | None = None
     url: str | None = None
+    cache: CacheMark | None = None
 
 
 class Document(Struct, frozen=True, gc=False):
@@ -35,6 +48,7 @@ class Document(Struct, frozen=True, gc=False):
     url: str | None = None
     text: str | None = None
     title: str | None = None
+    cache: CacheMark | None = None
 
 
 class Reasoning(Struct, frozen=True, gc=False):
@@ -53,12 +67,14 @@ class ToolCall(Struct, frozen=True, gc=False):
     """JSON text of an object."""
     is_custom: bool = False
     """In an answer: True if the client's tool takes plain text, the argument `input`."""
+    cache: CacheMark | None = None
 
 
 class ToolResult(Struct, frozen=True, gc=False):
     call_id: str
     content: "tuple[Text | Image | Document, ...]" = ()
     is_error: bool = False
+    cache: CacheMark | None = None
 
 
 Part: TypeAlias = Text | Image | Document | Reasoning | RedactedReasoning | ToolCall | ToolResult
@@ -85,6 +101,7 @@ class Tool(Struct, frozen=True, gc=False, cache_hash=True):
     strict: bool | None = None
     is_custom: bool = False
     """True if this function, with one string `input`, replaces a tool that takes plain text."""
+    cache: CacheMark | None = None
 
 
 class ToolChoice(Struct, frozen=True):

@@ -11,7 +11,10 @@ import msgspec
 from msgspec import Raw
 
 from formats.anthropic.block_filter import REFUSED, UNSIGNED, BlockFilter, is_genuine
+from formats.anthropic.cache_marks import limit_marks, mark_of
 from formats.conversation import (
+    CACHE_DROPPED,
+    CacheMark,
     Conversation,
     Document,
     Image,
@@ -53,9 +56,11 @@ def render(conversation: Conversation, target: Target, *, stream: bool = True) -
     if conversation.dialect == "anthropic":
         return _pass_through(conversation, target, stream, notices)
     check_tools(conversation, target)
+    if CACHE_DROPPED in conversation.notices:
+        conversation = limit_marks(conversation, notices)
     fields = _fields(conversation, target, notices)
     notices += leave_out_server_tools(conversation, conversation.server_tools)
-    notices += conversation.notices
+    notices += [notice for notice in conversation.notices if notice != CACHE_DROPPED]
     check_messages(fields["messages"])  # type: ignore[arg-type]
     fields["model"] = target.model or conversation.model
     fields["stream"] = stream
@@ -113,8 +118,8 @@ def _fields(conversation: Conversation, target: Target, notices: list[Notice]) -
         "max_tokens": max_tokens,
         "messages": _render_messages(conversation.messages, target, notices),
     }
-    if system := [text.text for text in conversation.system if text.text.strip()]:
-        fields["system"] = [{"type": "text", "text": text} for text in system]
+    if system := [text for text in conversation.system if text.text.strip()]:
+        fields["system"] = [_marked({"type": "text", "text": t.text}, t.cache) for t in system]
     if conversation.tools:
         fields["tools"] = _rendered_tools(conversation.tools)
         notices += _repairs(conversation.tools)
@@ -146,7 +151,7 @@ def _rendered_tool(tool: Tool) -> dict[str, object]:
     fields["input_schema"] = Raw(with_type(tool))
     if tool.strict:
         fields["strict"] = True
-    return fields
+    return _marked(fields, tool.cache)
 
 
 @cached_by_tools
@@ -201,12 +206,17 @@ def _render_messages(
             parts = tuple(p for p in parts if not isinstance(p, Reasoning | RedactedReasoning))
             if len(parts) < len(message.parts):
                 notices.append(Notice(NoticeCode.REASONING_DROPPED, REFUSED))
-        blocks = [block for part in parts if (block := _render_part(part, notices))]
+        blocks = [
+            _marked(block, mark_of(part))
+            for part in parts
+            if (block := _render_part(part, notices))
+        ]
         role = "user" if message.role is Role.SYSTEM else message.role.value
         if message.role is Role.SYSTEM and blocks:
             text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
             reminder = f"<system-reminder>\n{text}\n</system-reminder>"
-            blocks = [{"type": "text", "text": reminder}]
+            mark = next((mark for part in reversed(parts) if (mark := mark_of(part))), None)
+            blocks = [_marked({"type": "text", "text": reminder}, mark)]
         if blocks and out and out[-1]["role"] == role:
             open_blocks += blocks
         elif blocks:
@@ -241,6 +251,10 @@ def _render_part(part: Part, notices: list[Notice]) -> dict[str, object] | None:
             content = [block for item in part.content if (block := _render_part(item, notices))]
             result: dict[str, object] = {"type": "tool_result", "tool_use_id": part.call_id}
             return result | {"content": content} | ({"is_error": True} if part.is_error else {})
+
+
+def _marked(block: dict[str, object], mark: CacheMark | None) -> dict[str, object]:
+    return block if mark is None else block | {"cache_control": mark}
 
 
 def _title(document: Document) -> dict[str, str]:

@@ -14,8 +14,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from formats.conversation import (
+    CACHE_DROPPED,
+    CacheMark,
     Document,
     Image,
     Part,
@@ -44,6 +47,7 @@ class _File(Struct):
 
 class _Text(Struct, tag="text"):
     text: str
+    cache_control: Raw = ABSENT
 
 
 class _Refusal(Struct, tag="refusal"):
@@ -52,10 +56,12 @@ class _Refusal(Struct, tag="refusal"):
 
 class _Image(Struct, tag="image_url"):
     image_url: _Url | str
+    cache_control: Raw = ABSENT
 
 
 class _FilePart(Struct, tag="file"):
     file: _File
+    cache_control: Raw = ABSENT
 
 
 class _InputText(_Text, tag="input_text"):
@@ -68,19 +74,22 @@ class _OutputText(_Text, tag="output_text"):
 
 class _InputImage(Struct, tag="input_image"):
     image_url: _Url | str | None = None
+    cache_control: Raw = ABSENT
 
 
 class _InputFile(_File, tag="input_file"):
-    pass
+    cache_control: Raw = ABSENT
 
 
 class _ImageBlock(Struct, tag="image"):
     source: Source
+    cache_control: Raw = ABSENT
 
 
 class _DocumentBlock(Struct, tag="document"):
     source: Source
     title: str | None = None
+    cache_control: Raw = ABSENT
 
 
 class _Thinking(Struct, tag="thinking"):
@@ -96,12 +105,14 @@ class _ToolUse(Struct, tag="tool_use"):
     id: str
     name: str
     input: Raw = ABSENT
+    cache_control: Raw = ABSENT
 
 
 class _ToolResult(Struct, tag="tool_result"):
     tool_use_id: str
     content: Content = None
     is_error: bool | None = None
+    cache_control: Raw = ABSENT
 
 
 class _Kind(Struct):
@@ -121,8 +132,10 @@ _FOREIGN_PARTS = (
     _ToolUse,
     _ToolResult,
 )
+_UNMARKED = (_Refusal, _Thinking, _Redacted)  # these cannot be marked for the cache
 _AnyPart: Any = reduce(or_, (*_CHAT_PARTS, *_FOREIGN_PARTS))
 _parts: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder(_AnyPart)
+_marks = msgspec.json.Decoder(CacheMark)
 _kinds = msgspec.json.Decoder(_Kind)
 _KNOWN_TYPES = frozenset(kind.__struct_config__.tag for kind in (*_CHAT_PARTS, *_FOREIGN_PARTS))
 
@@ -130,6 +143,22 @@ _KNOWN_TYPES = frozenset(kind.__struct_config__.tag for kind in (*_CHAT_PARTS, *
 def note_translation(notices: dict[Notice, None], shape: str) -> None:
     """Note a shape of another API, so that the request is not passed through unchanged."""
     notices[Notice(NoticeCode.SHAPE_TRANSLATED, shape)] = None
+
+
+def parse_mark(raw: Raw, notices: dict[Notice, None]) -> CacheMark | None:
+    """Parse `cache_control`, which clients of Anthropic models send in this dialect, too.
+
+    The notice is for upstreams of this dialect, if the request is rendered again for one.
+    """
+    if (text := value_or_none(raw)) is None:
+        return None
+    try:
+        mark = _marks.decode(text)
+    except msgspec.DecodeError:
+        notices[Notice(NoticeCode.FIELD_DROPPED, "cache_control that cannot be read")] = None
+        return None
+    notices[CACHE_DROPPED] = None
+    return mark
 
 
 def parse_content(content: Content, path: str, notices: dict[Notice, None]) -> Iterator[Part]:
@@ -146,7 +175,7 @@ def parse_content(content: Content, path: str, notices: dict[Notice, None]) -> I
         if part is None:
             kind = parse_json(_kinds, raw, path=place).type
             notices[Notice(NoticeCode.CONTENT_UNSUPPORTED, f"{kind[:40]} part")] = None
-        elif part != Text(""):
+        elif type(part) is not Text or part.text:
             yield part
 
 
@@ -164,11 +193,19 @@ def parse_result(
 
 def _parse_part(raw: Raw, path: str, notices: dict[Notice, None]) -> Part | None:
     try:
-        part = _parts.decode(raw)
+        wire = _parts.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         if parse_json(_kinds, raw, path=path).type not in _KNOWN_TYPES:
             return None
-        part = parse_json(_parts, raw, path=path)
+        wire = parse_json(_parts, raw, path=path)
+    part = _part(wire, path, notices)
+    if part is not None and not isinstance(wire, _UNMARKED):
+        if wire.cache_control and (mark := parse_mark(wire.cache_control, notices)):
+            return replace(part, cache=mark)
+    return part
+
+
+def _part(part: Any, path: str, notices: dict[Notice, None]) -> Part | None:
     if isinstance(part, _FOREIGN_PARTS):
         note_translation(notices, f"{part.__struct_config__.tag} part")
     match part:

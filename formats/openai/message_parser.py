@@ -8,9 +8,11 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from formats.arguments import Arguments, Status
 from formats.conversation import (
+    CacheMark,
     Message,
     Part,
     Reasoning,
@@ -23,7 +25,7 @@ from formats.conversation import (
 from formats.errors import ClientError
 from formats.events import Notice, NoticeCode
 from formats.json_codec import encode_string
-from formats.openai.content_parser import note_translation, parse_content, parse_result
+from formats.openai.content_parser import note_translation, parse_content, parse_mark, parse_result
 from formats.openai.custom_tools import wrap_input
 from formats.openai.request_wire import WireCall, WireFunction, WireMessage
 from formats.request_errors import require
@@ -41,6 +43,12 @@ class MessageParser:
 
     def parse(self, message: WireMessage, path: str) -> Message:
         """Parse one message; raises ClientError."""
+        parsed = self._parse(message, path)
+        if message.cache_control and (mark := parse_mark(message.cache_control, self.notices)):
+            return replace(parsed, parts=_with_mark(parsed.parts, mark))
+        return parsed
+
+    def _parse(self, message: WireMessage, path: str) -> Message:
         if message.role == "developer":
             note_translation(self.notices, "developer role")  # only OpenAI knows it
         match message.role:
@@ -108,6 +116,13 @@ class MessageParser:
             custom = call.custom
             return self.custom_call(call_id, custom.name, custom.input, f"{path}.custom")
         return self.call(call_id, require(call.function, f"{path}.function"), f"{path}.function")
+
+
+def _with_mark(parts: tuple[Part, ...], mark: CacheMark) -> tuple[Part, ...]:
+    """Mark the end of a message for the cache."""
+    if not parts or isinstance(parts[-1], Reasoning | RedactedReasoning):
+        return parts
+    return (*parts[:-1], replace(parts[-1], cache=mark))
 
 
 def _reasoning(message: WireMessage) -> Iterator[Part]:

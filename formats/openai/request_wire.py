@@ -20,6 +20,7 @@ class WireFunction(Struct):
     parameters: Raw = ABSENT
     strict: bool | None = None
     arguments: str | dict[str, Raw] | None = None
+    cache_control: Raw = ABSENT
 
 
 class WireCustom(Struct):
@@ -48,6 +49,7 @@ class WireMessage(Struct):
     reasoning: str | None = None
     reasoning_content: str | None = None
     reasoning_details: list[ReasoningDetail] | None = None
+    cache_control: Raw = ABSENT
 
 
 class WireTool(WireFunction):

@@ -10,13 +10,14 @@ A tool in none of these shapes is a server tool, which only its vendor can run.
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from formats.complexity import Complexity, check_value
 from formats.conversation import ServerTool, Tool, ToolChoice
 from formats.errors import ClientError
 from formats.events import Notice
 from formats.json_codec import value_or_none
-from formats.openai.content_parser import note_translation
+from formats.openai.content_parser import note_translation, parse_mark
 from formats.openai.custom_tools import substitute
 from formats.openai.request_wire import (
     WireCustom,
@@ -57,7 +58,8 @@ def parse_tools(text: bytes, max_complexity: Complexity) -> ParsedTools:
     for index, wire in enumerate(parse_json(_tools, text, path="tools") or ()):
         tool = _parse_tool(wire, f"tools.{index}", notices)
         if isinstance(tool, Tool):
-            tools.append(tool)
+            mark = wire.cache_control or (wire.function and wire.function.cache_control)
+            tools.append(replace(tool, cache=parse_mark(mark, notices)) if mark else tool)
         else:
             server_tools.append(tool)
     return ParsedTools(tuple(tools), tuple(server_tools), tuple(notices))

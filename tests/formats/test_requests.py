@@ -461,7 +461,7 @@ def test_server_tools_are_dropped_with_a_notice():
     assert NoticeCode.SERVER_TOOL_DROPPED in codes(request)
 
 
-SERVER_TOOLS = {
+SERVER_TOOLS: dict[tuple[str, str], list[dict[str, object]]] = {
     ("anthropic", "openai"): [
         {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
         {"type": "web_fetch_20250910", "name": "web_fetch"},

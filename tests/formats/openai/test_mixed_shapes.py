@@ -14,6 +14,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsBa
 
 from formats import DIALECTS, ClientError, Conversation, NoticeCode, Target
 from formats.conversation import (
+    CacheMark,
     Document,
     Image,
     Message,
@@ -60,14 +61,21 @@ def is_chat_content(messages: list[Any]) -> bool:
 
 
 def meaning(conversation: Conversation) -> Conversation:
-    """The conversation without differences of form."""
+    """The conversation without differences of form, and without cache marks."""
     joined: list[Message] = []
     for message in conversation.messages:
         if joined and joined[-1].role is message.role:
             joined[-1] = replace(joined[-1], parts=(*joined[-1].parts, *message.parts))
         else:
             joined.append(replace(message, path=""))
-    return replace(conversation, messages=tuple(joined), source={}, body=b"", notices=())
+    return replace(
+        conversation,
+        messages=tuple(joined),
+        system=tuple(replace(part, cache=None) for part in conversation.system),
+        source={},
+        body=b"",
+        notices=(),
+    )
 
 
 @given(data=st.data(), conversation=turns(), system=st.just("") | prose.filter(str.strip))
@@ -188,7 +196,7 @@ BLOCKS: dict[str, tuple[Any, Any]] = {
         {"type": "input_image", "detail": "auto", "image_url": PIXEL}, Image("image/png", "AAAA"),
     ),
     "text with a cache mark": (
-        {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}, Text("x"),
+        {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}, Text("x", CacheMark("ephemeral")),
     ),
 }  # fmt: skip
 
