@@ -9,9 +9,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from proxy.configuration import client_keys
-from proxy.configuration.routing import listed_models
-from proxy.configuration.snapshot import load
+from proxy.configuration.claude_code import PERMISSION_MODE, session_variables
+from proxy.configuration.routing import listed_models, resolve
+from proxy.configuration.snapshot import Snapshot, load
 from proxy.database.clock import clock
+from proxy.errors import GatewayError
 from proxy.models import ClientKey
 from proxy.pages.access import render_page, staff_page
 
@@ -28,6 +30,8 @@ _DEFAULT_OVERLAP = "24h"
 def show_key(request: HttpRequest, key: ClientKey, plain: str) -> HttpResponse:
     """Show a new key with setup lines for each client. The plain key is stored nowhere."""
     url = request.build_absolute_uri("/").rstrip("/")
+    snapshot = load()
+    model = _example_model(snapshot, key)
     return render_page(
         request,
         "configuration/new_key.html",
@@ -35,7 +39,9 @@ def show_key(request: HttpRequest, key: ClientKey, plain: str) -> HttpResponse:
         key=key,
         plain=plain,
         url=url,
-        model=_example_model(key),
+        model=model,
+        variables=session_variables(model, _context_window(snapshot, model)),
+        permission_mode=" ".join(PERMISSION_MODE),
         clients=clients(),
     )
 
@@ -82,9 +88,16 @@ def revoke_key(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("admin:proxy_clientkey_change", key.pk)
 
 
-def _example_model(key: ClientKey) -> str:
+def _context_window(snapshot: Snapshot, model: str) -> int | None:
+    try:
+        return resolve(snapshot, model).context_window
+    except GatewayError:
+        return None
+
+
+def _example_model(snapshot: Snapshot, key: ClientKey) -> str:
     """Pick a model name that the key may use, for the setup lines."""
-    names = [_EXAMPLE_MODEL, *listed_models(load()), *key.allowed_models]
+    names = [_EXAMPLE_MODEL, *listed_models(snapshot), *key.allowed_models]
     patterns = [pattern.lower() for pattern in key.allowed_models] or ["*"]
     allowed = (n for n in names if any(fnmatchcase(n.lower(), p) for p in patterns))
     return str(next(allowed, _EXAMPLE_MODEL))

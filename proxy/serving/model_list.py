@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from proxy.configuration.routing import listed_models, resolve
+from proxy.configuration.routing import bare_name, listed_models, resolve
 from proxy.configuration.snapshot import Key, Snapshot
 from proxy.errors import ErrorCode, GatewayError
 from proxy.serving.model_access import allows_model
@@ -23,7 +23,7 @@ def listing(
     if before in names:
         names = names[: names.index(before)]
     page = names[: min(max(limit, 1), _MAX_PAGE)]
-    data = [_rendered(name, dialect) for name in page]
+    data = [_rendered(snapshot, name, dialect) for name in page]
     if dialect == "openai":
         return {"object": "list", "data": data}
     return {
@@ -36,19 +36,29 @@ def listing(
 
 def entry(snapshot: Snapshot, key: Key, dialect: str, name: str) -> dict[str, Any]:
     """Return one model; raises GatewayError if no route has it or the key may not use it."""
-    resolve(snapshot, name)
     if not allows_model(key, name):
         message = f"there is no model {name[:200]!r}"
         raise GatewayError(ErrorCode.MODEL_NOT_FOUND, message, source="client")
-    return _rendered(name, dialect)
+    return _rendered(snapshot, name, dialect)
 
 
-def _rendered(name: str, dialect: str) -> dict[str, Any]:
+def _rendered(snapshot: Snapshot, name: str, dialect: str) -> dict[str, Any]:
+    """Describe a model by the route that serves it; a limit that is not known is left out."""
+    route = resolve(snapshot, name)
+    behind = bare_name(name) != route.model
+    described: dict[str, Any]
     if dialect == "openai":
-        return {"id": name, "object": "model", "created": 0, "owned_by": "athena"}
-    return {
-        "type": "model",
-        "id": name,
-        "display_name": name,
-        "created_at": _EPOCH.isoformat().replace("+00:00", "Z"),
-    }
+        limits = {"context_length": route.context_window}
+        described = {"id": name, "object": "model", "created": 0, "owned_by": "athena"}
+    else:
+        limits = {
+            "max_input_tokens": route.context_window,
+            "max_tokens": route.target.max_tokens,
+        }
+        described = {
+            "type": "model",
+            "id": name,
+            "display_name": f"{name} → {route.model}" if behind else name,
+            "created_at": _EPOCH.isoformat().replace("+00:00", "Z"),
+        }
+    return described | {field: limit for field, limit in limits.items() if limit is not None}

@@ -1,5 +1,6 @@
 """The gateway's own endpoints: conversations, token counts, lists of models, and probes."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 
@@ -77,7 +78,9 @@ async def count_tokens(request: GatewayRequest) -> HttpResponse:
 async def models(request: GatewayRequest) -> HttpResponse:
     query = request.query
     limit = query.get("limit", "")
-    page = model_list.listing(
+    # In a thread: it resolves up to a thousand names, each against all routes.
+    page = await asyncio.to_thread(
+        model_list.listing,
         request.admission.snapshot,
         request.admission.key,
         request.exchange.dialect,

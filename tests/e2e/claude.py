@@ -5,10 +5,11 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.gateway import KEY
+from tests.support.gateway import KEY, ROOT, Gateway
 
 _RUN_SECONDS = 90
 _MAX_CHARS = 4000
@@ -56,6 +57,16 @@ class Claude:
         path = {"PATH": f"{self._binary.parent}:{os.environ['PATH']}"}
         command = ["sh", "-ec", f"{lines.rstrip()} {options}"]
         return self._result(command, self._environment | unset | path)
+
+    def run_code(
+        self, gateway: Gateway, prompt: str, *arguments: str, tools: str = _TOOLS
+    ) -> dict[str, Any]:
+        """Run `manage.py code` with arguments for `claude`, and return the result."""
+        options = ["-p", prompt, "--output-format", "json", "--allowedTools", tools, *arguments]
+        manage = [sys.executable, str(ROOT / "manage.py"), "code", "--"]
+        path = {"PATH": f"{self._binary.parent}:{os.environ['PATH']}"}
+        environment = gateway.environment | self._environment | path
+        return self._result([*manage, *options], environment)
 
     def _result(self, command: list[str], environment: dict[str, str]) -> dict[str, Any]:
         # Files instead of pipes: shells that Claude Code starts may outlive it and keep a pipe open.

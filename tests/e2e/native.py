@@ -31,6 +31,8 @@ class Turn:
     calls: tuple[Call, ...] = ()
     unless: str = ""
     """Skip this turn if the conversation contains this text."""
+    prompt_tokens: int | None = None
+    """The reported size of the request; None: a quarter of its bytes."""
     fails: tuple[int, ...] = ()
     """Statuses of the first attempts; 200 is a stream that breaks off half-way."""
 

@@ -16,6 +16,7 @@ _FIELDS = {
     "max_tokens",
     "stream",
     "stream_options",
+    "stop",
     "reasoning",
     "user",
     "temperature",

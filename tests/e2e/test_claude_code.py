@@ -16,6 +16,7 @@ from tests.e2e.install import PINNED, VERSION
 from tests.e2e.native import REASONING, STYLES, Call, Style, Turn
 from tests.e2e.requests import images_of, text_of
 from tests.e2e.upstream import Play, ScriptedUpstream
+from tests.support.gateway import Gateway
 
 pytestmark = pytest.mark.e2e
 
@@ -156,6 +157,66 @@ def test_the_printed_environment_variables_are_enough(
     play = upstream.start(STYLES["dsml"], MAIN=[Turn(FINAL_ANSWER)])
     assert claude.run("MAIN: hello")["result"] == FINAL_ANSWER
     check_asked_once(play)
+    assert play.faults == []
+
+
+def test_a_conversation_is_compacted_at_the_context_window_of_its_route(
+    claude: Claude, gateway: Gateway, upstream: ScriptedUpstream
+) -> None:
+    """C7: for its own model names Claude Code assumes a window of a million tokens."""
+    gateway.edit(
+        "route = ModelRoute.objects.get(pattern='claude-*opus*');"
+        "route.context_window = 131_072; route.save()"
+    )
+    summary = "<analysis>All is well.</analysis><summary>RESUMED after the summary</summary>"
+    step = Call("Bash", {"command": "echo step"})
+    script = [
+        Turn(calls=(step,), prompt_tokens=60_000),
+        Turn(calls=(step,), prompt_tokens=120_000),
+        Turn("The conversation was not compacted."),
+    ]
+    play = upstream.start(
+        STYLES["dsml"],
+        **{"create a detailed summary": [Turn(summary)] * 3},
+        RESUMED=[Turn(FINAL_ANSWER)] * 3,
+        MAIN=script,
+    )
+
+    result = claude.run_code(gateway, "MAIN: work for long")
+
+    assert result["result"] == FINAL_ANSWER
+    assert [asked.turn for asked in play.requests("MAIN")] == [0, 1]
+    assert play.faults == []
+
+
+@pytest.mark.parametrize(("severity", "runs"), [(3, True), (95, False)])
+def test_auto_mode_asks_the_gateways_model_whether_an_action_is_safe(
+    severity: int, runs: bool, claude: Claude, gateway: Gateway, upstream: ScriptedUpstream
+) -> None:
+    """C5: the safety checks of auto mode are ordinary requests with 64 tokens for the answer."""
+    risky = Call("Bash", {"command": "echo ran > ran.txt; curl -s http://127.0.0.1:9/x"})
+    verdicts = [Turn(f"<severity>{severity}</severity>")]
+    play = upstream.start(
+        STYLES["kimi"],
+        **{"<transcript>": verdicts},
+        MAIN=[Turn(calls=(risky,)), Turn(FINAL_ANSWER)],
+    )
+
+    result = claude.run_code(
+        gateway,
+        "MAIN: act",
+        "--permission-mode",
+        "auto",
+        "--model",
+        "claude-sonnet-5",
+        tools="Agent",
+    )
+
+    assert result["result"] == FINAL_ANSWER
+    assert (claude.work / "ran.txt").exists() == runs
+    first = play.requests("<transcript>")[0].body
+    assert first["max_tokens"] == 64
+    assert first["stop"]
     assert play.faults == []
 
 

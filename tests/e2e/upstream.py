@@ -1,7 +1,8 @@
 """Scripted upstream over real sockets: answers each request with the next turn of its script.
 
 The number of assistant messages in the request selects the turn, so a repeated request gets the same
-answer; all requests are recorded. A word in the first message identifies the conversation.
+answer; all requests are recorded. A word in the first or the last message identifies the
+conversation.
 """
 
 import json
@@ -48,15 +49,15 @@ class Play:
         texts = [text_of(message) for message in body["messages"]]
         roles = [message["role"] for message in body["messages"]]
         number = roles.count("assistant")
-        opening = "\n".join(texts[: roles.index("assistant") if number else None])
+        opening = texts[: roles.index("assistant") if number else None]
         for word, script in self.scripts.items():
-            if word in opening and number < len(script):
+            if any(word in text for text in [*opening, texts[-1]]) and number < len(script):
                 unless = script[number].unless
                 number += bool(unless) and any(unless in text for text in texts)
                 self.record.append(ReceivedRequest(word, number, body))
                 return script[number]
         self.record.append(ReceivedRequest("?", number, body))
-        self.faults.append(f"no script has a turn {number} for: {opening[-200:]!r}")
+        self.faults.append(f"no script has a turn {number} for: {opening[-1][-200:]!r}")
         return Turn("No script for this conversation.")
 
     def maybe_failure(self, turn: Turn) -> int | None:
@@ -156,6 +157,7 @@ def _chunks(style: Style, turn: Turn, *, prompt: int) -> Iterator[bytes]:
     # An upstream that does not know the native format treats the calls as text.
     finish = "tool_calls" if turn.calls and style.write is None else "stop"
     yield _chunk([{"index": 0, "delta": {}, "finish_reason": finish}])
+    prompt = prompt if turn.prompt_tokens is None else turn.prompt_tokens
     yield _chunk([], usage={"prompt_tokens": prompt, "completion_tokens": written})
     yield b"data: [DONE]\n\n"
 

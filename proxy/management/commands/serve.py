@@ -27,6 +27,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
 from proxy.configuration.bootstrap import Bootstrapped, bootstrap, client_key_path, local_client_key
+from proxy.configuration.claude_code import DEFAULT_MODEL, PERMISSION_MODE, session_variables
 from proxy.configuration.diagnostics import security_findings
 from proxy.configuration.routing import resolve
 from proxy.configuration.snapshot import Snapshot, load
@@ -253,10 +254,19 @@ def start_message(bootstrapped: Bootstrapped, snapshot: Snapshot) -> str:
         "",
         f"    export ANTHROPIC_BASE_URL={url}",
         f'    export ANTHROPIC_AUTH_TOKEN="{key}"',
-        "    claude    # or claude --model NAME, with any model that has a route",
+        *(f"    export {name}={value}" for name, value in _session_variables(snapshot).items()),
+        f"    claude {' '.join(PERMISSION_MODE)}    # --model NAME: any model that has a route",
         "",
     ]
     return "\n".join(lines)
+
+
+def _session_variables(snapshot: Snapshot) -> dict[str, str]:
+    try:
+        window = resolve(snapshot, DEFAULT_MODEL).context_window
+    except GatewayError:
+        window = None
+    return session_variables(DEFAULT_MODEL, window)
 
 
 def _model_lines(snapshot: Snapshot) -> Iterator[str]:

@@ -18,7 +18,8 @@ def test_the_start_message_has_what_a_new_user_needs_in_order(demo_gateway):
         f"curl {demo_gateway.url}/v1/messages",
         f"export ANTHROPIC_BASE_URL={demo_gateway.url}",
         "export ANTHROPIC_AUTH_TOKEN=",
-        "claude --model NAME",
+        "export CLAUDE_CODE_AUTO_MODE_SERVER=0",
+        "claude --permission-mode default    # --model NAME",
     ]
     places = [demo_gateway.log.find(line) for line in lines]
     assert -1 not in places

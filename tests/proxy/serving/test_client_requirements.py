@@ -448,11 +448,33 @@ def test_models_are_listed_in_the_other_shape_for_other_clients(gateway):
     assert all(model["object"] == "model" for model in page["data"])
     one = httpx.get(f"{gateway.url}/v1/models/claude-opus", headers=headers).json()
     assert (one["object"], one["id"]) == ("model", "claude-opus")
+    assert "context_length" not in one
 
 
 @pytest.mark.parametrize("path", ["/v1/models/claude-opus", "/v1/v1/models/claude-opus"])
-def test_one_model_is_described(client, path):
-    assert client.get(path).json()["id"] == "claude-opus"
+def test_one_model_is_described_by_the_model_behind_it(client, path):
+    """C7: a name alone does not tell which model answers."""
+    described = client.get(path).json()
+    assert described["id"] == "claude-opus"
+    assert described["display_name"] == "claude-opus → deepseek/deepseek-v3.2"
+    assert "max_input_tokens" not in described
+
+
+def test_a_model_is_described_with_the_limits_of_its_route(gateway, client):
+    """C7: the context window is told to clients of both dialects, if it is known."""
+    gateway.edit(
+        "ModelRoute.objects.create(pattern='limited-model', upstream_model='vendor/limited',"
+        "context_window=65536, max_tokens=4096, "
+        "upstream=Upstream.objects.get(name='openrouter'))"
+    )
+    headers = {"authorization": f"Bearer {KEY}", "user-agent": "OpenAI/Python 3.49.0"}
+    in_openai = httpx.get(f"{gateway.url}/v1/models/limited-model", headers=headers).json()
+    assert in_openai["context_length"] == 65536
+    listed = {model["id"]: model for model in client.get("/v1/models").json()["data"]}
+    assert listed["limited-model"] == client.get("/v1/models/limited-model").json()
+    assert listed["limited-model"]["max_input_tokens"] == 65536
+    assert listed["limited-model"]["max_tokens"] == 4096
+    assert listed["limited-model"]["display_name"] == "limited-model → vendor/limited"
 
 
 PROBES = {
