@@ -22,7 +22,7 @@ class CacheMark(Struct, frozen=True, gc=False, omit_defaults=True):
     ttl: str | None = None
 
 
-CACHE_DROPPED = Notice(NoticeCode.FIELD_DROPPED, "cache_control")
+CACHE_DROPPED = Notice(NoticeCode.FIELD_DROPPED, "cache_control of parts")
 """Says that an OpenAI client's marks are lost, unless the upstream is one that takes them."""
 
 

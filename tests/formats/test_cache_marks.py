@@ -117,4 +117,10 @@ def test_marks_pass_unchanged_to_an_upstream_of_the_same_dialect_or_are_noted():
     assert json.loads(passed.body)["messages"] == [message]
     assert not passed.notices
     rendered = render([{"role": "developer", "content": "S"}, message], "openai")
-    assert "cache_control" in {notice.detail for notice in rendered.notices}
+    assert "cache_control of parts" in {notice.detail for notice in rendered.notices}
+
+
+def test_a_mark_on_the_whole_request_is_noted_as_dropped():
+    rendered = render([{"role": "user", "content": [part("U")]}], cache_control=MARK)
+    assert marked(rendered) == [("U", MARK)]
+    assert [notice.detail for notice in rendered.notices] == ["cache_control"]
