@@ -11,11 +11,20 @@ call.
 
 import re
 from collections import deque
+from collections.abc import Iterable
 from enum import Enum
 
 from formats.errors import LimitExceeded
 from formats.events import CallFault, Event, Notice, NoticeCode, ReasoningDelta, TextDelta
-from formats.native.format import FINAL_MARKER, THINK, THINK_END, TURN_MARKER, NativeFormat
+from formats.native.format import (
+    CALL,
+    FINAL_MARKER,
+    THINK,
+    THINK_END,
+    TURN_MARKER,
+    NativeFormat,
+    decide,
+)
 from formats.native.grammar import Context, Grammar, Opening, Reader, Verdict
 from formats.native.markers import PARTIAL
 
@@ -98,12 +107,10 @@ class TextScanner:
 
     def _switch_channel(self, channel: Channel) -> None:
         """Continue in the other channel; only a call of special tokens may span both."""
-        opener = self._native.markers.match(self._pending) if self._pending else None
-        grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
         if self._reader is not None:
             continues = self._context.output.events is not self.deferred
         else:
-            continues = bool(self._draft or (grammar and not grammar.defers_in_reasoning))
+            continues = self._draft is not None or self._may_span_channels()
         if not continues:
             self.close()
         elif self._reader is None and self._draft is None:
@@ -111,18 +118,21 @@ class TextScanner:
         self._text = _TextRun()
         self._channel = channel
 
+    def _may_span_channels(self) -> bool:
+        """Return whether the undecided text may begin a call of both channels."""
+        marker = self._native.markers.match(self._pending)
+        if marker is None or marker.lastgroup != CALL:
+            return False
+        candidates = self._native.candidates(self._pending, 0)
+        return any(not grammar.defers_in_reasoning for grammar, _ in candidates)
+
     def _decide_carried(self, text: str, *, final: bool) -> bool:
         """Try to decide a candidate of the other channel; as text, it is sent there."""
-        candidate = self._pending + text
-        opener = self._native.markers.match(candidate)
-        grammar = self._native.grammar_of.get(opener.lastgroup or "") if opener else None
-        verdict = (
-            grammar.open(candidate, opener, final, self._context, "")
-            if opener and grammar
-            else Verdict.RELEASED
-        )
+        text = self._pending + text
+        candidates = self._native.candidates(text, 0)
+        verdict, _ = decide(candidates, text, final, self._context, "")
         if verdict is Verdict.UNDECIDED:
-            self._pending = candidate
+            self._pending = text
             return False
         if verdict is Verdict.RELEASED and self._carried:
             self.out.append(self._carried)
@@ -166,24 +176,27 @@ class TextScanner:
                 role = PARTIAL  # before the end it is text
             elif not final:
                 return None
-        grammar = self._native.grammar_of.get(role)
-        if grammar is None or self._text.ends_in_backtick:
-            if grammar is not None:
-                self._text.await_closer(grammar.closers.get(role))
+        if role != CALL:
+            return self._read_other(role, marker[0], pos)
+        candidates = self._native.candidates(text, pos)
+        if self._text.ends_in_backtick:
+            self._text.await_closers(candidate.closer for candidate in candidates)
             return self._read_other(role, marker[0], pos)
         if self._thinking:
             self._draft = _Draft(self._context.limits.held_chars)
             return pos
-        match grammar.open(text, marker, final, self._context, self._text.before):
+        before = self._text.before
+        verdict, (grammar, opener) = decide(candidates, text, final, self._context, before)
+        match verdict:
             case Verdict.UNDECIDED:
                 return None
             case Verdict.RELEASED:
                 self._notice(NoticeCode.CANDIDATE_RELEASED, marker[0])
-                self._text.await_closer(grammar.closers.get(role))
+                self._text.await_closers(candidate.closer for candidate in candidates)
                 self._emit(marker[0])
                 return marker.end()
             case Verdict.REMOVED if self._text.awaits_closer:
-                self._text.close(role)
+                self._text.close(opener.lastgroup)
                 self._emit(marker[0])
                 return marker.end()
             case Verdict.REMOVED:
@@ -275,12 +288,11 @@ class _TextRun:
         """True after an opener that is text: what follows it, up to its closer, is text too."""
         return bool(self._closers)
 
-    def await_closer(self, role: str | None) -> None:
-        if role is not None:
-            self._closers.add(role)
+    def await_closers(self, roles: Iterable[str | None]) -> None:
+        self._closers.update(role for role in roles if role is not None)
 
-    def close(self, role: str) -> None:
-        self._closers.discard(role)
+    def close(self, role: str | None) -> None:
+        self._closers.discard(role or "")
 
     @property
     def ends_in_backtick(self) -> bool:
