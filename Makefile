@@ -8,18 +8,26 @@ TESTERS := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 # Without cached bytecode, the tests' imports take a third longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test together test-postgres redis e2e browser check format bench bench-peers soak fuzz clean
+# Root installs a missing package with apt, after saying so.
+apt = test "$$(id -u)" != 0 || ! command -v apt-get > /dev/null || { \
+	echo "Some tests need $(1), which is missing. Running as root: apt-get install $(1)"; \
+	apt-get update -qq && apt-get install -qq --no-install-recommends -y $(1); }
+
+.PHONY: run test together test-postgres redis e2e browser check format bench bench-peers soak fuzz clean force
 
 # Install only if the requirements have changed.
 $(VENV)/running: requirements.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	touch $@
+	@.ci/install "$(PYTHON)" "$(VENV)" requirements.txt
+	@touch $@
 
 $(VENV)/testing: requirements.txt requirements-dev.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	touch $@ $(VENV)/running
+	@.ci/install "$(PYTHON)" "$(VENV)" requirements-dev.txt
+	@touch $@ $(VENV)/running
+
+# Also install if the Python of the virtual environment is gone, as after a system upgrade.
+ifneq ($(shell $(BIN)/python -c 'print("works")' 2> /dev/null),works)
+$(VENV)/running $(VENV)/testing: force
+endif
 
 run: $(VENV)/running
 	@$(BIN)/python manage.py serve
@@ -32,8 +40,7 @@ check: $(VENV)/testing
 
 # Some tests kill and freeze a Redis server of their own; root installs it with apt if it is missing.
 redis:
-	command -v redis-server || test "$$(id -u)" != 0 || \
-		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y redis-server; }
+	@command -v redis-server > /dev/null || $(call apt,redis-server)
 
 # Tests that need real time run alone, after the others. No test runs a second time.
 TOGETHER := --ignore tests/browser -m 'not e2e and not realtime' --numprocesses $(TESTERS)
@@ -50,9 +57,8 @@ together:
 # The tests that use the database, on PostgreSQL (`tests/conftest.py` says which these are): on the
 # server of DATABASE_URL, or on one started for the run; root installs it with apt if it is missing.
 test-postgres: $(VENV)/testing redis
-	test -n "$$DATABASE_URL" || command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || \
-		test "$$(id -u)" != 0 || \
-		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y postgresql; }
+	@test -n "$$DATABASE_URL" || command -v initdb > /dev/null || \
+		ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || $(call apt,postgresql)
 	$(BIN)/python -m tests.support.on_postgres $(TOGETHER)
 
 # The real Claude Code, from npm, through the gateway. Without npm it prints a message and succeeds.
@@ -61,9 +67,8 @@ e2e: $(VENV)/testing
 
 # The pages in the system's Chromium; root installs it with apt if it is missing.
 browser: $(VENV)/testing
-	command -v chromium || command -v chromium-browser || command -v google-chrome || \
-		test "$$(id -u)" != 0 || \
-		{ apt-get update -qq && apt-get install -qq --no-install-recommends -y chromium; }
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || \
+		command -v google-chrome > /dev/null || $(call apt,chromium)
 	BROWSER_REQUIRED=1 $(BIN)/pytest tests/browser
 
 format: $(VENV)/testing

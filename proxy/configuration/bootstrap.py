@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import models, transaction
 
@@ -168,7 +168,7 @@ def _sync(
     return row
 
 
-def _client_key(environment: Mapping[str, str], *, owner: AbstractBaseUser) -> str | None:
+def _client_key(environment: Mapping[str, str], *, owner: User) -> str | None:
     """Create or update the first client key; returns the key if it was just generated.
 
     It belongs to the administrator, whose *Usage* page would be empty otherwise.
@@ -197,7 +197,7 @@ def _client_key(environment: Mapping[str, str], *, owner: AbstractBaseUser) -> s
     return None if key else plain
 
 
-def _admin(environment: Mapping[str, str]) -> tuple[AbstractBaseUser, str | None]:
+def _admin(environment: Mapping[str, str]) -> tuple[User, str | None]:
     """Return the first administrator, and the password if both were just created."""
     users = get_user_model()._default_manager
     existing = users.filter(is_superuser=True).order_by("-is_active", "pk").first()
