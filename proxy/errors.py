@@ -133,10 +133,13 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         status=503,
         kind=FailureKind.OVERLOADED,
         source="gateway",
-        meaning="The gateway was already serving its maximum number of requests.",
+        meaning=(
+            "The gateway was already serving its maximum number of requests, or had no file "
+            "descriptor left."
+        ),
         remedy=(
             "Retry after `retry-after` seconds. Add a node, or raise *concurrent requests* in the "
-            "gateway settings."
+            "gateway settings, or the limit of file descriptors if the log mentions them."
         ),
         retry_after=1,
     ),

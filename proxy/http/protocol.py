@@ -35,6 +35,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from proxy.errors import ERRORS, ErrorCode
 from proxy.http.direct_writer import DIRECT_WRITER, DirectWriter
 from proxy.http.request_limits import RequestLimits
+from proxy.telemetry.descriptors import note_connection
 
 logger = logging.getLogger("athena.protocol")
 
@@ -116,6 +117,7 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if (connection := transport.get_extra_info("socket")) is not None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+            note_connection(connection.fileno())
         self._start_headers_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -129,6 +129,11 @@ LOG_DROPPED = Counter(
     "Log lines dropped because standard error was blocked or failed.",
     registry=REGISTRY,
 )
+DESCRIPTOR_SHORTAGES = Counter(
+    "athena_descriptor_shortages_total",
+    "Connections that took one of the last file descriptors, or failed for lack of one.",
+    registry=REGISTRY,
+)
 
 # The library looks up a series under a lock, after converting the labels to strings.
 request_series = lru_cache(1024)(REQUESTS.labels)

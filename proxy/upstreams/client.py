@@ -14,6 +14,7 @@ from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Origin, Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.security.egress import ForbiddenAddress
+from proxy.telemetry.descriptors import is_shortage, report_shortage
 from proxy.upstreams.connection import BodyTruncated, OnData
 from proxy.upstreams.error_answers import (
     Headers,
@@ -191,6 +192,12 @@ def transport_failure(error: Exception, upstream: Upstream) -> UpstreamFailed:
     """Convert a transport error. The message never contains the upstream's address."""
     name = upstream.name
     match error:
+        case httpx.ConnectError() if is_shortage(error):
+            report_shortage()
+            return UpstreamFailed(
+                ErrorCode.AT_CAPACITY,
+                f"the gateway has no file descriptor left for a connection to the upstream {name}",
+            )
         case httpx.ConnectTimeout() | httpx.PoolTimeout():
             return UpstreamFailed(
                 ErrorCode.UPSTREAM_CONNECT_TIMEOUT,

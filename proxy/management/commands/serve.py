@@ -13,6 +13,7 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from difflib import get_close_matches
+from math import ceil
 from pathlib import Path
 from shlex import quote
 from threading import Thread
@@ -35,6 +36,7 @@ from proxy.database.outage import may_recover, message_without_password, safe_re
 from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
 from proxy.process.supervisor import Supervisor
+from proxy.telemetry import descriptors
 from proxy.telemetry.metrics import DIRECTORY
 
 logger = logging.getLogger("athena.serve")
@@ -231,6 +233,7 @@ def start_message(bootstrapped: Bootstrapped, snapshot: Snapshot) -> str:
         )
     warnings = [
         *environment_warnings(),
+        *descriptor_warnings(snapshot.request_limits.max_streams),
         *(finding.message for finding in security_findings(snapshot)),
     ]
     lines += ["", *(f"  Warning: {warning}" for warning in warnings)] if warnings else []
@@ -302,6 +305,18 @@ def unknown_variables() -> list[str]:
         hint = f" Did you mean {known[similar[0]]}?" if similar else ""
         lines.append(f"{name} is set, but Athena has no setting of that name.{hint}")
     return lines
+
+
+def descriptor_warnings(max_streams: int) -> list[str]:
+    """Warn if the limit of file descriptors is reached before that of concurrent requests."""
+    has, needs = descriptors.limit(), descriptors.needed(ceil(max_streams / settings.WORKERS))
+    if has >= needs:
+        return []
+    return [
+        f"this process may open {has:,} files, but {max_streams:,} concurrent requests need about "
+        f"{needs:,} in each process. Run `ulimit -n {needs}` before the start (LimitNOFILE={needs} "
+        "with systemd), or lower *concurrent requests* in the gateway settings."
+    ]
 
 
 def environment_warnings() -> list[str]:
