@@ -1,4 +1,7 @@
-"""Runs the soak: ten minutes on each database, or as SOAK_SECONDS, SOAK_STREAMS and SOAK_ON say."""
+"""Runs the soak: ten thousand mixed exchanges, then ten minutes of load on each database.
+
+SOAK_EXCHANGES, SOAK_SECONDS, SOAK_STREAMS and SOAK_ON change that, SOAK_SEED the random choices.
+"""
 
 import os
 import sys
@@ -6,6 +9,8 @@ import tempfile
 from pathlib import Path
 
 from tests.soak.run import Report, Soak
+from tests.support.gateway import Gateway
+from tests.support.mixed_exchanges import MixedReport, run_exchanges
 from tests.support.postgres_server import PostgresMissing, PostgresServer
 
 
@@ -22,8 +27,22 @@ def soak(database: str) -> Report:
             return Soak(place, seconds=seconds, streams=streams, seed=seed, database_url=url).run()
 
 
+def mix() -> MixedReport:
+    count = int(os.environ.get("SOAK_EXCHANGES", "10000"))
+    seed = int(os.environ.get("SOAK_SEED", "7"))
+    module = "tests.support.mixed_exchanges_settings"
+    with tempfile.TemporaryDirectory(prefix="athena-soak-") as folder:
+        gateway = Gateway(Path(folder), DJANGO_SETTINGS_MODULE=module).start()
+        try:
+            return run_exchanges(gateway, count=count, seed=seed)
+        finally:
+            gateway.stop()
+
+
 def main() -> int:
-    has_faults = False
+    exchanges = mix()
+    print(exchanges, flush=True)
+    has_faults = bool(exchanges.failures)
     for database in os.environ.get("SOAK_ON", "sqlite postgres").split():
         try:
             report = soak(database)
