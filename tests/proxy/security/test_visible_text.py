@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from formats import TextDelta, ToolCallDelta, ToolCallFailed, ToolCallStart
 from formats.events import CallFault
-from proxy.audit.transcripts.codec import TranscriptContent
-from proxy.models import Exchange
 from proxy.security.visible_text import Segment, Span, segments, visible
 from proxy.support.answer_parts import (
     decode_answer,
@@ -17,7 +15,6 @@ from proxy.support.answer_parts import (
     locate_failure,
     pieces_of,
 )
-from proxy.support.curl import curl_command
 from tests.support.wire import stream
 
 
@@ -95,19 +92,3 @@ def test_an_answer_is_assembled_by_channel_even_if_broken():
     assert join_pieces(pieces) == "Hm.Yes."
     for broken in (b"data: {\n\n", b"", b"\xff\xfe", wire[:50], b"<html>", b'{"error": {}}'):
         assert pieces_of(decode_answer(broken, "openai"))[-1].channel in ("failure", "text")
-
-
-def test_the_curl_command_escapes_hostile_text():
-    hostile = TranscriptContent(
-        request='{"model": "a\'; rm -rf / #\\u001b"}',
-        headers={"user-agent": "x'y", "x-app": "a\x1b"},
-    )
-    command = curl_command(Exchange(dialect="anthropic"), hostile, "http://host/")
-    assert "\x1b" not in command
-    assert """'"'"'; rm -rf / #\\u001b""" in command
-    assert '"x-api-key: $ATHENA_CLIENT_KEY"' in command
-    assert "x-app" not in command
-    assert "http://host/v1/messages" in command
-    for request, left_out in (("{", {}), ("{}", {"request": [1, 1]}), (f'"{"a" * 200_000}"', {})):
-        kept = TranscriptContent(request=request, left_out=left_out)
-        assert curl_command(Exchange(dialect="openai"), kept, "http://host/") == ""
