@@ -13,7 +13,7 @@ apt = test "$$(id -u)" != 0 || ! command -v apt-get > /dev/null || { \
 	echo "Some tests need $(1), which is missing. Running as root: apt-get install $(1)"; \
 	apt-get update -qq && apt-get install -qq --no-install-recommends -y $(1); }
 
-.PHONY: run test together test-postgres redis e2e browser check format bench bench-peers soak fuzz clean force
+.PHONY: run test together test-postgres redis shells e2e browser check format bench bench-peers soak fuzz clean force
 
 # Install only if the requirements have changed.
 $(VENV)/running: requirements.txt
@@ -42,12 +42,16 @@ check: $(VENV)/testing
 redis:
 	@command -v redis-server > /dev/null || $(call apt,redis-server)
 
+# The curl command of an exchange is tried in every shell that people paste it into.
+shells:
+	@{ command -v zsh && command -v fish && command -v dash; } > /dev/null || $(call apt,zsh fish dash)
+
 # Tests that need real time run alone, after the others. No test runs a second time.
 TOGETHER := --ignore tests/browser -m 'not e2e and not realtime' --numprocesses $(TESTERS)
 ALONE := --ignore tests/browser -m realtime --numprocesses 0
 
 # Lint and types are checked beside the tests.
-test: $(VENV)/testing redis
+test: $(VENV)/testing redis shells
 	$(MAKE) --no-print-directory --jobs 2 check together
 	DATABASE_URL= $(BIN)/pytest $(ALONE)
 

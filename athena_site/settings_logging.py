@@ -13,6 +13,9 @@ def logging_settings(*, level: str, formatter: str) -> dict[str, Any]:
             "json": {"()": "proxy.telemetry.log_format.JSONFormatter"},
             "text": {"()": "proxy.telemetry.log_format.TextFormatter"},
         },
+        "filters": {
+            "without_refusals": {"()": "proxy.telemetry.log_format.RefusalFilter"},
+        },
         "handlers": {
             "console": {
                 # A factory: from Python 3.12 on, dictConfig would pass a queue to a `class` that
@@ -27,6 +30,7 @@ def logging_settings(*, level: str, formatter: str) -> dict[str, Any]:
         "loggers": {
             "athena": {"handlers": console, "level": level, "propagate": False},
             "django": {"handlers": console, "level": "WARNING", "propagate": False},
+            "django.request": {"filters": ["without_refusals"]},
             "uvicorn": {"handlers": console, "level": "WARNING", "propagate": False},
             # axes logs the submitted username, which may be a password typed into the wrong field.
             "axes": {"handlers": discard, "propagate": False},

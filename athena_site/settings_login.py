@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+# The page after a login without `next`, or with one that leads to another site.
+LOGIN_REDIRECT_URL = "admin:index"
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",  # first: rejects locked-out logins
     "django.contrib.auth.backends.ModelBackend",

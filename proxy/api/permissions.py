@@ -1,7 +1,8 @@
 """Access rules of the API: staff only, with the permissions that the endpoint requires.
 
 Access is denied by default. A view lists the permissions of each of its actions; anything unlisted
-is denied. A user who may not view a table gets 404 for its rows, so that ids cannot be probed.
+is denied. What a user may not view is 404, lists included, so that nothing can be probed; what they
+may view but not change is 403.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class HasRequiredPermissions(BasePermission):
         may_view = all(
             user.has_perm(f"proxy.{name}") for name in required if name.startswith("view_")
         )
-        if not may_view and view.kwargs:
+        if not may_view:
             raise Http404
         return False
 

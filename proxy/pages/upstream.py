@@ -1,5 +1,8 @@
 """Upstream pages: test the connection step by step, and list the models it offers."""
 
+from hashlib import sha256
+from time import monotonic, sleep
+
 from django.contrib import messages
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
@@ -9,14 +12,17 @@ from django.utils.http import urlencode
 
 from formats import detect_format
 from proxy import models
+from proxy.configuration.history import version_of
 from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import Upstream, read_upstream
 from proxy.pages.access import render_page, staff_page, staff_user
-from proxy.serving.upstream_test import Problem, models_of, probe
+from proxy.serving.upstream_test import Problem, Step, models_of, probe
 
 _MAX_MODEL_CHARS = 200
 _TEST_INTERVAL = 2
 """Seconds between two tests by one user: each test is a request that costs money."""
+_MAX_TEST_SECONDS = 120
+_POLL_SECONDS = 0.1
 _MODEL_LIST_SECONDS = 60
 _MAX_MODELS = 500
 
@@ -26,14 +32,7 @@ def test_upstream(request: HttpRequest, pk: int) -> HttpResponse:
     """Try every step from the name lookup to a streamed tool call."""
     row = get_object_or_404(models.Upstream, pk=pk)
     model = request.POST.get("model", "").replace("\0", "").strip()[:_MAX_MODEL_CHARS]
-    steps = None
-    if request.method == "POST":
-        if not cache.add(f"probe-{staff_user(request).pk}", True, _TEST_INTERVAL):
-            messages.warning(
-                request, f"Wait {_TEST_INTERVAL} seconds between two tests, then try again."
-            )
-        elif upstream := _parse_upstream(request, row):
-            steps = [*probe(upstream, load(), model=model)]
+    steps = _test(request, row, model) if request.method == "POST" else None
     names = row.routes.exclude(upstream_model="").values_list("upstream_model", flat=True)
     return render_page(
         request,
@@ -45,6 +44,28 @@ def test_upstream(request: HttpRequest, pk: int) -> HttpResponse:
         model=model or next(iter(names), ""),
         names=[*names],
     )
+
+
+def _test(request: HttpRequest, row: models.Upstream, model: str) -> list[Step] | None:
+    """Run the test. A second click shows the result of the first, also if that is still running."""
+    user = staff_user(request).pk
+    result = f"probe-{user}-{row.pk}-{version_of(row)}-{sha256(model.encode()).hexdigest()}"
+    if cache.add(f"probe-{user}", True, _TEST_INTERVAL):
+        upstream = _parse_upstream(request, row)
+        if upstream is None:
+            return None
+        cache.set(result, [], _MAX_TEST_SECONDS)
+        steps = [*probe(upstream, load(), model=model)]
+        cache.set(result, steps, _TEST_INTERVAL)
+        return steps
+    deadline = monotonic() + _MAX_TEST_SECONDS
+    while (running := cache.get(result)) == [] and monotonic() < deadline:
+        sleep(_POLL_SECONDS)
+    if not running:
+        messages.warning(
+            request, f"Wait {_TEST_INTERVAL} seconds between two tests, then try again."
+        )
+    return running or None
 
 
 @staff_page("view_upstream", "add_modelroute")

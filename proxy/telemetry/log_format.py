@@ -31,6 +31,15 @@ def redact_in_log(secrets: Iterable[str]) -> None:
     _redactors[0] = Redactor(secrets)
 
 
+class RefusalFilter(logging.Filter):
+    """Drops the traceback of a refused request: a 403 is not a defect."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.ERROR:
+            record.exc_info = record.exc_text = None
+        return True
+
+
 class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         second, fraction = divmod(record.created, 1)

@@ -73,8 +73,8 @@ def parse(text: str) -> Draft:
     version = nodes.pop("athena", None)
     if version is None:
         message = f"`athena: {VERSION}`, the version of the document's format, is missing"
-        raise InvalidDocument([Problem(root.position, "", message)])
-    if version.value is True or version.value != VERSION:
+        problems.append(Problem(root.position, "", message))
+    elif version.value is True or version.value != VERSION:
         message = f"this gateway reads only version {VERSION} of the document's format"
         raise InvalidDocument([Problem(version.position, "athena", message)])
     for table in TABLES:

@@ -1,4 +1,4 @@
-// Behaviour of the pages: copy buttons, j/k navigation, and highlighting the text of an event.
+// Behaviour of the pages: copy buttons, busy forms, j/k navigation, and highlighting the text of an event.
 "use strict";
 
 (() => {
@@ -23,6 +23,20 @@
       await copy(document.getElementById(button.dataset.copy).textContent);
       status.textContent = "Copied";
       setTimeout(() => { status.textContent = ""; }, 2000);
+    });
+  }
+
+  // A second click would throw away the result of the first.
+  for (const form of document.querySelectorAll("form[data-busy]")) {
+    const button = form.querySelector("button[type=submit]");
+    const label = button.textContent;
+    form.addEventListener("submit", () => {
+      button.disabled = true;
+      button.textContent = form.dataset.busy;
+    });
+    window.addEventListener("pageshow", () => {
+      button.disabled = false;
+      button.textContent = label;
     });
   }
 

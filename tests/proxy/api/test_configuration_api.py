@@ -340,4 +340,4 @@ def test_support_cannot_see_the_configuration():
     row = Upstream.objects.get()
     there, absent = support.get(f"/api/upstreams/{row.pk}/"), support.get("/api/upstreams/999/")
     assert (there.status_code, there.content) == (404, absent.content)
-    assert support.get("/api/upstreams/").status_code == 403
+    assert support.get("/api/upstreams/").status_code == 404

@@ -582,6 +582,14 @@ models: []
     ]
 
 
+def test_a_missing_version_is_reported_with_all_other_problems():
+    """N10"""
+    wrong = "upstreams:\n- name: a b\n  base_url: http://\nsurprise: 1\n"
+    messages = " ".join(problems(wrong))
+    for part in ("`athena: 1`", "upstreams[0].name", "upstreams[0].base_url", "surprise"):
+        assert part in messages
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [

@@ -299,7 +299,9 @@ def test_an_upstream_connection_is_tested_from_its_page(olga, row):
     assert "All steps passed." in page
     assert "moonshotai/kimi-probed called report_health, read as kimi" in page
     assert CANARY not in page
-    assert "Wait 2 seconds" in text_of(olga.post(url))
+    again = text_of(olga.post(url, {"model": ""}))
+    assert "All steps passed." in again, "N10: a second click keeps the result of the first"
+    assert "Wait 2 seconds" in text_of(olga.post(url, {"model": "another"}))
 
 
 def test_a_route_model_is_chosen_from_the_upstream_list(olga, row):
