@@ -1,13 +1,15 @@
 """Removes secrets from rows, transcripts and log lines before they leave the process's memory.
 
-Finds known secrets (the client's key, the upstream's key) and text that looks like a secret. In a
-stream, a secret may be split across several chunks. Then the stream is rebuilt from its text, with
-the same content in fewer chunks.
+Finds known secrets (the client's key, the upstream's key) and text that looks like a secret, also
+where JSON escapes spell a part of it, at any depth of JSON within JSON. In a stream, a secret may
+be split across several chunks. Then the stream is rebuilt from its text, with the same content in
+fewer chunks.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
@@ -27,8 +29,9 @@ def _at_word_start(prefix: str) -> "re.Pattern[bytes]":
     return re.compile(starts.encode())
 
 
-# Every secret of a known kind has one of these prefixes. Few texts have any: one pass looks for
-# all of them, and where one is found, its pattern must match as well.
+# Every secret of a known kind has one of these prefixes, and one that is spelled with escapes has
+# one of those with a backslash. Few texts have any: one pass looks for all of them, and where one
+# is found, its pattern must match as well.
 _KEY = b"sk-"
 _PREFIXES = {
     **{p: _at_word_start(p) for p in (_KEY.decode(), "AKIA", "AIza", "eyJ", "github_pat_")},
@@ -36,7 +39,12 @@ _PREFIXES = {
     **{p: _at_word_start(p) for p in ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")},
     "BEGIN ": re.compile(b"(?<=-----BEGIN )"),
     "earer ": re.compile(b""),
+    **{f"\\u00{digit}": re.compile(b"[0-9a-fA-F]") for digit in "234567"},
+    "\\/": re.compile(b""),
 }
+_OFFSETS = [{"BEGIN ": -5, "earer ": 6}.get(prefix, 0) for prefix in _PREFIXES]
+"""Where the pattern of a prefix matches, relative to the prefix."""
+_IS_ESCAPE = [prefix[0] == "\\" for prefix in _PREFIXES]
 # This search is vectorised, and misses a prefix that overlaps the one before. Only the end of AKIA
 # can overlap another prefix, and no secret starts there, in the middle of a word.
 _find_prefixes = BytesAhoCorasick(
@@ -67,10 +75,15 @@ _PATTERNS = re.compile(
       (?P<bearer>(?<=[Bb]earer[ ])[A-Za-z0-9_.~+/-]{{16,}}+=*+)
     | (?P<eyj>{_BEGIN}eyJ[A-Za-z0-9_-]{{8,}}+)(?P<jwt>\.[A-Za-z0-9_-]{{8,}}+\.[A-Za-z0-9_-]{{8,}}+)?
     | {_KINDS}
-    """,
+    """.encode(),
     re.VERBOSE | re.DOTALL,
 )
-_WITHIN_WORDS = re.compile(_KINDS, re.VERBOSE | re.DOTALL)
+_WITHIN_WORDS = re.compile(_KINDS.encode(), re.VERBOSE | re.DOTALL)
+
+# A backslash, at any depth of JSON within JSON, and the character that it escapes, if it is ASCII.
+_ESCAPE = re.compile(
+    rb"""\\(?:\\|u005[cC])*+(?:u00([2-7][0-9a-fA-F])|([/"])|([bfnrt]))?""", re.VERBOSE
+)
 
 # Characters of secrets. At a cut, up to MAX_WORD of them are removed.
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.~+/=-"
@@ -119,25 +132,64 @@ class Redactor:
         """`secrets`: known secrets, of any shape."""
         self.count = 0
         self.secrets: tuple[str, ...] = ()
+        self._known: list[bytes] = []
         self.add_secrets(secrets)
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
         known = dict.fromkeys((*self.secrets, *secrets))
         self.secrets = tuple([text for text in known if len(text) >= 8])
+        spellings = [spelling for text in self.secrets for spelling in _spellings(text)]
+        self._known = [text.encode("utf-8", "surrogatepass") for text in dict.fromkeys(spellings)]
 
     def redact_text(self, text: str) -> str:
-        for secret in self.secrets:
-            if secret in text:
-                self.count += text.count(secret)
-                text = text.replace(secret, "[redacted:known]")
-        if may_have_secret(text.encode("utf-8", "surrogatepass")):
-            text = _PATTERNS.sub(self._replace, text)
-        return text
+        data = text.encode("utf-8", "surrogatepass")
+        if self.is_clean(data):
+            return text
+        return self._redact(data).decode("utf-8", "surrogatepass")
+
+    def redact_bytes(self, data: bytes) -> bytes:
+        """Redact any bytes. Bytes that are not UTF-8 are kept."""
+        return data if self.is_clean(data) else self._redact(data)
 
     def is_clean(self, data: bytes) -> bool:
         """Return True if the data certainly has no secret, also if it is not valid UTF-8."""
-        known = [secret.encode("utf-8", "surrogateescape") for secret in self.secrets]
-        return not may_have_secret(data, known)
+        return not may_have_secret(data, self._known)
+
+    def _redact(self, data: bytes) -> bytes:
+        found = [*self._find(data)]
+        plain, places = _unescape(data)
+        if places:
+            found += [(places(start), places(end), kind) for start, end, kind in self._find(plain)]
+        parts, done, kind = [], 0, b""
+        for start, end, kind in _merged(found):
+            parts += data[done:start], b"[redacted:%b]" % kind
+            self.count += 1
+            done = end
+        return b"".join([*parts, data[done:]])
+
+    def _find(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """The start, the end and the kind of each secret."""
+        for secret in self._known:
+            start = data.find(secret)
+            while start >= 0:
+                yield start, start + len(secret), b"known"
+                start = data.find(secret, start + len(secret))
+        done = end_of_word = 0
+        for which, start, end in _find_in_windows(data):
+            start += _OFFSETS[which]
+            if start < done or _IS_ESCAPE[which] or not _prefix_patterns[which](data, end):
+                continue
+            # Within a word that starts like a JWT, another one would scan the rest of it again.
+            patterns = _WITHIN_WORDS if start < end_of_word else _PATTERNS
+            match = patterns.match(data, start)
+            if match is None:
+                continue
+            if match.lastgroup == "eyj":  # not a JWT: other secrets may be in this word
+                end_of_word = match.end()
+                continue
+            assert match.lastgroup is not None  # noqa: S101  every pattern has a name
+            done = match.end()
+            yield start, done, match.lastgroup.encode()
 
     def is_clean_text(self, text: str) -> bool:
         """Check a short text like `is_clean`, with a cache for repeated texts."""
@@ -160,13 +212,6 @@ class Redactor:
             if self.is_clean_text(text):
                 return text[:length]
         return storable_text(self.redact_start(text, length))
-
-    def redact_bytes(self, data: bytes) -> bytes:
-        """Redact any bytes. Bytes that are not UTF-8 are kept."""
-        if self.is_clean(data):
-            return data
-        text = self.redact_text(data.decode("utf-8", "surrogateescape"))
-        return text.encode("utf-8", "surrogateescape")
 
     def redact_events(self, events: Sequence[Event]) -> list[Event]:
         """Merge deltas, and redact the texts of the merged events."""
@@ -206,11 +251,55 @@ class Redactor:
         clean = {n: self.redact_text(v) for n, v in texts.items()}
         return replace(event, **clean) if clean != texts else event
 
-    def _replace(self, match: "re.Match[str]") -> str:
-        if match.lastgroup == "eyj":  # not a JWT: other secrets may be in this word
-            return _WITHIN_WORDS.sub(self._replace, match[0])
-        self.count += 1
-        return f"[redacted:{match.lastgroup}]"
+
+def _spellings(text: str) -> tuple[str, ...]:
+    """A secret as it is, as it stands in JSON, and as `_unescape` may leave it."""
+    in_json = text.replace("\\", "\\\\").replace('"', '\\"')
+    return text, in_json, text.replace("\\", "")
+
+
+def _merged(found: list[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
+    """Join the secrets that overlap; a known one gives its kind to what it is a part of."""
+    whole: tuple[int, int, bytes] | None = None
+    for start, end, kind in sorted(found):
+        if whole is None or start >= whole[1]:
+            if whole is not None:
+                yield whole
+            whole = start, end, kind
+        else:
+            whole = whole[0], max(end, whole[1]), b"known" if kind == b"known" else whole[2]
+    if whole is not None:
+        yield whole
+
+
+def _unescape(data: bytes) -> tuple[bytes, Callable[[int], int] | None]:
+    """The data without JSON escapes, and a function from offsets in it to offsets in `data`.
+
+    The function is None if an escape cannot hide a secret.
+    """
+    if not any(
+        _IS_ESCAPE[which] and _prefix_patterns[which](data, end)
+        for which, _, end in _find_in_windows(data)
+    ):
+        return data, None
+    parts, done, size = [], 0, 0
+    offsets, originals = [0], [0]
+    for match in _ESCAPE.finditer(data):
+        start, end = match.span()
+        code, same, space = match.groups()
+        char = bytes((int(code, 16),)) if code else same or (b" " if space else b"\\")
+        parts += data[done:start], char
+        size += start - done
+        offsets += size, size + 1
+        originals += start, end
+        size, done = size + 1, end
+    plain = b"".join([*parts, data[done:]])
+
+    def original(offset: int) -> int:
+        at = bisect_right(offsets, offset) - 1
+        return originals[at] + offset - offsets[at]
+
+    return plain, original
 
 
 def texts_of(event: Event) -> dict[str, str]:

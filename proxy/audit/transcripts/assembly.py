@@ -53,7 +53,9 @@ _REQUEST_NOTICES = frozenset(
         NoticeCode.SHAPE_TRANSLATED,
     }
 )
-_WORD = WORD.encode()
+_WORD = WORD.encode() + b"\\"
+_MAX_WORD = 6 * MAX_WORD
+"""An escape has six characters for one."""
 _MAX_NAMES = 1000
 """Names of tools that are kept if their schemas are over the limit."""
 
@@ -192,8 +194,8 @@ def _bytes(clipped: Clipped, redactor: Redactor) -> Clipped:
 
 def _without_partial_words(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
     return (
-        head[:-MAX_WORD] + head[-MAX_WORD:].rstrip(_WORD),
-        tail[:MAX_WORD].lstrip(_WORD) + tail[MAX_WORD:],
+        head[:-_MAX_WORD] + head[-_MAX_WORD:].rstrip(_WORD),
+        tail[:_MAX_WORD].lstrip(_WORD) + tail[_MAX_WORD:],
     )
 
 

@@ -1,5 +1,6 @@
 """Secrets are redacted in linear time, even in hostile text."""
 
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from formats import (
     TextDelta,
     Tool,
     ToolCallDelta,
+    ToolCallEnd,
     ToolCallStart,
     UpstreamError,
 )
@@ -44,6 +46,15 @@ SIZE = 50_000
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
 UNITS = [
     "a",
+    "\\",
+    "\\u0073",
+    "\\u005c",
+    "\\u005c\\",
+    "\\u005cu005c",
+    "u005c",
+    "\\u0073k-",
+    "\\/",
+    '\\"',
     "sk-",
     "sk-a ",
     "\\nsk-a ",
@@ -147,7 +158,7 @@ def test_the_start_of_a_jwt_does_not_hide_another_secret():
 
 def test_partial_words_at_a_cut_are_removed_in_linear_time():
     assert _without_partial_words(b"one two-thr", b"ee-four five") == (b"one ", b" five")
-    assert _without_partial_words(b"x" * 600, b"y" * 600) == (b"x" * 88, b"y" * 88)
+    assert _without_partial_words(b"x" * 3200, b"y" * 3200) == (b"x" * 128, b"y" * 128)
 
     def remove_words(size):
         words = WORD.encode() * (size // len(WORD))
@@ -374,7 +385,7 @@ def test_any_text_that_looks_like_a_secret_is_searched(pieces, window):
     text = "".join(pieces)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redaction, "_WINDOW", window)
-        if any(found.lastgroup != "eyj" for found in _PATTERNS.finditer(text)):
+        if any(found.lastgroup != "eyj" for found in _PATTERNS.finditer(text.encode())):
             assert not Redactor().is_clean(text.encode())
             assert Redactor().redact_text(text) != text
 
@@ -425,3 +436,108 @@ def test_a_secret_split_over_chunks_is_redacted(dialect):
 def test_bytes_that_are_not_utf8_are_kept():
     for part in byte_cuts(b"\xff\x00 plain \xfe", 2):
         assert b"".join(map(Redactor().redact_bytes, part)) == b"\xff\x00 plain \xfe"
+
+
+def escaped(text, char="\\u%04x"):
+    return "".join(char % ord(c) for c in text)
+
+
+def in_json(text):
+    """As it stands in a string within a string of JSON."""
+    return json.dumps(text)[1:-1]
+
+
+ESCAPES = {
+    "all": escaped,
+    "the first": lambda text: escaped(text[:2]) + text[2:],
+    "every other": lambda text: "".join(escaped(c) if at % 2 else c for at, c in enumerate(text)),
+    "upper case": lambda text: escaped(text, "\\u%04X"),
+    "JSON in JSON": lambda text: in_json(escaped(text)),
+    "JSON in JSON in JSON": lambda text: in_json(in_json(escaped(text))),
+    "an escaped backslash": lambda text: escaped(text, "\\u005cu%04x"),
+    "two escaped backslashes": lambda text: escaped(text, "\\u005c\\u005Cu%04x"),
+    "a backslash that was escaped twice": lambda text: escaped(text, "\\u005cu005cu%04x"),
+    "slashes": lambda text: text.replace("/", "\\/"),
+}
+KNOWN = 'the own/key & "secret" \\1'
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+@pytest.mark.parametrize("kind", [*SECRETS_BY_KIND, "bearer with slashes", "quoted"])
+def test_escapes_do_not_hide_a_secret(kind, escape):
+    """W6"""
+    own = {"bearer with slashes": "abc/def/0123456789/abcdef", "quoted": KNOWN}
+    secret = {**SECRETS_BY_KIND, **own}[kind]
+    redactor = Redactor(["the client's own key", KNOWN])
+    before = "Bearer " if kind.startswith("bearer") else "é \\n"
+    text = f'{{"a": "{before}{escape(secret)}\\n", "b": "é"}}'
+    if escape is ESCAPES["slashes"] and kind == "quoted":
+        text = f'{{"a": "{in_json(KNOWN)}\\n", "b": "é"}}'
+    data = text.encode()
+    assert not redactor.is_clean(data)
+    clean = redactor.redact_bytes(data).decode()
+    assert "[redacted:" in clean
+    assert clean.startswith('{"a": "')
+    assert clean.endswith(', "b": "é"}')
+    assert redactor.redact_text(clean) == clean
+    rest = clean.replace("[redacted:", "").replace(before, "")
+    assert len(rest) < len('{"a": "known]\\n", "b": "é"}') + 12, clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\\u0041b", "C:\\\\users\\u0020x", "\\u003cb\\u003e", "https:\\/\\/x\\/y", "\\", "\\\\\\"],
+)
+def test_escapes_without_a_secret_stay_as_they_are(text):
+    redactor = Redactor(["the client's own key"])
+    assert (redactor.redact_text(text), redactor.count) == (text, 0)
+
+
+@given(st.text('\\u05c0738sk-/"n 9a', max_size=60), st.booleans())
+def test_no_spelling_of_a_known_secret_survives(around, doubly):
+    """W6: what a JSON reader sees has no secret, whatever stands around it."""
+    secret = "sk-aaaaaaaaaaaaaaaa9"
+    inner = json.dumps(f"{around} {secret} {around}")
+    text = json.dumps({"x": inner} if doubly else {"x": json.loads(inner)})
+    text = text.replace("k", "\\u006b")
+    clean = Redactor([secret]).redact_text(text)
+    assert secret not in json.dumps(json.loads(clean, strict=False)) if is_json(clean) else True
+    assert "\\u006b-aaaa" not in clean
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+@pytest.mark.parametrize("in_arguments", [False, True])
+def test_an_escaped_secret_split_over_chunks_is_redacted(dialect, in_arguments):
+    """W6: in the text of a stream, and within the JSON of its arguments."""
+    secret = SECRETS_BY_KIND["key"]
+    spelled = escaped(secret) if in_arguments else secret
+    for at in range(1, len(spelled), 5):
+        parts = (f'{{"x": "{spelled[:at]}', f'{spelled[at:]}"}}')
+        deltas = [ToolCallDelta(part) if in_arguments else TextDelta(part) for part in parts]
+        start = [ToolCallStart("call_1", "tool")] if in_arguments else []
+        end = [ToolCallEnd()] if in_arguments else []
+        events = [MessageStart("m", "m"), *start, *deltas, *end, MessageEnd(StopReason.END_TURN)]
+        wire = DIALECTS[dialect].encoder(ReplyOptions()).feed(events)
+        wire = wire.replace(b"k", b"\\u006b") if not in_arguments else wire
+        assert Redactor().redact_events(events) != events
+        clean = Redactor().redact_stream(wire, dialect, is_suspect=True).decode()
+        assert "[redacted:key]" in clean
+        assert "0123456789" not in clean.replace("\\", "")
+
+
+def test_a_cut_leaves_no_half_of_an_escaped_secret():
+    secret = escaped("the-own-key-of-the-gateway")
+    data = f"some text {secret} and more ".encode()
+    for at in range(len(data)):
+        head, tail = _without_partial_words(data[:at], data[at:])
+        for part in (head, tail):
+            clean = Redactor(["the-own-key-of-the-gateway"]).redact_bytes(part)
+            assert b"u0074" not in clean.replace(b"[redacted:known]", b"")
