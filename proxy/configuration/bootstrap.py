@@ -6,7 +6,7 @@ created from the environment follows it at every start, until an operator edits 
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from django.db import models, transaction
 
 from formats import FORMATS
 from proxy.configuration.editing import editing, store
-from proxy.configuration.upstream import DEMO_URL, demo_key
+from proxy.configuration.upstream import DEMO_NAME, DEMO_URL, demo_key
 from proxy.models import (
     ClientKey,
     ConfigurationVersion,
@@ -30,6 +30,7 @@ from proxy.models import (
     Upstream,
 )
 from proxy.models.keys import digest_of, new_key
+from proxy.security.vault import seal
 
 _Row = TypeVar("_Row", bound=models.Model)
 
@@ -76,7 +77,9 @@ def bootstrap(environment: Mapping[str, str] = os.environ) -> Bootstrapped:
             raise ImproperlyConfigured(f"{name} must not contain spaces or control characters")
     ConfigurationVersion.objects.get_or_create(pk=1)
     with editing():  # two nodes may start at the same time
-        unreadable = tuple(row.name for row in Upstream.objects.all() if not row.is_readable())
+        unreadable = tuple(
+            row.name for row in Upstream.objects.exclude(name=DEMO_NAME) if not row.is_readable()
+        )
         upstream = _upstreams(environment)
         _routes(environment, upstream)
         for name in FORMATS:
@@ -113,16 +116,14 @@ def _upstreams(environment: Mapping[str, str]) -> Upstream:
         configured.append(
             _sync(Upstream, {"name": "anthropic"}, fields, variable="ATHENA_ANTHROPIC_BASE_URL")
         )
-    fields = {"base_url": DEMO_URL, "active": not configured}
-    demo = _sync(Upstream, {"name": "demo"}, fields, variable="ATHENA_HOST")
-    if demo.base_url != DEMO_URL:  # the demo is part of this gateway, even if the row was edited
-        demo.base_url = DEMO_URL
-        demo.store_key(demo_key())
-        store(demo, by_operator=False)
-    if demo.from_environment and not (demo.sealed_key and demo.is_readable()):
-        demo.store_key(demo_key())
-        store(demo, fields=["sealed_key"], by_operator=False)
+    # The address and the key of an existing row stay as they are: an older node may need them.
+    fields = {"active": not configured}
+    demo = _sync(Upstream, {"name": DEMO_NAME}, fields, new=_new_demo, variable="ATHENA_HOST")
     return configured[0] if configured else demo
+
+
+def _new_demo() -> dict[str, Any]:
+    return {"base_url": DEMO_URL, "sealed_key": seal(demo_key())}
 
 
 def _routes(environment: Mapping[str, str], upstream: Upstream) -> None:
@@ -145,15 +146,21 @@ def _routes(environment: Mapping[str, str], upstream: Upstream) -> None:
 
 
 def _sync(
-    model: type[_Row], identity: dict[str, Any], fields: dict[str, Any], *, variable: str
+    model: type[_Row],
+    identity: dict[str, Any],
+    fields: dict[str, Any],
+    *,
+    variable: str,
+    new: Callable[[], dict[str, Any]] = dict,
 ) -> _Row:
     """Create the row or update it from the environment; an edited row stays unchanged.
 
-    `variable` is the environment variable to name if the row is not valid.
+    `new` makes the values that only a new row gets. `variable` is the environment variable to name
+    if the row is not valid.
     """
     row = model._default_manager.filter(**identity).first()
     if row is None:
-        row = model(**identity, **fields, from_environment=True)
+        row = model(**identity, **fields, **new(), from_environment=True)
     else:
         same = all(getattr(row, name) == value for name, value in fields.items())
         if same or not row.from_environment:  # type: ignore[attr-defined]

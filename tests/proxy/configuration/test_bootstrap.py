@@ -9,6 +9,7 @@ from athena_site.settings import PASSWORD_HASHERS
 from proxy.configuration.bootstrap import bootstrap
 from proxy.configuration.routing import resolve
 from proxy.configuration.snapshot import load
+from proxy.configuration.upstream import demo_key, read_upstream
 from proxy.models import ClientKey, ConfigurationVersion, FormatSettings, ModelRoute, Upstream
 from proxy.models.keys import digest_of
 
@@ -175,8 +176,7 @@ def test_upstreams_encrypted_with_another_secret_are_named(settings):
     )
     assert bootstrap(OPENROUTER).unreadable == ()
     settings.SECRET_KEY = "another secret that is long enough for every use of it"
-    assert bootstrap(OPENROUTER).unreadable == ("demo", "sealed", "stored")
-    # The key of the demo is not a real secret; the bootstrap replaces it.
+    # The stored key of the demo is not used.
     assert bootstrap(OPENROUTER).unreadable == ("sealed", "stored")
 
 
@@ -194,3 +194,24 @@ def test_a_later_start_returns_the_administrator_and_leaves_the_owner_of_the_key
     started = bootstrap({"ATHENA_ADMIN_USER": "someone-else"})
     assert (started.admin_user, started.admin_password) == ("olga", None)
     assert ClientKey.objects.get().owner is None
+
+
+OLD_ROWS = [
+    {"base_url": "http://127.0.0.1:8000/demo/v1", "from_environment": True},
+    {"base_url": "http://demo.invalid/v1", "from_environment": True, "sealed_key": "unreadable"},
+    {"base_url": "http://node-1:8000/demo/v1", "from_environment": False},
+]
+
+
+@pytest.mark.parametrize("fields", OLD_ROWS)
+def test_the_demo_of_an_older_node_is_left_as_it_is(settings, fields):
+    """N15: its row works for the older node, and this node does not need it."""
+    bootstrap({})
+    demo = Upstream.objects.get(name="demo")
+    fields = {"sealed_key": demo.sealed_key, **fields}
+    Upstream.objects.filter(pk=demo.pk).update(**fields)
+    for environment in ({}, OPENROUTER, {}):
+        bootstrap(environment)
+        assert Upstream.objects.filter(pk=demo.pk).values(*fields).get() == fields
+    assert demo_address() == f"{settings.OWN_URL}/demo/v1/chat/completions"
+    assert read_upstream(Upstream.objects.get(name="demo")).secrets() == (demo_key(),)
