@@ -160,7 +160,8 @@ class Redactor:
         plain, places = _unescape(data)
         if places:
             found += [(places(start), places(end), kind) for start, end, kind in self._find(plain)]
-        parts, done, kind = [], 0, b""
+        parts: list[bytes] = []
+        done = 0
         for start, end, kind in _merged(found):
             parts += data[done:start], b"[redacted:%b]" % kind
             self.count += 1
@@ -282,7 +283,8 @@ def _unescape(data: bytes) -> tuple[bytes, Callable[[int], int] | None]:
         for which, _, end in _find_in_windows(data)
     ):
         return data, None
-    parts, done, size = [], 0, 0
+    parts: list[bytes] = []
+    done = size = 0
     offsets, originals = [0], [0]
     for match in _ESCAPE.finditer(data):
         start, end = match.span()
