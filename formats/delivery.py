@@ -65,6 +65,12 @@ class Identity:
         return replace(start, id=message_id or "", model=model or "")
 
 
+def failure_of_call(fault: CallFault) -> MessageFailed:
+    return MessageFailed(
+        FailureKind.TRANSFORMATION, f"The model's tool call could not be translated: {fault}"
+    )
+
+
 class Delivery:
     def __init__(
         self, identity: Identity, toolbox: Toolbox, *, max_calls: int | None = None
@@ -78,7 +84,9 @@ class Delivery:
         self._calls = 0
         self._drops_call = False  # inside a call that is not delivered
         self._nulls: NullFilter | None = None  # set if the call may contain nulls to drop
-        self._fault: CallFault | None = None
+        self.fault: CallFault | None = None
+        """The fault of the first call that failed."""
+        self._ends_in_cut_call = False  # nothing but a notice has followed it
         self._has_content = False
 
     @property
@@ -122,7 +130,10 @@ class Delivery:
                     self._append(out, Notice(NoticeCode.NULL_DROPPED, key))
             case ToolCallFailed(fault=fault):
                 if fault is not CallFault.SUPERSEDED:
-                    self._fault = self._fault or fault
+                    # As after a cut call, nothing may follow: not even a second cut call.
+                    self._ends_in_cut_call = fault is CallFault.TRUNCATED and not self.fault
+                    self.fault = self.fault or fault
+                    self._has_content = False
             case ReasoningSignature() | ReasoningRedacted():
                 self._has_content = True
             case MessageStart():
@@ -132,6 +143,7 @@ class Delivery:
         self._append(out, event)
 
     def _start_call(self, out: list[Event], call: ToolCallStart) -> None:
+        self._ends_in_cut_call = False
         if self._max_calls is not None and self._calls >= self._max_calls:
             self._drops_call = self._has_content = True
             self._append(out, Notice(NoticeCode.SURPLUS_CALL_DROPPED, call.name))
@@ -139,7 +151,7 @@ class Delivery:
         name = self._toolbox.resolve(call.name)
         if not name.strip():
             self._drops_call = True
-            self._fault = self._fault or CallFault.MISSING_NAME
+            self.fault = self.fault or CallFault.MISSING_NAME
             self._append(out, ToolCallFailed(CallFault.MISSING_NAME))
             return
         if name != call.name:
@@ -160,14 +172,11 @@ class Delivery:
 
     def _finish(self, out: list[Event], end: MessageEnd) -> Event:
         reason = end.stop_reason
-        if self._fault and not (
-            self._fault is CallFault.TRUNCATED and reason is StopReason.MAX_TOKENS
+        if self.fault and not (
+            self._ends_in_cut_call and not self._has_content and reason is StopReason.MAX_TOKENS
         ):
-            return MessageFailed(
-                FailureKind.TRANSFORMATION,
-                f"The model's tool call could not be translated: {self._fault}",
-            )
-        if not (self._has_content or self._calls or self._fault) and reason not in _ENDS:
+            return failure_of_call(self.fault)
+        if not (self._has_content or self._calls or self.fault) and reason not in _ENDS:
             if reason is StopReason.TOOL_USE or (end.usage.output or 0) > 1:
                 return MessageFailed(
                     FailureKind.UPSTREAM, "The upstream finished without any answer"

@@ -5,6 +5,9 @@
 If client and upstream speak one dialect, the upstream's bytes are forwarded instead of encoded ones
 for as long as they agree with the delivered events.
 
+On the client's stream, nothing but the error follows a failed call. What the upstream sends after
+it is still decoded, for the audit and for replays.
+
 This is the only place that turns exceptions into MessageFailed. Events decoded before the failure
 are delivered first.
 """
@@ -12,13 +15,25 @@ are delivered first.
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from formats.delivery import Delivery
+from formats.delivery import Delivery, failure_of_call
 from formats.errors import FormatsError, UpstreamError
-from formats.events import Event, MessageFailed, ReasoningDelta, State, TextDelta, Usage
+from formats.events import (
+    CallFault,
+    Event,
+    MessageEnd,
+    MessageFailed,
+    Notice,
+    ReasoningDelta,
+    State,
+    TextDelta,
+    ToolCallFailed,
+    Usage,
+)
 from formats.passthrough import FramedDecoder, Passthrough
 from formats.upstream_errors import as_context_overflow
 
 _DONE = State.DONE  # bound once: looking up an Enum member costs as much as a call
+_MAY_FOLLOW_CUT_CALL = frozenset({MessageEnd, MessageFailed, Notice})
 _TEXT_DELTAS = frozenset({ReasoningDelta, TextDelta})
 
 
@@ -64,12 +79,15 @@ class Pipeline:
         self._decoder = decoder
         self._native = native
         self._delivery = delivery
+        self._encoder = encoder
         self._passthrough = encoder if isinstance(encoder, Passthrough) else None
+        self._is_cut = False  # the newest call was truncated: the message may still end legally
         self.done = False
         self.event_count = 0
         """Number of events received from the upstream, not counting keepalives."""
-        self.encode: Callable[[list[Event]], bytes] = encoder.feed
-        """Returns the client's bytes for all events decoded since the last call."""
+        self.early_failure: MessageFailed | None = None
+        """The error that has ended the client's stream, because a call failed, although the answer
+        goes on."""
 
     @property
     def served_by(self) -> str | None:
@@ -92,6 +110,12 @@ class Pipeline:
     def close(self) -> bytes:
         """Return the client's bytes for the end of the upstream's answer."""
         return self.encode(self.decode_end())
+
+    def encode(self, events: list[Event]) -> bytes:
+        """Return the client's bytes for all events decoded since the last call."""
+        if self._delivery.fault is None:
+            return self._encoder.feed(events)
+        return self._encode_to_failure(events)
 
     def stop_passthrough(self) -> None:
         """Stop passthrough: the client wants another form. Call before sending anything."""
@@ -154,6 +178,25 @@ class Pipeline:
             self._delivery.feed([_failed(error)], out)
         self.done = self._delivery.state is _DONE
         return out
+
+    def _encode_to_failure(self, events: list[Event]) -> bytes:
+        """Encode the events up to the first failed call, and the error."""
+        if self.early_failure is not None:
+            return b""
+        shown: list[Event] = []
+        for event in events:
+            if self._is_cut and type(event) not in _MAY_FOLLOW_CUT_CALL:
+                self.early_failure = failure_of_call(CallFault.TRUNCATED)
+            else:
+                shown.append(event)
+                if type(event) is ToolCallFailed and event.fault is not CallFault.SUPERSEDED:
+                    self._is_cut = event.fault is CallFault.TRUNCATED
+                    if not self._is_cut:
+                        self.early_failure = failure_of_call(event.fault)
+            if self.early_failure is not None:
+                shown.append(self.early_failure)
+                break
+        return self._encoder.feed(shown)
 
 
 def _failed(error: FormatsError) -> MessageFailed:

@@ -61,10 +61,13 @@ class Call:
         if self._failed or not text:
             return []
         forward, end = self._arguments.read(text)
+        has_junk = self._arguments.status is Status.COMPLETE and bool(text[end:].strip())
+        if has_junk:
+            forward = forward[:-1]  # so that no client mistakes a failed call for a complete one
         events: list[Event] = [ToolCallDelta(forward)] if forward else []
         if self._arguments.status is Status.NON_OBJECT:
             return [*events, *self._fail(CallFault.NON_OBJECT_ARGS)]
-        if self._arguments.status is Status.INVALID or text[end:].strip():
+        if self._arguments.status is Status.INVALID or has_junk:
             return [*events, *self._fail(CallFault.INVALID_JSON)]
         return events
 

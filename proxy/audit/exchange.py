@@ -173,6 +173,7 @@ class Exchange:
         "error",
         "failed_attempts",
         "has_client",
+        "is_answered",
         "redactor",
         "request",
         "token",
@@ -188,6 +189,8 @@ class Exchange:
         self.failed_attempts: list[tuple[Route, GatewayError]] = []
         self.error: GatewayError | None = None
         self.has_client = True
+        self.is_answered = False
+        """True if the client has got an error, although the upstream's answer goes on."""
         self.capture: Capture | None = None
         self.redactor = Redactor()
         """Knows the secrets of the client and of every upstream that was asked."""

@@ -39,6 +39,11 @@ class Deadlines:
         """Time at which a waiting read must be interrupted: to send a ping, or to fail."""
         return min(self.ping_at, self._failure_at)
 
+    def end_by(self, moment: float) -> None:
+        """Bring the end of the answer forward."""
+        self._end_at = min(self._end_at, moment)
+        self.no_failure_before = min(self.no_failure_before, self._end_at)
+
     def failure(self, now: float) -> UpstreamFailed | None:
         """Return the error of the deadline that has passed, if one has."""
         if now < self.no_failure_before:

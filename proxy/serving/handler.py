@@ -195,7 +195,7 @@ class GatewayHandler:
                     await send_response(response, exchange.request_id, send)
                 raise
             task.uncancel()
-            exchange.has_client = False
+            exchange.has_client = exchange.is_answered
             if CLIENT_STALLED in request.scope.get("state", ()):
                 exchange.error = _stalled()
         finally:

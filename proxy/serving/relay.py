@@ -43,6 +43,9 @@ from proxy.upstreams.client import (
     transport_failure,
 )
 
+_READ_ON_SECONDS = 5
+"""Limit on reading an answer for the audit after the client has got the error of a call."""
+
 logger = logging.getLogger("athena.relay")
 
 
@@ -139,7 +142,9 @@ class Relay:
         async with aclosing(self._reads(answer)) as reads:
             async for events in reads:
                 data, now = answer.pipeline.encode(events), self._time()
-                if not data and now >= self._deadlines.ping_at and not answer.pipeline.done:
+                if answer.pipeline.early_failure is not None:
+                    self._on_early_failure(answer.pipeline.early_failure)
+                elif not data and now >= self._deadlines.ping_at and not answer.pipeline.done:
                     data = dialect.ping
                 if data:
                     self._exchange.add_sent(data)
@@ -254,6 +259,8 @@ class Relay:
         if answer is None or writer is None or not writer.is_open or self._abort_error:
             return False
         part = answer.pipeline.encode(self._advance(answer, data))
+        if answer.pipeline.early_failure is not None:
+            self._on_early_failure(answer.pipeline.early_failure)
         if part:
             self._exchange.add_sent(part)
             self._deadlines.sent_at = self._deadlines.received_at
@@ -283,9 +290,17 @@ class Relay:
                 return [*events, *self._fail(answer, late)]
         return events
 
+    def _on_early_failure(self, failure: MessageFailed) -> None:
+        """Read on for the audit, for a short time: the client has got its error."""
+        if not self._exchange.is_answered:
+            self._exchange.is_answered = True
+            self._exchange.error = self._exchange.error_of(failure)
+            self._deadlines.end_by(self._time() + _READ_ON_SECONDS)
+
     def _fail(self, answer: StartedAnswer, error: GatewayError) -> list[Event]:
         """End the message with an error that is not part of it, such as a timeout."""
-        self._exchange.error = error
+        if not self._exchange.is_answered:
+            self._exchange.error = error
         failure = UpstreamError(str(error), kind=error.kind)
         return self._record(answer, answer.pipeline.fail(failure))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat import TOOLS, chunk, data, error_of, read, reply, says, stream
-from tests.support.client_views import view
+from tests.support.client_views import check_end, view
 from tests.support.faulty_upstreams import PATHS, failed_in_the_middle
 from tests.support.scripted_upstream import Close, Pause, Reset, whole
 from tests.support.upstream_answers import Call, event
@@ -331,6 +331,25 @@ def test_unreadable_arguments_are_a_failed_translation(athena_faulty, case):
         failed_in_the_middle(response, dialect)
         assert athena_faulty.row(response) == ("transform_failed", "translation", code, 200)
     assert time.monotonic() - start < 60  # repairing them would take minutes
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+def test_w10_the_client_gets_the_error_of_a_call_at_once_and_the_audit_reads_on(
+    athena_faulty, dialect
+):
+    """W10: what follows a failed call is recorded, but not sent."""
+    broken = {"index": 0, "id": "c", "function": {"name": "get_tide", "arguments": "{]"}}
+    first = stream({"tool_calls": [broken]}, finish=None, done=False)
+    rest = stream({"content": "and more"}, finish="tool_calls")
+    model, _ = athena_faulty.script("test/reads-on", reply(first, Pause(0.3), rest))
+    response = athena_faulty.post(model, dialect, stream=True, tools=tools(dialect))
+    failed_in_the_middle(response, dialect)
+    check_end(response.content, dialect)
+    assert b"and more" not in response.content
+    code = "call_invalid_json"
+    assert athena_faulty.row(response) == ("transform_failed", "translation", code, 200)
+    row = athena_faulty.gateway.exchange(response)
+    assert row["bytes_upstream"] == len(first + rest)
 
 
 @pytest.mark.parametrize("dialect", PATHS)

@@ -1,0 +1,119 @@
+"""On a client's stream, nothing but the error follows a failed call."""
+
+import pytest
+
+from formats import (
+    DIALECTS,
+    CallFault,
+    MessageEnd,
+    MessageFailed,
+    MessageStart,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from formats.conversation import ToolCall
+from tests.support.client_views import check_end, view
+from tests.support.wire import (
+    anthropic_stream,
+    calls,
+    chunk,
+    entry,
+    event_reads,
+    relay,
+    reply_from,
+    stream,
+)
+
+LATER = [TextDelta("Later."), ToolCallStart("c2", "later"), ToolCallDelta("{}"), ToolCallEnd()]
+
+
+def call(number, name, arguments):
+    """Return the events of an Anthropic upstream's block, as it frames complete calls."""
+    return [ToolCallStart(f"c{number}", name), ToolCallDelta(arguments), ToolCallEnd()]
+
+
+def answer(upstream, arguments, *, later=True, cut=False):
+    """Return an answer with a complete call, a call with these arguments, and another."""
+    if upstream == "anthropic":
+        events = [
+            MessageStart("m", "m"),
+            *call(0, "before", "{}"),
+            *call(1, "broken", arguments),
+            *(LATER if later else ()),
+            MessageEnd(StopReason.MAX_TOKENS if cut else StopReason.TOOL_USE),
+        ]
+        return anthropic_stream(events)
+    deltas = [
+        calls(entry(0, "c0", "before", "{}")),
+        calls(entry(1, "c1", "broken", arguments)),
+        *([calls(entry(2, "c2", "later", "{}"))] if later else ()),
+    ]
+    return stream(*deltas, finish="length" if cut else "tool_calls")
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+@pytest.mark.parametrize("upstream", DIALECTS)
+@pytest.mark.parametrize("arguments", ["{]", "[1]", '{"a":1} x'])
+def test_w10_nothing_but_the_error_follows_a_failed_call(upstream, client, arguments):
+    """W10: later calls must not run, because the client retries the whole message."""
+    body = answer(upstream, arguments)
+    for reads in ([body], event_reads(body), [body[at : at + 7] for at in range(0, len(body), 7)]):
+        sent = relay(reads, client=client, upstream=upstream)
+        check_end(sent, client)
+        received = view(sent, client)
+        assert received.error == "format_transformation_error"
+        assert [c["name"] for c in received.calls] == ["before"]
+        assert b"ater" not in sent
+        assert received.names[-2:] == (["error", "message_stop"] if client == "anthropic" else [])
+    reply = reply_from(body, upstream=upstream)
+    assert [part.name for part in reply.parts if isinstance(part, ToolCall)] == ["before", "later"]
+    assert reply.failure is not None  # the audit has read on; a collected answer is an error
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+@pytest.mark.parametrize("upstream", DIALECTS)
+def test_w10_a_cut_call_may_be_the_last_thing_before_the_token_limit(upstream, client):
+    """W10: the block of a cut call never stays open beside others."""
+    for body, is_legal in [
+        (answer(upstream, '{"a":', later=False, cut=True), True),
+        (answer(upstream, '{"a":', later=True, cut=True), False),
+        (answer(upstream, '{"a":', later=False), False),
+    ]:
+        for reads in ([body], event_reads(body)):
+            sent = relay(reads, client=client, upstream=upstream)
+            check_end(sent, client)
+            received = view(sent, client)
+            assert [c["name"] for c in received.calls] == ["before"]
+            assert b"ater" not in sent
+            assert (received.error is None) == is_legal
+            assert (received.stop in ("max_tokens", "length")) == is_legal
+        reply = reply_from(body, upstream=upstream)
+        assert (reply.failure is None) == is_legal
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+def test_w10_a_failed_call_in_the_text_ends_the_stream_at_once(client):
+    """W10: the error does not wait for the end of the answer."""
+    section = (
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+        "<|tool_call_argument_begin|>{]<|tool_call_end|><|tool_calls_section_end|>"
+    )
+    sent = relay(
+        [chunk({"content": section}), chunk({"content": "more text"})],
+        client=client,
+        format_name="kimi",
+    )
+    check_end(sent, client)
+    assert view(sent, client).error == "format_transformation_error"
+    assert b"more text" not in sent
+
+
+def test_w10_the_failure_of_the_stream_is_that_of_the_message():
+    """W10: a stream and a whole answer fail for the same reason."""
+    reply = reply_from(answer("openai", "{]"))
+    assert reply.faults == [CallFault.INVALID_JSON]
+    assert isinstance(reply.failure, MessageFailed)
+    assert "invalid_json" in reply.failure.message
