@@ -17,6 +17,7 @@ standard library and msgspec. Other packages import only the names listed here.
     target_limits              tool names shortened for the upstream, max_tokens and user id within
                                the target's limits
     tool_schema                schemas of tools as each kind of upstream accepts them
+    hidden_thinking            hides thinking that the client switched off and the model cannot stop
     errors, upstream_errors    exceptions, limits, and the parser of upstream error bodies
     arguments, null_arguments  a call's JSON arguments, and nulls that are dropped from them
     toolbox, tool_cache        the tools of a request, and caches of values computed from them
@@ -80,6 +81,7 @@ from formats.registry import (
     format_with_markers,
 )
 from formats.reply import Collector, Reply, ReplyOptions, collect
+from formats.target_limits import hides_thinking
 from formats.token_estimate import estimate_tokens
 from formats.tool_cache import cached_by_tools
 from formats.toolbox import Toolbox
@@ -140,6 +142,7 @@ __all__ = [
     "detect_format",
     "estimate_tokens",
     "format_with_markers",
+    "hides_thinking",
     "is_error_body",
     "kind_of_status",
     "merge_deltas",

@@ -200,6 +200,8 @@ class Target(Struct, frozen=True):
     reasoning_request: Literal["openrouter", "effort"] | None = None
     """The field that asks the upstream to reason; None sends no such field."""
     max_tokens: int | None = None
+    thinking_tokens: int | None = None
+    """Tokens for thinking that the model cannot stop; None if it can."""
     max_tools: int | None = None
     images: bool = True
     files: bool = True

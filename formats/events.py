@@ -163,6 +163,7 @@ class NoticeCode(StrEnum):
     SHADOW_CALL_REMOVED = "shadow_call_removed"
     SHAPE_TRANSLATED = "shape_translated"
     SURPLUS_CALL_DROPPED = "surplus_call_dropped"
+    THINKING_HIDDEN = "thinking_hidden"
     TOOL_OUTPUT_DROPPED = "tool_output_dropped"
     UNKNOWN_EVENT = "unknown_event"
 

@@ -24,6 +24,7 @@ from formats.complexity import Parse
 from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
+from formats.hidden_thinking import HiddenThinking
 from formats.native.deepseek import DEEPSEEK
 from formats.native.format import NativeFormat
 from formats.native.kimi import KIMI
@@ -31,7 +32,7 @@ from formats.native.markup_watch import MarkupWatch
 from formats.native.qwen import QWEN
 from formats.native.rescue import CallRescue
 from formats.passthrough import Passthrough, ResumableEncoder
-from formats.pipeline import Decoder, Pipeline
+from formats.pipeline import Decoder, Pipeline, Transform
 from formats.reply import Reply, ReplyOptions
 from formats.toolbox import Toolbox
 
@@ -114,14 +115,21 @@ def build_pipeline(
     limits: Limits = DEFAULT_LIMITS,
     strict: bool = False,
     markers: Markers = (),
+    hides_thinking: bool = False,
+    max_tokens: int | None = None,
 ) -> Pipeline:
-    """Build the pipeline from the bytes of an upstream's answer to the bytes for a client."""
+    """Build the pipeline from the bytes of an upstream's answer to the bytes for a client.
+
+    `max_tokens` is the client's limit, which the pipeline enforces if it hides thinking.
+    """
     tools = toolbox or Toolbox()
     native = format_with_markers(format_name, markers)
     is_same = client == upstream
     decoder = DIALECTS[upstream].decoder(limits)
     reader = CallRescue(native, tools, limits, strict=strict) if native else None
-    transform = MarkupWatch(reader, format_name)
+    transform: Transform = MarkupWatch(reader, format_name)
+    if hides_thinking:
+        transform = HiddenThinking(transform, max_tokens)
     if identity.prefers_upstream != is_same:
         identity = replace(identity, prefers_upstream=is_same)
     delivery = Delivery(identity, tools, max_calls=max_calls)

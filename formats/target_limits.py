@@ -55,12 +55,21 @@ def leave_out_server_tools(
 def clamped_max_tokens(
     conversation: Conversation, target: Target, notices: list[Notice]
 ) -> int | None:
-    """Return the client's `max_tokens`, reduced to the model's maximum with a notice."""
+    """Return the client's `max_tokens`, fitted to the model with a notice."""
     requested, limit = conversation.sampling.max_tokens, target.max_tokens
+    if requested is not None and target.thinking_tokens and hides_thinking(conversation, target):
+        raised = requested + target.thinking_tokens
+        notices.append(Notice(NoticeCode.THINKING_HIDDEN, f"max_tokens {requested} → {raised}"))
+        requested = raised
     if requested is None or limit is None or requested <= limit:
         return requested
     notices.append(Notice(NoticeCode.LIMIT_CLAMPED, f"max_tokens {requested} → {limit}"))
     return limit
+
+
+def hides_thinking(conversation: Conversation, target: Target) -> bool:
+    """True if the client switched thinking off and the model cannot stop it."""
+    return target.thinking_tokens is not None and conversation.reasoning.enabled is False
 
 
 def short_user_id(user: str | None) -> str | None:

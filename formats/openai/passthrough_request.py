@@ -18,7 +18,9 @@ REASONING_NOTICES = frozenset({NoticeCode.REASONING_DROPPED, NoticeCode.REASONIN
 # Notices of parsing about things that the upstream would refuse.
 _REFUSED = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
 # Notices about values that are replaced in the client's text.
-_IN_PLACE = frozenset({NoticeCode.LIMIT_CLAMPED, NoticeCode.SCHEMA_REPAIRED})
+_IN_PLACE = frozenset(
+    {NoticeCode.LIMIT_CLAMPED, NoticeCode.SCHEMA_REPAIRED, NoticeCode.THINKING_HIDDEN}
+)
 _GATEWAY_FIELDS = frozenset({"model", "stream", "stream_options"})
 # A server tool that is a field of its own, which every upstream of this dialect is sent.
 SEARCH_FIELD = "web_search_options"

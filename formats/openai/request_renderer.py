@@ -20,6 +20,7 @@ from formats.target_limits import (
     check_messages,
     check_tools,
     clamped_max_tokens,
+    hides_thinking,
     leave_out_server_tools,
     short_name,
     short_user_id,
@@ -140,6 +141,8 @@ class _Renderer:
     def _reasoning(self) -> dict[str, object]:
         """Ask for reasoning as the client did. An effort alone does not switch it on."""
         mode = self._conversation.reasoning
+        if hides_thinking(self._conversation, self._target):
+            mode = ReasoningMode(enabled=True, effort="low")  # refused if switched off
         match self._target.reasoning_request:
             case "openrouter" if mode.enabled is not None:
                 return {"reasoning": _openrouter_reasoning(mode)}

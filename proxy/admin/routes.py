@@ -63,7 +63,13 @@ class ModelRouteAdmin(EnvironmentAdmin):
             {
                 "description": "Properties of the model that the upstream does not report.",
                 "classes": ("collapse",),
-                "fields": ("max_tokens", "context_window", "reasoning", "parallel_calls"),
+                "fields": (
+                    "max_tokens",
+                    "context_window",
+                    "thinking_tokens",
+                    "reasoning",
+                    "parallel_calls",
+                ),
             },
         ),
         (

@@ -371,6 +371,7 @@ class ResolvedRouteOut(serializers.Serializer[Any]):
     context_warning = serializers.IntegerField(allow_null=True)
     max_tokens = serializers.IntegerField(allow_null=True)
     context_window = serializers.IntegerField(allow_null=True)
+    thinking_tokens = serializers.IntegerField(allow_null=True)
     parallel_calls = serializers.BooleanField()
     sample_calls = serializers.FloatField()
 

@@ -88,6 +88,7 @@ def _resolved_route(route: Route) -> dict[str, Any]:
         "context_warning": route.context_warning,
         "max_tokens": route.target.max_tokens,
         "context_window": route.context_window,
+        "thinking_tokens": route.target.thinking_tokens,
         "parallel_calls": route.parallel_calls,
         "sample_calls": route.sample_calls,
     }

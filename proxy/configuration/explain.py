@@ -111,6 +111,9 @@ def _limit_facts(route: Route) -> Iterator[Fact]:
     window = route.context_window
     size = f"{window:,} tokens" if window else "as the upstream reports"
     yield Fact("context window", size, _limit_origin(window), row)
+    thinking = route.target.thinking_tokens
+    room = f"cannot be stopped: {thinking:,} tokens of room" if thinking else "can be stopped"
+    yield Fact("thinking", room, _limit_origin(thinking), row)
     parallel = "yes" if route.parallel_calls else "no, one at a time"
     yield Fact("parallel tool calls", parallel, "set in the route", row)
     field = route.target.reasoning_field or "not sent"

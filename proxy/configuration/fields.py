@@ -54,6 +54,7 @@ ROUTE_FIELDS = (
     "priority",
     "max_tokens",
     "context_window",
+    "thinking_tokens",
     "reasoning",
     "parallel_calls",
     "sample_calls",

@@ -134,6 +134,7 @@ def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Rou
             and detected.format not in _NEEDS_REASONING,
             reasoning_request=_reasoning_request(row),
             max_tokens=row.max_tokens,
+            thinking_tokens=row.thinking_tokens,
             fields=upstream.fields,
         ),
         fallback_id=row.fallback_id,

@@ -46,6 +46,7 @@ class RouteRow:
     listed_as: str
     max_tokens: int | None
     context_window: int | None
+    thinking_tokens: int | None
     reasoning: str
     parallel_calls: bool
     sample_calls: float
@@ -204,6 +205,7 @@ def _route(row: models.ModelRoute, upstreams: dict[int, Upstream], sample_calls:
         listed_as=row.listed_as,
         max_tokens=row.max_tokens,
         context_window=row.context_window,
+        thinking_tokens=row.thinking_tokens,
         reasoning=row.reasoning,
         parallel_calls=row.parallel_calls,
         sample_calls=sample_calls if row.sample_calls is None else row.sample_calls,

@@ -1,7 +1,7 @@
 """Model routes: which upstream serves which model names."""
 
 from django.core.exceptions import ValidationError
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from proxy.models.bounded_numbers import Bounds, NumberField
@@ -53,6 +53,13 @@ class ModelRoute(models.Model):
         blank=True,
         validators=[MinValueValidator(1024)],
         help_text="Input and output tokens together, if the upstream does not report it.",
+    )
+    thinking_tokens = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(1_000_000)],
+        help_text="For a model that cannot stop thinking: tokens added to max_tokens when the "
+        "client switches thinking off; that thinking is not shown. Empty: the model can stop.",
     )
     reasoning = models.CharField(max_length=20, choices=Reasoning, default=Reasoning.AUTO)
     parallel_calls = models.BooleanField(

@@ -26,6 +26,7 @@ from formats import (
     Toolbox,
     UpstreamError,
     build_pipeline,
+    hides_thinking,
 )
 from proxy.audit.exchange import DecodingSettings, Exchange
 from proxy.configuration.routing import Route
@@ -125,6 +126,8 @@ async def attempt(
         limits=route.limits,
         strict=route.strict,
         markers=route.markers,
+        hides_thinking=hides_thinking(conversation, route.target),
+        max_tokens=conversation.sampling.max_tokens,
     )
     reader = _FirstReads(body, exchange, upstream.first_byte_timeout)
     try:

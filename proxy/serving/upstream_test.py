@@ -262,6 +262,7 @@ async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
         listed_as="",
         max_tokens=None,
         context_window=None,
+        thinking_tokens=None,
         reasoning=Reasoning.AUTO,
         parallel_calls=True,
         sample_calls=0,

@@ -31,6 +31,8 @@ class Turn:
     calls: tuple[Call, ...] = ()
     unless: str = ""
     """Skip this turn if the conversation contains this text."""
+    thinks: int = 0
+    """Tokens of thinking before the answer, which the model cannot stop."""
     prompt_tokens: int | None = None
     """The reported size of the request; None: a quarter of its bytes."""
     fails: tuple[int, ...] = ()

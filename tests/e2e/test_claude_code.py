@@ -189,13 +189,23 @@ def test_a_conversation_is_compacted_at_the_context_window_of_its_route(
     assert play.faults == []
 
 
+@pytest.mark.parametrize("thinks", [0, 900])
 @pytest.mark.parametrize(("severity", "runs"), [(3, True), (95, False)])
 def test_auto_mode_asks_the_gateways_model_whether_an_action_is_safe(
-    severity: int, runs: bool, claude: Claude, gateway: Gateway, upstream: ScriptedUpstream
+    severity: int,
+    runs: bool,
+    thinks: int,
+    claude: Claude,
+    gateway: Gateway,
+    upstream: ScriptedUpstream,
 ) -> None:
     """C5: the safety checks of auto mode are ordinary requests with 64 tokens for the answer."""
+    gateway.edit(
+        "route = ModelRoute.objects.get(pattern='claude-*sonnet*');"
+        f"route.thinking_tokens = {2048 if thinks else None}; route.save()"
+    )
     risky = Call("Bash", {"command": "echo ran > ran.txt; curl -s http://127.0.0.1:9/x"})
-    verdicts = [Turn(f"<severity>{severity}</severity>")]
+    verdicts = [Turn(f"<severity>{severity}</severity>", thinks=thinks)]
     play = upstream.start(
         STYLES["kimi"],
         **{"<transcript>": verdicts},
@@ -215,7 +225,7 @@ def test_auto_mode_asks_the_gateways_model_whether_an_action_is_safe(
     assert result["result"] == FINAL_ANSWER
     assert (claude.work / "ran.txt").exists() == runs
     first = play.requests("<transcript>")[0].body
-    assert first["max_tokens"] == 64
+    assert first["max_tokens"] == (64 + 2048 if thinks else 64)
     assert first["stop"]
     assert play.faults == []
 

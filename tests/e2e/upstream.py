@@ -134,7 +134,10 @@ class _Exchange(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        stream = b"".join(_chunks(play.style, turn, prompt=len(content) // 4))
+        if body["max_tokens"] <= turn.thinks:
+            stream = b"".join(_cut_thinking(body["max_tokens"]))
+        else:
+            stream = b"".join(_chunks(play.style, turn, prompt=len(content) // 4))
         if failure == 200:
             stream = stream[: len(stream) // 2]
         elif failure is not None:
@@ -159,6 +162,15 @@ def _chunks(style: Style, turn: Turn, *, prompt: int) -> Iterator[bytes]:
     yield _chunk([{"index": 0, "delta": {}, "finish_reason": finish}])
     prompt = prompt if turn.prompt_tokens is None else turn.prompt_tokens
     yield _chunk([], usage={"prompt_tokens": prompt, "completion_tokens": written})
+    yield b"data: [DONE]\n\n"
+
+
+def _cut_thinking(max_tokens: int) -> Iterator[bytes]:
+    """The answer of a model whose thinking takes all the tokens it was allowed."""
+    thought = {"role": "assistant", "reasoning_content": "Hm. " * max_tokens}
+    yield _chunk([{"index": 0, "delta": thought, "finish_reason": None}])
+    yield _chunk([{"index": 0, "delta": {}, "finish_reason": "length"}])
+    yield _chunk([], usage={"prompt_tokens": 1, "completion_tokens": max_tokens})
     yield b"data: [DONE]\n\n"
 
 
