@@ -22,7 +22,7 @@ from proxy.pages.import_export import (
 from proxy.pages.logout_everywhere import end_sessions
 from proxy.pages.playground import playground
 from proxy.pages.rules import rules
-from proxy.pages.upstream import test_upstream, upstream_models
+from proxy.pages.upstream import claude_names, test_upstream, upstream_models
 from proxy.pages.usage import usage
 from proxy.serving import demo
 from proxy.serving.metrics_view import metrics
@@ -64,6 +64,7 @@ _configuration = [
     path("changes/", changes, name="changes"),
     path("proxy/upstream/<int:pk>/test/", test_upstream, name="test"),
     path("proxy/upstream/<int:pk>/models/", upstream_models, name="models"),
+    path("proxy/upstream/<int:pk>/claude/", claude_names, name="claude_names"),
     path("proxy/clientkey/<int:pk>/rotate/", rotate_key, name="rotate_key"),
     path("proxy/clientkey/<int:pk>/revoke/", revoke_key, name="revoke_key"),
 ]

@@ -1,4 +1,4 @@
-"""Upstream pages: test the connection step by step, and list the models it offers."""
+"""Upstream pages: test the connection, list its models, let it answer for Claude's names."""
 
 from hashlib import sha256
 from time import monotonic, sleep
@@ -7,14 +7,19 @@ from django.contrib import messages
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
 from django.utils.http import urlencode
 
 from formats import detect_format
 from proxy import models
+from proxy.configuration.claude_names import serve_claude_names
+from proxy.configuration.document.export import current_version
+from proxy.configuration.editing import editing
 from proxy.configuration.history import version_of
+from proxy.configuration.preview import effects_of
 from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import Upstream, read_upstream
+from proxy.database.clock import clock
 from proxy.pages.access import render_page, staff_page, staff_user
 from proxy.serving.upstream_test import Problem, Step, models_of, probe
 
@@ -97,6 +102,48 @@ def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
             for name in matching[:_MAX_MODELS]
         ],
     )
+
+
+@staff_page("view_upstream", "add_modelroute", "change_modelroute", methods=("GET", "POST"))
+def claude_names(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let the upstream answer for all of Claude's model names: choose, preview, confirm."""
+    row = get_object_or_404(models.Upstream, pk=pk)
+    model = request.POST.get("model", "").replace("\0", "").strip()
+    effects, version = None, 0
+    if request.method == "POST" and not model:
+        messages.error(request, "Enter the upstream's name for the model.")
+    elif request.method == "POST":
+        try:
+            if _confirm_claude_names(row, model, request.POST.get("version", "")):
+                done = f"{row.name} answers for Claude's model names with {model}."
+                messages.success(request, f"{done} Undo this on the Changes page.")
+                return redirect("admin:proxy_modelroute_changelist")
+            version = current_version()
+            effects = effects_of(lambda: serve_claude_names(row, model), clock.now())
+            if "version" in request.POST:
+                messages.warning(request, "The configuration has changed. Check the preview again.")
+        except ValidationError as error:
+            messages.error(request, f"The routes cannot be set: {' '.join(error.messages)}")
+    names = row.routes.exclude(upstream_model="").values_list("upstream_model", flat=True)
+    return render_page(
+        request,
+        "configuration/claude_names.html",
+        f"Let {row.name} answer for Claude’s names",
+        row=row,
+        effects=effects,
+        version=version,
+        model=model or next(iter(names), ""),
+        names=sorted({*names}),
+    )
+
+
+def _confirm_claude_names(row: models.Upstream, model: str, version: str) -> bool:
+    """Set the routes if the user has seen the preview of this configuration version."""
+    with editing():
+        if str(current_version()) != version:
+            return False
+        serve_claude_names(row, model)
+    return True
 
 
 def _cached_models(row: models.Upstream, upstream: Upstream) -> list[str]:

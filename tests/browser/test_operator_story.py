@@ -78,6 +78,19 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
         page.click("input[name=_save]")
         assert "was added successfully" in page.inner_text(".messagelist")
 
+        # Preview that this upstream answers for Claude's names.
+        olga.visit("/admin/proxy/upstream/")
+        page.click("#result_list a:has-text('vllm')")
+        page.click("text=Answer for Claude")
+        assert page.input_value("#model") == MODEL
+        for width in (1360, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.click("button:has-text('Preview')")
+            page.wait_for_selector(f".effects tr:has-text('claude-opus'):has-text('vllm: {MODEL}')")
+            olga.check()
+            olga.picture(f"operator-claude-names-{width}")
+        page.set_viewport_size({"width": 1360, "height": 900})
+
         # Create a client key, which is shown once.
         olga.visit("/admin/proxy/clientkey/add/")
         page.fill("#id_label", "the harbour's own")

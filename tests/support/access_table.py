@@ -111,6 +111,7 @@ TABLE: dict[str, Rule] = {
     "configuration:changes": rule(get=CONFIGURERS),
     "configuration:test": rule(get=CONFIGURERS, post=CONFIGURERS),
     "configuration:models": rule(get=CONFIGURERS),
+    "configuration:claude_names": rule(get=CONFIGURERS, post=CONFIGURERS),
     "configuration:rotate_key": rule(get=CONFIGURERS, post=CONFIGURERS),
     "configuration:revoke_key": rule(get=CONFIGURERS, post=CONFIGURERS),
     "admin:index": rule(get=ALL_STAFF),  # redirects to the dashboard or the first allowed page

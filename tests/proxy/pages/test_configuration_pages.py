@@ -329,6 +329,48 @@ def plain_key(page):
     return page.split('id="key">')[1].split("<")[0]
 
 
+def test_an_upstream_answers_for_claudes_names_in_one_step(olga):
+    """N6: after a local model was added, plain `claude` still asked the old upstream."""
+    house = Upstream.objects.create(name="house", base_url="http://127.0.0.1:9/v1")
+    ModelRoute.objects.create(
+        pattern="local", upstream=house, upstream_model="house/local", context_window=65536
+    )
+    url = f"/admin/proxy/upstream/{house.pk}/claude/"
+    assert url in text_of(olga.get(f"/admin/proxy/upstream/{house.pk}/change/"))
+    assert 'value="house/local"' in text_of(olga.get(url))
+    before = configuration_version()
+
+    preview = text_of(olga.post(url, {"model": "house/local"}))
+    assert "<ins>house: house/local as standard</ins>" in preview
+    assert configuration_version() == before
+    version = preview.split('name="version" value="')[1].split('"')[0]
+    FormatOverride.objects.create(pattern="elsewhere", format="qwen")
+    stale = text_of(olga.post(url, {"model": "house/local", "version": version}))
+    assert "The configuration has changed" in stale
+    version = stale.split('name="version" value="')[1].split('"')[0]
+    done = text_of(olga.post(url, {"model": "house/local", "version": version}, follow=True))
+    assert "answers for Claude" in done
+
+    routes = ModelRoute.objects.filter(listed_as__startswith="claude-")
+    assert {row.pattern for row in routes} == {
+        "claude-*opus*",
+        "claude-*sonnet*",
+        "claude-*haiku*",
+    }
+    for row in routes:
+        assert (row.upstream, row.upstream_model) == (house, "house/local")
+        assert (row.context_window, row.from_environment) == (65536, False)
+        assert row.history.first().history_change_reason == "house answers for Claude's names"
+
+
+def test_a_model_that_no_route_can_have_is_refused_for_claudes_names(olga):
+    house = Upstream.objects.create(name="house", base_url="http://127.0.0.1:9/v1")
+    url = f"/admin/proxy/upstream/{house.pk}/claude/"
+    for model, error in (("", "Enter the upstream"), ("x" * 201, "The routes cannot be set")):
+        assert error in text_of(olga.post(url, {"model": model}))
+    assert not house.routes.exists()
+
+
 def test_a_new_key_is_shown_once_with_setup_lines_for_every_client(olga):
     form = text_of(olga.get("/admin/proxy/clientkey/add/"))
     making = form.split('name="making" value="')[1].split('"')[0]
