@@ -225,7 +225,7 @@ def test_a_reused_connection_is_not_checked_again(monkeypatch, upstream):
     resolver = Resolver(monkeypatch, ["127.0.0.1"])
 
     async def twice():
-        pool = ConnectionPool()
+        pool = ConnectionPool(rest=0)
         try:
             for _ in range(2):
                 url = f"http://kept.example.org:{upstream.port}/v1/kept"
