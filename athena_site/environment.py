@@ -3,9 +3,7 @@
 Error messages name the variable but never show its value, which may be a secret.
 """
 
-import os
 import re
-import secrets
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -55,17 +53,3 @@ def _is_redis_address(url: str) -> bool:
         and re.fullmatch(r"/?[0-9]{0,4}", parts.path) is not None
         and re.fullmatch(r"(?:[a-z_]+=[^@&]*&?)*+", parts.query) is not None
     )
-
-
-def write_private_file(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; on failure no partial file is left."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

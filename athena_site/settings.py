@@ -14,11 +14,12 @@ from typing import Any
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from athena_site.environment import read_env_file, redis_url, write_private_file
+from athena_site.environment import read_env_file, redis_url
 from athena_site.settings_api import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401
 from athena_site.settings_logging import logging_settings
 from athena_site.settings_login import *  # noqa: F403
 from proxy.security.egress import EgressPolicy
+from proxy.security.private_file import write_private_file
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 

@@ -1,8 +1,9 @@
 """Keeps the newest snapshot in memory: a thread compares one version number every second.
 
 An edit is live in every process within two seconds, and no request waits for the database. While
-the database is unavailable, the last snapshot stays in use. It is never written to a file, because
-it holds the upstreams' keys. A process that has not read the configuration yet answers 503.
+the database is unavailable, the last snapshot stays in use. A process that starts then, such as a
+worker that replaces a crashed one, takes it from disk (`saved_rows`), unless it is too old to
+trust. Otherwise it answers 503 until it has read the configuration.
 """
 
 import asyncio
@@ -15,7 +16,14 @@ from time import monotonic
 
 from django.db import DatabaseError
 
-from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load, read_version
+from proxy.configuration import saved_rows
+from proxy.configuration.snapshot import (
+    NotBootstrapped,
+    Snapshot,
+    read_rows,
+    read_version,
+    snapshot_of,
+)
 from proxy.database.clock import clock
 from proxy.database.connections import renew_connection
 from proxy.database.outage import safe_reason
@@ -29,6 +37,8 @@ _STALE = 4.0
 """Seconds without an answer after which the database counts as unreachable."""
 _OUTDATED = 600.0
 """Seconds after which a snapshot is too old to trust: a key may have been revoked since."""
+_CONFIRM_INTERVAL = 5.0
+"""Seconds between two notes on disk that the database still has the saved version."""
 _START_TIMEOUT = 10.0
 """Seconds for which a start waits for the database."""
 logger = logging.getLogger("athena.configuration")
@@ -39,6 +49,7 @@ class Configuration:
         self.on_change: Callable[[Snapshot], None] = lambda snapshot: None
         """Called in the event loop with every new snapshot that `watch` loads."""
         self._refreshed_at = -_OUTDATED
+        self._confirmed_at = 0.0
         self._is_unavailable = False
         self._snapshot: Snapshot | None = None
         self._used_keys: dict[int, datetime] = {}
@@ -82,6 +93,8 @@ class Configuration:
         """Read the configuration, unless the database does not answer in time."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.refresh(), _START_TIMEOUT)
+        if self._snapshot is None:
+            await asyncio.to_thread(self._restore)
 
     async def watch(self) -> None:
         """Keep the snapshot up to date until cancelled."""
@@ -99,9 +112,15 @@ class Configuration:
         renew_connection()
         try:
             if self._snapshot is None or self._snapshot.version != read_version():
-                self._snapshot = load()
-                redact_in_log(self._snapshot.secrets())
-                logger.info("configuration version %s is live", self._snapshot.version)
+                rows = read_rows()
+                self._use(snapshot_of(rows))
+                logger.info("configuration version %s is live", rows.version)
+                saved_rows.save(rows)
+                self._confirmed_at = monotonic()
+            elif monotonic() - self._confirmed_at >= _CONFIRM_INTERVAL:
+                if not saved_rows.confirm(self._snapshot.version):
+                    saved_rows.save(read_rows())
+                self._confirmed_at = monotonic()
         except (DatabaseError, NotBootstrapped) as error:
             if not self._is_unavailable:
                 logger.warning(
@@ -118,6 +137,24 @@ class Configuration:
             if self._is_unavailable:
                 logger.info("the database is back")
             self._refreshed_at, self._is_unavailable = monotonic(), False
+
+    def _restore(self) -> None:
+        """Take the last configuration from disk."""
+        saved = saved_rows.read()
+        if saved is None or saved[1] >= _OUTDATED or self._snapshot is not None:
+            return
+        rows, age = saved
+        self._use(snapshot_of(rows))
+        self._refreshed_at = monotonic() - age
+        logger.warning(
+            "configuration version %s, of %d s ago, is live from disk: the database is unavailable",
+            rows.version,
+            age,
+        )
+
+    def _use(self, snapshot: Snapshot) -> None:
+        redact_in_log(snapshot.secrets())
+        self._snapshot = snapshot
 
     def write_key_uses(self) -> None:
         """Write when keys were last used. Runs outside the watching thread: it may take long."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.db.models.functions import Now
 
 from formats import FORMATS, Limits, Markers, Override
@@ -136,8 +136,25 @@ def read_version() -> int:
     return number
 
 
-@transaction.atomic
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of which a snapshot is made, all of one version."""
+
+    version: int
+    gateway: models.GatewaySettings
+    upstreams: list[models.Upstream]
+    routes: list[models.ModelRoute]
+    overrides: list[models.FormatOverride]
+    keys: list[models.ClientKey]
+    formats: list[models.FormatSettings]
+
+
 def load() -> Snapshot:
+    return snapshot_of(read_rows())
+
+
+@transaction.atomic
+def read_rows() -> Rows:
     if connection.vendor == "postgresql" and not connection.savepoint_ids:
         # Otherwise each query would see later commits, and the tables might not match.
         with connection.cursor() as cursor:
@@ -146,22 +163,31 @@ def load() -> Snapshot:
     gateway = models.GatewaySettings.objects.first()
     if gateway is None:
         raise NotBootstrapped
-    active = models.Upstream.objects.filter(active=True)
-    upstreams = dict(_valid_rows(active, lambda row: (row.pk, read_upstream(row))))
     routes = models.ModelRoute.objects.filter(active=True, upstream__active=True)
-    routes = routes.select_related("upstream")
-    rows = _valid_rows(
-        _by_precedence(routes), lambda row: _route(row, upstreams, gateway.sample_calls)
-    )
-    overrides = models.FormatOverride.objects.filter(active=True)
-    keys = models.ClientKey.objects.filter(revoked_at=None)
-    return Snapshot(
+    return Rows(
         version=version,
-        keys=dict(_valid_rows(keys, lambda row: _key(row, gateway))),
-        routes=tuple(rows),
-        default_route=next((row for row in rows if row.id == gateway.default_route_id), None),
-        overrides=tuple(_valid_rows(_by_precedence(overrides), _override)),
-        formats=dict(_valid_rows(models.FormatSettings.objects.all(), _format)),
+        gateway=gateway,
+        upstreams=[*models.Upstream.objects.filter(active=True)],
+        routes=[*routes.select_related("upstream")],
+        overrides=[*models.FormatOverride.objects.filter(active=True)],
+        keys=[*models.ClientKey.objects.filter(revoked_at=None)],
+        formats=[*models.FormatSettings.objects.all()],
+    )
+
+
+def snapshot_of(rows: Rows) -> Snapshot:
+    gateway = rows.gateway
+    upstreams = dict(_valid_rows(rows.upstreams, lambda row: (row.pk, read_upstream(row))))
+    routes = _valid_rows(
+        _by_precedence(rows.routes), lambda row: _route(row, upstreams, gateway.sample_calls)
+    )
+    return Snapshot(
+        version=rows.version,
+        keys=dict(_valid_rows(rows.keys, lambda row: _key(row, gateway))),
+        routes=tuple(routes),
+        default_route=next((row for row in routes if row.id == gateway.default_route_id), None),
+        overrides=tuple(_valid_rows(_by_precedence(rows.overrides), _override)),
+        formats=dict(_valid_rows(rows.formats, _format)),
         request_limits=RequestLimits.from_settings(gateway),
         limits=Limits(
             line_bytes=gateway.max_line_bytes,
@@ -180,7 +206,7 @@ def load() -> Snapshot:
     )
 
 
-def _by_precedence(rows: QuerySet[_Ranked]) -> list[_Ranked]:
+def _by_precedence(rows: Iterable[_Ranked]) -> list[_Ranked]:
     """The lowest priority first. Sorted here, because databases sort text differently."""
     return sorted(rows, key=lambda row: (row.priority, row.pattern))
 

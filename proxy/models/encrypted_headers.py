@@ -36,6 +36,11 @@ class EncryptedHeadersField(JSONField):
         return _map_secrets(self.value_from_object(obj), _encrypt)
 
 
+def decrypted(headers: Any) -> Any:
+    """Headers with plain secrets, from the form in which the database and dumps hold them."""
+    return _map_secrets(headers, _decrypt)
+
+
 def unreadable_headers(headers: Any) -> list[str]:
     """The headers whose stored value was encrypted with another secret."""
     if not isinstance(headers, dict):

@@ -9,7 +9,8 @@ import sqlite3
 import statistics
 import subprocess
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import environ
 import httpx
@@ -131,6 +132,50 @@ def test_a_start_waits_for_a_database_that_is_down(server, make):
     assert answered.status_code == 200
     wait_for_rows(gateway, [answered.headers["request-id"]])
     assert_no_address(gateway.log, server)
+
+
+def workers(gateway):
+    pid = gateway.process.pid
+    children = subprocess.run(
+        ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+    )
+    return {int(line) for line in children.stdout.split()}
+
+
+@of_postgres
+def test_a_worker_that_crashes_in_an_outage_comes_back_ready(server, make):
+    """N13: on every connection, whichever worker it reaches."""
+    gateway = make(DATABASE_URL=server.create_database(), ATHENA_WORKERS="2").start()
+    assert post(gateway).status_code == 200
+    before = workers(gateway)
+    server.stop()
+    wait_for(lambda: readyz(gateway)[1]["degraded"][:1] == ["database unreachable"])
+    victims = {pid for pid in before if is_serving(gateway, pid)}
+    os.kill(max(victims), 9)
+    wait_for(lambda: workers(gateway) - before)
+    (new,) = workers(gateway) - before
+    seen = set()
+
+    def has_been_asked():
+        """Every answer is ready, also those of the new worker."""
+        with suppress(httpx.TransportError):  # a connection of the worker that was killed
+            seen.add(readyz(gateway)[0])
+        return gateway.log.count("is live from disk") and is_serving(gateway, new)
+
+    wait_for(has_been_asked)
+    for _ in range(100):
+        seen.add(readyz(gateway)[0])
+        assert post(gateway).status_code == 200
+    assert seen == {200}
+    server.start()
+    wait_for(lambda: readyz(gateway)[1]["degraded"] == [])
+
+
+def is_serving(gateway, pid):
+    """Return whether the process is a worker, not the helper of multiprocessing."""
+    with suppress(FileNotFoundError):
+        return b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 @of_postgres
