@@ -3,6 +3,7 @@
     snapshot, upstream        the immutable copy that requests use
     live                      polls for new versions and loads the snapshot
     saved_rows                the last configuration on disk, for a start during an outage
+    patterns                  matches model names with the patterns of routes and overrides
     routing                   model name → route, upstream, format and limits; the precedence
     loop_guard                stops a gateway from calling itself
     editing                   the only way to change rows: lock, version check against concurrent

@@ -7,12 +7,12 @@ load. Harmless oddities are hints. `manage.py doctor` also calls the upstreams.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from formats import FORMATS
+from proxy.configuration.patterns import matches
 from proxy.configuration.preview import known_models
 from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load
 from proxy.configuration.upstream import Upstream
@@ -119,7 +119,7 @@ def _is_on_this_machine(upstream: Upstream) -> bool:
 def _unused_overrides(now: datetime) -> Iterator[Finding]:
     names = [name.lower() for name in known_models(now)]
     for row in FormatOverride.objects.filter(active=True):
-        if not any(fnmatchcase(name, row.pattern.lower()) for name in names):
+        if not any(matches(name, row.pattern.lower()) for name in names):
             yield Finding(f"No known model matches the override {row}.", is_error=False)
 
 

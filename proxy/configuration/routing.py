@@ -8,10 +8,10 @@ upstream's name for the model first, then against the client's.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from formats import Detection, Limits, Markers, Override, Target, detect_format
+from proxy.configuration.patterns import matches
 from proxy.configuration.snapshot import FormatRow, RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, GatewayError
@@ -78,14 +78,14 @@ def bare_name(requested: str) -> str:
 def matching_routes(snapshot: Snapshot, name: str) -> Iterator[RouteRow]:
     """The routes whose pattern matches, in order of precedence. The first wins."""
     folded = name.lower()
-    return (row for row in snapshot.routes if fnmatchcase(folded, row.pattern))
+    return (row for row in snapshot.routes if matches(folded, row.pattern))
 
 
 def matching_overrides(snapshot: Snapshot, model: str, *, requested: str) -> Iterator[Override]:
     """The overrides that match, in order of precedence; the upstream's name comes first."""
     for name in (model.lower(), requested.lower()):
         for override in snapshot.overrides:
-            if fnmatchcase(name, override.pattern.lower()):
+            if matches(name, override.pattern.lower()):
                 yield override
 
 

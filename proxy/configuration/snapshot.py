@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 
 from formats import FORMATS, Limits, Markers, Override
 from proxy import models
+from proxy.configuration.patterns import matcher
 from proxy.configuration.upstream import Upstream, invalid_upstream, read_upstream
 from proxy.database.clock import clock
 from proxy.http.request_limits import RequestLimits
@@ -110,6 +111,11 @@ class Snapshot:
     def __post_init__(self) -> None:
         names = [(row.upstream_model, row.listed_as, row.pattern) for row in self.routes]
         object.__setattr__(self, "model_names", frozenset(chain.from_iterable(names)))
+        for pattern in (
+            *(row.pattern for row in self.routes),
+            *(o.pattern for o in self.overrides),
+        ):
+            matcher(pattern.lower())  # prepared here, in the thread that loads
 
     def secrets(self) -> set[str]:
         """The secrets of every upstream that a route uses."""

@@ -4,9 +4,8 @@ A request may name more models than the one in `model`: for a router behind the 
 limited key each of them must be allowed, in every field and in the query string.
 """
 
-from fnmatch import fnmatchcase
-
 from formats import Conversation, named_models, selects_model
+from proxy.configuration.patterns import matches
 from proxy.configuration.routing import bare_name
 from proxy.configuration.snapshot import Key
 from proxy.errors import ErrorCode, GatewayError
@@ -45,7 +44,7 @@ def _matches(model: str, patterns: tuple[str, ...]) -> bool:
     folded = [bare_name(pattern).lower() for pattern in patterns]
     if _PRESET in name:
         folded = [pattern for pattern in folded if _PRESET in pattern]
-    return any(fnmatchcase(name, pattern) for pattern in folded)
+    return any(matches(name, pattern) for pattern in folded)
 
 
 def _not_allowed(model: str, path: str = "") -> GatewayError:
