@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import resource
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,9 @@ from proxy.audit.journal.entries import EndEntry, StartEntry, decode
 from proxy.audit.journal.journal import Journal
 from proxy.audit.recorder import AuditRecorder
 from proxy.audit.sampling import TranscriptSampling
+from proxy.audit.transcripts.assembly import transcript_of
 from proxy.audit.transcripts.codec import TranscriptContent, pack
+from tests.support.answered_exchanges import answered, turn
 from tests.support.database import of_sqlite
 from tests.support.journal_entries import failed_entry
 
@@ -238,3 +241,33 @@ def test_a_defect_while_building_a_transcript_costs_only_the_transcript(monkeypa
     assert (audit.pending, audit._memory[0][0].packed) == (1, None)
     assert "ValueError" in caplog.text
     assert "canary" not in caplog.text
+
+
+@pytest.mark.parametrize(("size", "is_in_thread"), [(100, False), (100_000, True)])
+def test_the_transcript_of_a_long_exchange_is_built_in_a_thread(
+    tmp_path, monkeypatch, size, is_in_thread
+):
+    """N14: text full of marks like those of secrets takes long to redact."""
+    threads = []
+
+    def build(exchange):
+        threads.append(threading.get_ident())
+        return transcript_of(exchange)
+
+    monkeypatch.setattr("proxy.audit.recorder.transcript_of", build)
+    monkeypatch.setattr(TranscriptSampling, "keeps", lambda *_: True)
+    audit = AuditRecorder(Journal(tmp_path, max_bytes=2**24))
+    monkeypatch.setattr(audit, "_write_all", lambda: None)
+    audit.open_journal()
+    body = turn("sk-a " * (size // 5))
+
+    async def record():
+        audit.record_end(answered(body, "Hello"), 200)
+        assert audit.pending == 1
+        await audit.flush()
+
+    asyncio.run(record())
+    assert (threads != [threading.get_ident()]) == is_in_thread
+    (line,) = (tmp_path / audit.journal.name / "00000001.jsonl").read_bytes().splitlines()
+    audit.journal.close()
+    assert decode(line).packed is not None
