@@ -1,6 +1,7 @@
 """The admin pages of the configuration. Secrets can be entered and are never shown."""
 
 from datetime import UTC, datetime
+from html import unescape
 
 import pytest
 from django.contrib.admin import site
@@ -148,7 +149,7 @@ def test_a_new_client_key_is_shown_once(pages):
     key = page.split('<pre class="athena-key" id="key">')[1].split("<")[0]
     assert digest_of(key) == row.digest
     assert row.allowed_models == ["claude-*", "kimi-k2"]
-    assert f"ANTHROPIC_AUTH_TOKEN={key}" in page
+    assert f'ANTHROPIC_AUTH_TOKEN="{key}"' in unescape(page)
     assert key not in pages.get("/admin/proxy/clientkey/").content.decode()
     assert key not in pages.get(f"/admin/proxy/clientkey/{row.pk}/change/").content.decode()
 
