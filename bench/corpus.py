@@ -21,6 +21,8 @@ NATIVE_CALLS = {
     f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
     "qwen": "<tool_call>\n<function=Read>\n<parameter=file_path>\n/home/user/project/file_name.py\n"
     "</parameter>\n<parameter=offset>\n120\n</parameter>\n</function>\n</tool_call>",
+    "glm": "<tool_call>Read\n<arg_key>file_path</arg_key>\n<arg_value>/home/user/project/file.py"
+    "</arg_value>\n<arg_key>offset</arg_key>\n<arg_value>120</arg_value>\n</tool_call>",
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>Read\n```json\n"
     f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
 }

@@ -27,6 +27,7 @@ from formats.errors import DEFAULT_LIMITS, Limits
 from formats.hidden_thinking import HiddenThinking
 from formats.native.deepseek import DEEPSEEK
 from formats.native.format import NativeFormat
+from formats.native.glm import GLM
 from formats.native.kimi import KIMI
 from formats.native.markup_watch import MarkupWatch
 from formats.native.qwen import QWEN
@@ -168,6 +169,7 @@ DIALECTS: dict[str, Dialect] = {
 FORMATS: dict[str, NativeFormat | None] = {
     STANDARD: None,
     "deepseek": DEEPSEEK,
+    "glm": GLM,
     "kimi": KIMI,
     "qwen": QWEN,
 }
@@ -177,6 +179,11 @@ _VENDORS = {
     "moonshotai": "kimi",
     "qwen": "qwen",
     "deepseek": "deepseek",
+    "z-ai": "glm",
+    "zai": "glm",
+    "zai-org": "glm",
+    "zhipuai": "glm",
+    "thudm": "glm",
 }
 
 # In order of precedence. `k2` must be a whole word: `bk200` is not a Kimi model.
@@ -184,4 +191,5 @@ _WORDS = (
     (re.compile(r"kimi|(?<![a-z0-9])k2(?:p\d+)?(?![a-z0-9])"), "kimi"),
     (re.compile("qwen"), "qwen"),
     (re.compile("deepseek"), "deepseek"),
+    (re.compile("(?<![a-z])(?:chat)?glm(?![a-z])"), "glm"),
 )

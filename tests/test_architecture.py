@@ -54,6 +54,8 @@ def test_every_notice_dialect_and_format_is_documented():
     readme = (ROOT / "README.md").read_text()
     for name in [*DIALECTS, *FORMATS]:
         assert name.lower() in readme.lower()
+    formats_page = (ROOT / "docs" / "formats.md").read_text()
+    assert set(FORMATS) <= set(re.findall(r"^## (\w+)$", formats_page, re.MULTILINE))
 
 
 def test_every_metric_is_documented_with_its_type_and_labels():

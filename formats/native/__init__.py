@@ -1,6 +1,6 @@
 """Native formats: tool calls that a model writes into its text instead of the API's fields.
 
-    kimi, qwen, deepseek   one module per model family: its markers, as tables
+    kimi, qwen, …          one module per model family: its markers, as tables
     format                 a family's grammars and markers together
     text_scanner           finds where calls begin in text and reasoning; decides what is only
                            quoted (a backtick before the marker), a draft inside <think>, or noise
@@ -8,6 +8,7 @@
     grammar                the parts that all grammars share: verdicts, readers, output
     token_grammar          calls between special tokens
     tag_grammar            calls in tags, with typed values from parameter_values
+    pair_grammar           calls as a name, and pairs of key and value
     played_output          tool outputs that the model invents
     json_envelope          calls as {"name": …, "arguments": …}
     streamed_arguments     JSON arguments that are forwarded while they arrive

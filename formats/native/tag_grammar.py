@@ -61,20 +61,26 @@ class TagGrammar:
         read_parameter: Callable[[str], Parameter],
         *,
         strips_newlines: bool,
+        space: re.Pattern[str] = _SPACE,
         open_json: Callable[[str, int, bool, Context], Opening | Verdict] | None = None,
     ) -> None:
         """`strips_newlines`: one newline on each side of a value is markup.
+        `space` matches what may stand between tags.
         `open_json` decides a block that contains JSON instead of functions.
         """
         self.spellings = tags
         self.read_function = read_function
         self.read_parameter = read_parameter
         self.strips_newlines = strips_newlines
+        self.space = space
         self.open_json = open_json
         self.openers = MarkerSet(tags)
-        self.markers = self.openers.only(*(role for role in tags if role != CUT_FUNCTION))
-        self.ends = self.markers.only(FUNCTION_END, BLOCK_END)
-        self.after_function = self.markers.only(BLOCK, FUNCTION, BLOCK_END)
+        self.markers = self._only(*(role for role in tags if role != CUT_FUNCTION))
+        self.ends = self._only(FUNCTION_END, BLOCK_END)
+        self.after_function = self._only(BLOCK, FUNCTION, BLOCK_END)
+
+    def _only(self, *roles: str) -> MarkerSet:
+        return self.openers.only(*(role for role in roles if role in self.spellings))
 
     def open(
         self, text: str, opener: Match[str], final: bool, context: Context, before: str
@@ -118,7 +124,10 @@ class TagGrammar:
 
 
 class TagReader:
-    def __init__(self, grammar: TagGrammar, context: Context) -> None:
+    def __init__(
+        self, grammar: TagGrammar, context: Context, function: Function | None = None
+    ) -> None:
+        """`function`: the opener has named it, and the reader begins inside."""
         self.closed = False
         self.rewind = ""
         self._grammar = grammar
@@ -128,14 +137,20 @@ class TagReader:
         self._value: Value
         self._wrapper: Value | None = None  # a first parameter that may wrap all arguments
         self._json: StreamedArguments
-        self._state = self._between
+        self._opened = function
+        self._state = self._begin if function else self._between
 
     def step(self, text: str, pos: int, final: bool) -> int | None:
         return self._state(text, pos, final)
 
+    def _begin(self, text: str, pos: int, final: bool) -> int | None:
+        if self._opened:
+            self._start(self._opened, text[:pos])
+        return pos
+
     def _between(self, text: str, pos: int, final: bool) -> int | None:
         """Read outside functions: another function, the end of the block, or other text."""
-        start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        start = self._grammar.space.match(text, pos).end()  # type: ignore[union-attr]
         marker = self._grammar.openers.match(text, start)
         if start == len(text) or (marker and marker.lastgroup == PARTIAL):
             if not final:
@@ -146,7 +161,9 @@ class TagReader:
             return len(text)
         match marker.lastgroup if marker else None:
             case "FUNCTION":
-                return self._start(marker)  # type: ignore[arg-type]
+                tag = marker[0]  # type: ignore[index]
+                self._start(self._grammar.read_function(tag), tag)
+                return marker.end()  # type: ignore[union-attr]
             case "CUT_FUNCTION":
                 self._context.output.fail(CallFault.BAD_HEADER, marker[0])  # type: ignore[index]
                 self._state = self._skip
@@ -159,7 +176,7 @@ class TagReader:
 
     def _after_block(self, text: str, pos: int, final: bool) -> int | None:
         """Drop a repeated closing tag."""
-        start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        start = self._grammar.space.match(text, pos).end()  # type: ignore[union-attr]
         marker = self._grammar.ends.match(text, start)
         if not final and (start == len(text) or (marker and marker.lastgroup == PARTIAL)):
             return None
@@ -168,12 +185,11 @@ class TagReader:
         self.closed = True
         return pos
 
-    def _start(self, marker: Match[str]) -> int:
-        function = self._grammar.read_function(marker[0])
+    def _start(self, function: Function, tag: str) -> None:
         if not function.name:
-            self._context.output.fail(CallFault.MISSING_NAME, marker[0])
+            self._context.output.fail(CallFault.MISSING_NAME, tag)
             self._state = self._between if function.is_closed else self._skip
-            return marker.end()
+            return
         self._function = self._context.toolbox.resolve(function.name)
         self._separator = "{"
         self._wrapper = None
@@ -182,7 +198,6 @@ class TagReader:
             self._end()
         else:
             self._state = self._inside
-        return marker.end()
 
     def _end(self) -> None:
         output = self._context.output
@@ -204,7 +219,7 @@ class TagReader:
 
     def _inside(self, text: str, pos: int, final: bool) -> int | None:
         """Read inside a function: a parameter, a JSON object, or the end of the function."""
-        start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        start = self._grammar.space.match(text, pos).end()  # type: ignore[union-attr]
         if text[start : start + 1] == "{" and self._separator == "{":
             self._json = StreamedArguments(self._context, ends=self._grammar.ends)
             self._state = self._read_json
@@ -338,13 +353,15 @@ class TagReader:
                 followers, at_end = self._grammar.markers, True
             case "FUNCTION_END":  # PARAMETER_END is missing
                 followers, at_end = self._grammar.after_function, False
+            case "BLOCK_END" if FUNCTION_END not in self._grammar.spellings:  # it is missing, too
+                followers, at_end = self._grammar.after_function, True
             case "PARAMETER":
                 if declared := self._context.toolbox.parameters(self._function):
                     return self._grammar.read_parameter(marker[0]).key in declared
                 return self._grammar.strips_newlines and text.endswith("\n", 0, marker.start())
             case _:
                 return False
-        start = _SPACE.match(text, marker.end()).end()  # type: ignore[union-attr]
+        start = self._grammar.space.match(text, marker.end()).end()  # type: ignore[union-attr]
         if start - marker.end() > self._context.limits.header_chars:
             return at_end
         follower = followers.match(text, start)

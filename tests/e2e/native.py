@@ -110,6 +110,18 @@ def write_dsml(calls: Sequence[Call]) -> str:
     return f"\n\n<｜DSML｜function_calls>\n{written}</｜DSML｜function_calls>"
 
 
+def write_glm(calls: Sequence[Call]) -> str:
+    return "".join(
+        f"\n<tool_call>{call.name}\n"
+        + "".join(
+            f"<arg_key>{key}</arg_key>\n<arg_value>{_text(value)}</arg_value>\n"
+            for key, value in call.arguments.items()
+        )
+        + "</tool_call>"
+        for call in calls
+    )
+
+
 def _dsml_parameter(key: str, value: object) -> str:
     is_string = "true" if isinstance(value, str) else "false"
     return (
@@ -166,6 +178,8 @@ STYLES = {
     "deepseek-reasoning": Style("deepseek/deepseek-v3.1", write_deepseek_v31, "reasoning_content"),
     "dsml": Style("deepseek/deepseek-v3.2", write_dsml),
     "dsml-reasoning": Style("deepseek/deepseek-v3.2", write_dsml, "reasoning"),
+    "glm": Style("z-ai/glm-4.7", write_glm),
+    "glm-reasoning": Style("z-ai/glm-4.7", write_glm, "reasoning_content"),
     "structured": Style("other/plain", None),
     "kimi-structured": Style("moonshotai/kimi-k2.5", None),
 }

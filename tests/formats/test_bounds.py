@@ -52,6 +52,8 @@ HOSTILE = {
     "deepseek openers": "<｜tool▁call▁begin｜>",
     "DSML": '<｜DSML｜invoke name="f">',
     "cut DSML": '<｜DSML｜invoke name="f"\n',
+    "pairs": "<arg_key>a</arg_key><arg_value>",
+    "pair ends": "</arg_value>\n",
     "outputs": "<｜tool▁output▁begin｜>",
     "think": "<think>",
     "blanks": " \n",
@@ -68,6 +70,8 @@ OPENINGS = {
     "deepseek string": DEEPSEEK_CALL + '{"a": "',
     "dsml value": '<｜DSML｜tool_calls><｜DSML｜invoke name="f">'
     '<｜DSML｜parameter name="a" string="true">',
+    "glm value": "<tool_call>f<arg_key>a</arg_key><arg_value>",
+    "glm call": "<tool_call>f<arg_key>",
     "deepseek output": "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>",
     "kimi released": "<|tool_calls_section_begin|>" + "prose, " * 50,
     "draft": "<think>" + KIMI_CALL,

@@ -37,6 +37,7 @@ CALLS = {
     "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0"
     "<|tool_call_argument_begin|>{json}<|tool_call_end|><|tool_calls_section_end|>",
     "qwen": '<tool_call>\n{{"name": "{name}", "arguments": {json}}}\n</tool_call>',
+    "glm": "<tool_call>{name}\n{json}\n</tool_call>",
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}"
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
 }
