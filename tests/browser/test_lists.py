@@ -21,17 +21,18 @@ def long_names(gateway):
 
 
 @pytest.mark.parametrize("width", [1360, 390])
-@pytest.mark.parametrize("table", ["modelroute", "upstream", "formatoverride", "clientkey"])
+@pytest.mark.parametrize("table", ["modelroute", "upstream", "clientkey"])
 def test_no_column_of_a_list_is_cut(people, long_names, table, width):
     """N10"""
     with people("olga", viewport={"width": width, "height": 900}) as olga:
         olga.visit(f"/admin/proxy/{table}/")
         olga.picture(f"list-{table}-{width}")
         cut = olga.page.evaluate(
-            "[...document.querySelectorAll('#changelist, #changelist .results, #content')]"
-            ".map((e) => e.scrollWidth - e.clientWidth)"
+            "(() => { const room = document.querySelector('#changelist').getBoundingClientRect();"
+            " return [...document.querySelectorAll('#result_list, #result_list :is(th, td)')]"
+            ".map((e) => e.getBoundingClientRect().right - room.right) })()"
         )
-        assert max(cut) <= 0, cut
+        assert max(cut) <= 1, cut
 
 
 def test_a_double_click_on_the_connection_test_keeps_the_result(people, gateway, upstream):
