@@ -7,7 +7,8 @@ standard library and msgspec. Other packages import only the names listed here.
                                its name; builds pipelines
     pipeline                   one response: decoder → rescue of native calls → delivery → encoder
     passthrough                forwards upstream bytes unchanged while nothing has to change
-    delivery                   the answer's call ids, tool names, number of calls, stop reason
+    delivery                   the answer's call ids, tool names, number of calls, stop reason; an
+                               error or `max_tokens` after a truncated call
     events, reply              the vocabulary of a streamed answer, and a whole answer
     conversation               a parsed request
     history                    tool results: matched with their calls, and ordered
@@ -19,7 +20,8 @@ standard library and msgspec. Other packages import only the names listed here.
     tool_schema                schemas of tools as each kind of upstream accepts them
     hidden_thinking            hides thinking that the client switched off and the model cannot stop
     errors, upstream_errors    exceptions, limits, and the parser of upstream error bodies
-    arguments, null_arguments  a call's JSON arguments, and nulls that are dropped from them
+    arguments                  scans a call's JSON arguments as they arrive; repairs nothing
+    null_arguments             drops nulls that the tool's schema does not allow
     toolbox, tool_cache        the tools of a request, and caches of values computed from them
     turn_cache                 fields that a session repeats with every request
     token_estimate, image_tokens   input tokens before the upstream has counted them

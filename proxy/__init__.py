@@ -1,1 +1,7 @@
-"""The gateway as a Django app, in packages. pyproject.toml lists their layers, top to bottom."""
+"""The gateway as a Django app, in packages. pyproject.toml lists their layers, top to bottom.
+
+errors       the table of error codes: status, sentence, retry and headers of each
+validators   checks of single fields, for forms and the database
+roles        the permissions of each role
+checks       refuses weak settings in production
+"""

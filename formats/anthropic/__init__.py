@@ -3,6 +3,7 @@
 Requests
     request_parser, content_parser, tool_parser   the client's request, its blocks and its tools
     request_renderer   the upstream's request
+    cache_marks        `cache_control` within Anthropic's limit
     block_filter       removes blocks from a request that passes through: blank text, and reasoning
                        that Anthropic did not sign
 

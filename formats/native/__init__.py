@@ -7,7 +7,8 @@
     rescue                 turns the calls found into events; drops copies of structured calls
     grammar                the parts that all grammars share: verdicts, readers, output
     token_grammar          calls between special tokens
-    tag_grammar            calls in tags, with typed values from parameter_values
+    tag_grammar            calls in tags; unwraps a lone `arguments` parameter
+    parameter_values       values in tags → JSON of the types in the tool's schema
     pair_grammar           calls as a name, and pairs of key and value
     played_output          tool outputs that the model invents
     json_envelope          calls as {"name": …, "arguments": …}

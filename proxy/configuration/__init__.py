@@ -1,7 +1,8 @@
 """The configuration: reading, changing and explaining it.
 
     snapshot, upstream        the immutable copy that requests use
-    live                      polls for new versions and loads the snapshot
+    live                      polls for new versions, loads the snapshot, and knows its age, which
+                              readiness depends on
     saved_rows                the last configuration on disk, for a start during an outage
     patterns                  matches model names with the patterns of routes and overrides
     routing                   model name → route, upstream, format and limits; the precedence
@@ -15,7 +16,10 @@
     preview                   which models a change would affect
     explain                   which rule wins for a model name, and why
     diagnostics               errors in the current configuration
-    fields, upstream_presets  the editable fields of each table; presets of the upstream form
+    fields                    the editable fields of each table, for admin, API and document
+    upstream_presets          presets of the upstream form
+    claude_code               what Claude Code is told: context window, permission mode
+    claude_names              routes that let one upstream answer for Claude's names
 
 May import the models and the packages below them.
 """

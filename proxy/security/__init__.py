@@ -3,10 +3,12 @@
     egress             addresses that the gateway may connect to (SSRF)
     vault              encryption of secrets at rest
     redaction          finds and removes secrets in text, bytes, events and whole streams
+    key_variables      which environment variables may hold an upstream's key
+    private_file       files that only the gateway's user can read
     secret_headers     which headers of an upstream are secret, and how they are masked
     visible_text       shows invisible and control characters of hostile text by name
     content_security   response headers of pages: Content-Security-Policy, Cache-Control
-    login_lockout      locks out failed logins
+    login_lockout      counts failed logins per address; django-axes counts them per user
 
 May import `database` and nothing else of `proxy`.
 """

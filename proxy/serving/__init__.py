@@ -1,18 +1,21 @@
 """The hot path: a request from its admission to the last byte of its answer.
 
     handler, request     ASGI handler of the hot path, and the request object of its views
-    views                endpoints: conversations, token counts, model lists, health probes
+    views                endpoints: conversations, token counts, model lists, health and readiness
     admission            checks key, quota and loops before the body is read
     authentication       looks up client keys
     model_access         checks the models that a key may use, in every field
     quota                slots for concurrent requests, per node and per key
     rate, redis_rate     requests per minute: in memory, or in Redis with fallback to memory
     retry                which failures are retried once, and when the route's fallback is tried
-    attempt              one attempt at one upstream, until its answer starts
-    relay                decodes, records and sends every read; pings; the end of a stream
+    attempt              one attempt at one upstream, until its answer starts; a whole answer up to
+                         `answer_bytes`
+    relay                decodes, records and sends every read; pings; the end of a stream; collects
+                         a stream into a whole answer up to `answer_bytes`
     deadlines            idle, progress and total timeouts of an answer, and when a ping is due
     revocation           aborts open answers of revoked keys
-    error_response       the only place that turns exceptions into HTTP
+    error_response       the only place that turns exceptions into HTTP; the status and headers of
+                         each code are in `proxy.errors`
     model_list, metrics_view, demo, upstream_test    other endpoints, and the connection test
     runtime              everything that one server process holds
 

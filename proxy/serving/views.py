@@ -31,11 +31,8 @@ from proxy.serving.model_access import check_models
 from proxy.serving.relay import Relay
 from proxy.serving.request import GatewayRequest
 from proxy.serving.runtime import runtime
-from proxy.upstreams.client import NOTHING_FORWARDED, Forwarded
+from proxy.upstreams.client import Forwarded
 
-# Prefixes of the headers that are forwarded to an upstream of the client's dialect, without
-# exceptions: if a beta's field arrives without its header, the upstream refuses the request.
-_FORWARDED = {"anthropic": "anthropic-", "openai": "openai-"}
 _MAX_MODEL_CHARS = 500
 
 
@@ -46,7 +43,10 @@ async def converse(request: GatewayRequest) -> Response:
     check_again(request)
     start_audit(request)
     conversation = _parse(request)
-    relay, forwarded = _relay(request, conversation), _forwarded(request)
+    relay = _relay(request, conversation)
+    forwarded = Forwarded.of_request(
+        request.exchange.dialect, request.headers, request.query_string
+    )
     request.body = b""  # an open stream must not keep it in memory
     exchange = request.exchange
     runtime.audit.record_start(exchange)
@@ -177,14 +177,6 @@ def _relay(request: GatewayRequest, conversation: Conversation) -> Relay:
     )
     snapshot = request.admission.snapshot
     return Relay(runtime.client, snapshot, exchange, runtime.relays, options=options)
-
-
-def _forwarded(request: GatewayRequest) -> Forwarded:
-    """Headers and query string for an upstream of the client's own dialect."""
-    prefix = _FORWARDED[request.exchange.dialect]
-    headers = [item for item in request.headers.items() if item[0].startswith(prefix)]
-    query = request.query_string
-    return Forwarded(tuple(headers), query) if headers or query else NOTHING_FORWARDED
 
 
 def _warning(exchange: Exchange) -> dict[str, str]:

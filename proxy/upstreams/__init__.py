@@ -1,6 +1,7 @@
 """HTTP client for upstreams.
 
-    client           entry point: URL and headers of a request; its answer, or the failure
+    client           entry point: a request's URL, and its headers: the operator's, and those of the
+                     client that are forwarded; its answer, or the failure
     pool             keeps, reuses and replaces connections; TLS and DNS
     connection       one HTTP/1.1 connection
     error_answers    an upstream's error status, body and `retry-after`, as the client gets them

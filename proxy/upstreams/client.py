@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,12 +33,23 @@ _VERSION = "anthropic-version"
 _LIST_HEADERS = ("anthropic-beta",)
 
 
+# Prefixes of the headers that are forwarded to an upstream of the client's dialect, without
+# exceptions: if a beta's field arrives without its header, the upstream refuses the request.
+_FORWARDED = {"anthropic": "anthropic-", "openai": "openai-"}
+
+
 @dataclass(frozen=True, slots=True)
 class Forwarded:
     """Headers and query of a client's request, for an upstream of the same dialect."""
 
     headers: tuple[tuple[str, str], ...] = ()
     query: bytes = b""
+
+    @classmethod
+    def of_request(cls, dialect: str, headers: Mapping[str, str], query: bytes) -> "Forwarded":
+        prefix = _FORWARDED[dialect]
+        chosen = tuple(item for item in headers.items() if item[0].startswith(prefix))
+        return cls(chosen, query) if chosen or query else NOTHING_FORWARDED
 
 
 NOTHING_FORWARDED = Forwarded()

@@ -4,7 +4,7 @@ export            rows → document
 import_document   document → rows, all or nothing; a dry run is rolled back
 yaml_nodes        YAML text → nodes with line and column
 parse             nodes → a draft of typed values; reports unknown fields and wrong types
-schema            the sections and their fields
+schema            the sections and the types of their fields, which `configuration.fields` lists
 apply_draft       saves and deletes rows so that they match the draft
 credentials       the secrets that a document refers to
 diff              what an import changes
