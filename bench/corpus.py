@@ -25,6 +25,8 @@ NATIVE_CALLS = {
     "</arg_value>\n<arg_key>offset</arg_key>\n<arg_value>120</arg_value>\n</tool_call>",
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>Read\n```json\n"
     f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "harmony": "<|start|>assistant<|channel|>commentary to=functions.Read <|constrain|>json"
+    f"<|message|>{ARGUMENTS}<|call|>",
 }
 """By format, a call as models write it into text."""
 

@@ -157,6 +157,7 @@ class NoticeCode(StrEnum):
     NULL_DROPPED = "null_dropped"
     REASONING_DROPPED = "reasoning_dropped"
     REASONING_PLACEHOLDER = "reasoning_placeholder"
+    REASONING_SPLIT = "reasoning_split"
     RESCUED = "rescued"
     SCHEMA_REPAIRED = "schema_repaired"
     SERVER_TOOL_DROPPED = "server_tool_dropped"

@@ -28,6 +28,7 @@ from formats.hidden_thinking import HiddenThinking
 from formats.native.deepseek import DEEPSEEK
 from formats.native.format import NativeFormat
 from formats.native.glm import GLM
+from formats.native.harmony import HARMONY
 from formats.native.kimi import KIMI
 from formats.native.markup_watch import MarkupWatch
 from formats.native.qwen import QWEN
@@ -170,6 +171,7 @@ FORMATS: dict[str, NativeFormat | None] = {
     STANDARD: None,
     "deepseek": DEEPSEEK,
     "glm": GLM,
+    "harmony": HARMONY,
     "kimi": KIMI,
     "qwen": QWEN,
 }
@@ -192,4 +194,5 @@ _WORDS = (
     (re.compile("qwen"), "qwen"),
     (re.compile("deepseek"), "deepseek"),
     (re.compile("(?<![a-z])(?:chat)?glm(?![a-z])"), "glm"),
+    (re.compile(r"gpt-?oss|(?<![a-z])harmony(?![a-z])"), "harmony"),
 )

@@ -10,6 +10,7 @@
     tag_grammar            calls in tags; unwraps a lone `arguments` parameter
     parameter_values       values in tags → JSON of the types in the tool's schema
     pair_grammar           calls as a name, and pairs of key and value
+    message_grammar        calls and reasoning as messages with headers
     played_output          tool outputs that the model invents
     json_envelope          calls as {"name": …, "arguments": …}
     streamed_arguments     JSON arguments that are forwarded while they arrive

@@ -4,21 +4,50 @@ Grammars may share markers: `<tool_call>` opens JSON, tags, or a name with keys 
 asked in order, and the first that does not take the marker for text decides.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from re import Match
 from typing import NamedTuple
 
-from formats.native.grammar import Context, Grammar, Opening, Verdict
+from formats.native.grammar import Context, Grammar, Opening, Passage, Verdict
 from formats.native.markers import PARTIAL, Atoms, MarkerSet, literal
 from formats.native.token_grammar import TokenGrammar
 
 CALL = "CALL"
+START_CALL = "START_CALL"
 THINK = "THINK"
 THINK_END = "THINK_END"
+REASONING_BEGIN = "REASONING_BEGIN"
+REASONING_END = "REASONING_END"
 TURN_MARKER = "TURN_MARKER"
 FINAL_MARKER = "FINAL_MARKER"
 # Ordinary text contains shorter ones.
 _SHORTEST_TOKEN = 4
+_THINK = [literal("<think>")]
+_THINK_END = [literal("</think>")]
+
+
+class Thinking(StrEnum):
+    """What to do with `<think>` in the text. A family's own markers of reasoning always count."""
+
+    KEEP = "keep"
+    """It is text."""
+    SPLIT = "split"
+    """The text between `<think>` and `</think>` is reasoning."""
+    OPENED = "opened"
+    """The same, and the answer begins inside: the model's template has opened the thinking."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningMarkers:
+    """Markers in the text around reasoning. They are removed, and what they enclose is moved."""
+
+    begin: Sequence[Atoms] = ()
+    end: Sequence[Atoms] = ()
+
+
+_NONE = ReasoningMarkers()
 
 
 class Candidate(NamedTuple):
@@ -38,40 +67,55 @@ class NativeFormat:
         self,
         grammars: Sequence[Grammar],
         *,
+        at_start: Sequence[Grammar] = (),
+        reasoning: ReasoningMarkers = _NONE,
+        thinking: Thinking = Thinking.KEEP,
         turn_markers: Sequence[Atoms] = (),
         final_markers: Sequence[Atoms] = (),
     ) -> None:
-        """`turn_markers` separate turns and are removed wherever they appear. `final_markers` also
-        end a turn, but people write them too, so they are removed only at the end of the text.
+        """`at_start`: grammars whose markers count only at the start of the text. `turn_markers`
+        separate turns and are removed wherever they appear. `final_markers` also end a turn, but
+        people write them too, so they are removed only at the end of the text.
         """
         self._grammars = grammars
+        self._at_start = at_start
+        self._reasoning = reasoning
+        self._thinking = thinking
         self._turn_markers = turn_markers
         self._final_markers = final_markers
-        self._markers_of = [(grammar, MarkerSet(grammar.spellings)) for grammar in grammars]
-        calls = dict.fromkeys(
-            atoms
-            for grammar in grammars
-            for spellings in grammar.spellings.values()
-            for atoms in spellings
-        )
-        think = {THINK: [literal("<think>")], THINK_END: [literal("</think>")]}
+        self.opens_in_reasoning = thinking is Thinking.OPENED
+        self._markers_of = _markers_of(grammars)
+        self._starters_of = _markers_of(at_start)
+        splits = thinking is not Thinking.KEEP
         ends = {
-            role: tokens
-            for role, tokens in ((TURN_MARKER, turn_markers), (FINAL_MARKER, final_markers))
-            if tokens
+            THINK_END: () if splits else _THINK_END,
+            REASONING_END: (*reasoning.end, *(_THINK_END if splits else ())),
         }
-        self.markers = MarkerSet({CALL: [*calls]} | think | ends)
+        own = {
+            THINK: () if splits else _THINK,
+            REASONING_BEGIN: (*reasoning.begin, *(_THINK if splits else ())),
+            **ends,
+            TURN_MARKER: turn_markers,
+            FINAL_MARKER: final_markers,
+        }
+        self.markers = _marker_set({CALL: _every_marker(grammars), **own})
         """CALL is any marker of a grammar."""
-        self.think_end = MarkerSet({THINK_END: think[THINK_END]})
+        self.starters = _marker_set({START_CALL: _every_marker(at_start)}) if at_start else None
+        """START_CALL is any marker of a grammar at the start of the text."""
+        self.think_end = _marker_set(ends)
         self.initials = self.markers.initials
 
-    def candidates(self, text: str, pos: int) -> list[Candidate]:
+    def candidates(self, text: str, pos: int, *, at_start: bool = False) -> list[Candidate]:
         """The grammars that have a marker, or the beginning of one, at this place."""
         return [
             Candidate(grammar, marker)
-            for grammar, markers in self._markers_of
+            for grammar, markers in (self._starters_of if at_start else self._markers_of)
             if (marker := markers.match(text, pos))
         ]
+
+    def with_thinking(self, thinking: Thinking) -> "NativeFormat":
+        """Return the format with another treatment of `<think>` in the text."""
+        return self._copy(self._grammars, thinking)
 
     def with_spellings(self, spellings: Iterable[tuple[str, str]]) -> "NativeFormat":
         """Return a format that also accepts these spellings, (role, text), of its tokens.
@@ -96,13 +140,21 @@ class NativeFormat:
                 raise ValueError(
                     f"unknown token {role!r}; this format has {', '.join(roles) or 'none'}"
                 )
+        return self._copy(grammars, self._thinking)
+
+    def _copy(self, grammars: Sequence[Grammar], thinking: Thinking) -> "NativeFormat":
         return NativeFormat(
-            grammars, turn_markers=self._turn_markers, final_markers=self._final_markers
+            grammars,
+            at_start=self._at_start,
+            reasoning=self._reasoning,
+            thinking=thinking,
+            turn_markers=self._turn_markers,
+            final_markers=self._final_markers,
         )
 
 
 class Decision(NamedTuple):
-    verdict: Opening | Verdict
+    verdict: Opening | Passage | Verdict
     candidate: Candidate
 
 
@@ -124,3 +176,22 @@ def decide(
         elif verdict is not Verdict.RELEASED:
             return Decision(verdict, candidate)
     return decision
+
+
+def _markers_of(grammars: Sequence[Grammar]) -> list[tuple[Grammar, MarkerSet]]:
+    return [(grammar, MarkerSet(grammar.spellings)) for grammar in grammars]
+
+
+def _every_marker(grammars: Sequence[Grammar]) -> Sequence[Atoms]:
+    return [
+        *dict.fromkeys(
+            atoms
+            for grammar in grammars
+            for spellings in grammar.spellings.values()
+            for atoms in spellings
+        )
+    ]
+
+
+def _marker_set(markers: Mapping[str, Sequence[Atoms]]) -> MarkerSet:
+    return MarkerSet({role: atoms for role, atoms in markers.items() if atoms})

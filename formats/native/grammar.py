@@ -136,6 +136,14 @@ class Opening:
     pos: int
 
 
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Text begins at `pos`, which is reasoning or not, although it came with other text."""
+
+    is_reasoning: bool
+    pos: int
+
+
 class Grammar(Protocol):
     """One way to write calls in text."""
 
@@ -154,5 +162,5 @@ class Grammar(Protocol):
 
     def open(
         self, text: str, opener: "Match[str]", final: bool, context: Context, before: str
-    ) -> "Opening | Verdict":
+    ) -> "Opening | Passage | Verdict":
         """Decide whether `opener` opens a region; `before` is the end of the text before it."""

@@ -6,29 +6,35 @@ it follows a backtick (the model quotes it), and a draft if it is inside a <thin
 later; otherwise its grammar decides. Only undecided text is held between feeds.
 
 One scanner reads both text and reasoning, because a model may leave its reasoning by opening a
-call.
+call. Reasoning with markers of its own inside the text becomes reasoning; nothing turns reasoning
+into text.
 """
 
 import re
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
+from re import Match
 
 from formats.errors import LimitExceeded
 from formats.events import CallFault, Event, Notice, NoticeCode, ReasoningDelta, TextDelta
 from formats.native.format import (
     CALL,
     FINAL_MARKER,
+    REASONING_BEGIN,
+    REASONING_END,
+    START_CALL,
     THINK,
     THINK_END,
     TURN_MARKER,
     NativeFormat,
     decide,
 )
-from formats.native.grammar import Context, Grammar, Opening, Reader, Verdict
+from formats.native.grammar import Context, Grammar, Opening, Passage, Reader, Verdict
 from formats.native.markers import PARTIAL
 
 _SPACE = " \t\r\n\f\v"
+_BLANKS = re.compile(rf"[{_SPACE}]*")
 _TO_END = re.compile(r"\s{0,256}\Z")
 
 # Longer white space is intended, and not worth holding.
@@ -57,10 +63,12 @@ class TextScanner:
         self._channel = Channel.CONTENT
         self._reader: Reader | None = None
         self._pending = ""  # undecided text
-        self._text = _TextRun()
+        self._text = _TextRun(strips=native.opens_in_reasoning)
         # An undecided candidate that began in the other channel.
         self._carried: TextDelta | ReasoningDelta | None = None
-        self._thinking = False
+        self._thinking = native.opens_in_reasoning
+        self._aside = native.opens_in_reasoning  # inside reasoning that came in the content
+        self._at_start = True  # the content has begun with nothing but white space
         self._awaits_answer = True  # after the end, nothing can show that a call was a draft
         self._draft: _Draft | None = None  # a candidate inside an open <think>, and what follows it
         self._saw_region = False
@@ -74,6 +82,7 @@ class TextScanner:
             or self._pending
             or self._reader is not None
             or self._draft is not None
+            or self._aside
             or run.is_blank
         ):
             return False
@@ -115,6 +124,8 @@ class TextScanner:
             self.close()
         elif self._reader is None and self._draft is None:
             self._carried = self._delta(self._pending)
+        if self._at_start:  # the upstream separates the reasoning itself
+            self._aside = self._thinking = False
         self._text = _TextRun()
         self._channel = channel
 
@@ -161,7 +172,7 @@ class TextScanner:
         self._pending = text[done:]
 
     def _read_text(self, text: str, pos: int, final: bool) -> int | None:
-        marker = self._native.markers.search(text, pos)
+        marker = self._search(text, pos)
         if marker is None:
             self._emit(text[pos:])
             return len(text)
@@ -176,9 +187,9 @@ class TextScanner:
                 role = PARTIAL  # before the end it is text
             elif not final:
                 return None
-        if role != CALL:
+        if role not in (CALL, START_CALL):
             return self._read_other(role, marker[0], pos)
-        candidates = self._native.candidates(text, pos)
+        candidates = self._native.candidates(text, pos, at_start=role == START_CALL)
         if self._text.ends_in_backtick:
             self._text.await_closers(candidate.closer for candidate in candidates)
             return self._read_other(role, marker[0], pos)
@@ -199,6 +210,10 @@ class TextScanner:
                 self._text.close(opener.lastgroup)
                 self._emit(marker[0])
                 return marker.end()
+            case Passage() if self._text.awaits(opener.lastgroup):
+                self._text.close(opener.lastgroup)
+                self._emit(marker[0])
+                return marker.end()
             case Verdict.REMOVED:
                 self._notice(NoticeCode.MARKUP_REMOVED, marker[0])
                 return marker.end()
@@ -207,14 +222,27 @@ class TextScanner:
                 self._context.output.fail(CallFault.TRUNCATED, text[pos:])
                 self._end_region()
                 return len(text)
+            case Passage(is_reasoning=is_reasoning, pos=start):
+                self._begin_passage(text[pos:start], is_reasoning=is_reasoning)
+                return start
             case Opening(reader=reader, pos=start):
                 self._begin_region(grammar)
                 self._reader = reader
                 return start
 
+    def _search(self, text: str, pos: int) -> Match[str] | None:
+        if self._native.starters and self._at_start and self._channel is Channel.CONTENT:
+            start = _BLANKS.match(text, pos).end()  # type: ignore[union-attr]
+            if starter := self._native.starters.match(text, start):
+                return starter
+        return self._native.markers.search(text, pos)
+
     def _read_other(self, role: str, marker: str, pos: int) -> int:
-        """Read a marker that opens no call: <think>, the end of a turn, or a quoted marker."""
+        """Read a marker that opens no call: of reasoning, the end of a turn, or a quoted one."""
         is_quoted = self._text.ends_in_backtick
+        if role in (REASONING_BEGIN, REASONING_END) and not is_quoted:
+            self._read_reasoning_marker(marker, begins=role == REASONING_BEGIN)
+            return pos + len(marker)
         if role in (TURN_MARKER, FINAL_MARKER) and not is_quoted:
             self._notice(NoticeCode.MARKUP_REMOVED, marker)
             return pos + len(marker)
@@ -223,13 +251,30 @@ class TextScanner:
         self._emit(marker)
         return pos + len(marker)
 
+    def _read_reasoning_marker(self, marker: str, *, begins: bool) -> None:
+        if self._channel is Channel.CONTENT:
+            self._thinking = begins and self._awaits_answer
+        self._begin_passage(marker, is_reasoning=begins, strips=begins or self._aside)
+
+    def _begin_passage(self, marker: str, *, is_reasoning: bool, strips: bool = False) -> None:
+        """Begin text that is reasoning or not; in the reasoning channel, all is reasoning."""
+        self._saw_region, self._at_start = True, False
+        self._aside = is_reasoning and self._channel is Channel.CONTENT
+        splits = NoticeCode.REASONING_SPLIT if self._aside else NoticeCode.MARKUP_REMOVED
+        self._notice(splits, marker)
+        self._text = _TextRun(strips=strips)
+
     def _hold_draft(self, draft: "_Draft", text: str, pos: int, final: bool) -> int | None:
         """Hold a call inside an open <think>: it is a draft if </think> follows, else a call."""
         marker = self._native.think_end.search(text, pos)
         if marker and marker.lastgroup != PARTIAL:
-            draft.add(text[pos : marker.end()])
+            draft.add(text[pos : marker.start()])
             self._draft, self._thinking = None, False
             self._emit(draft.text())
+            if marker.lastgroup == REASONING_END:
+                self._read_reasoning_marker(marker[0], begins=False)
+            else:
+                self._emit(marker[0])
             return marker.end()
         if final:
             draft.add(text[pos:])
@@ -241,7 +286,7 @@ class TextScanner:
         return end if end > pos else None
 
     def _begin_region(self, grammar: Grammar) -> None:
-        self._saw_region = True
+        self._saw_region, self._at_start = True, False
         output = self._context.output
         output.held_chars = None
         output.is_empty = True
@@ -258,6 +303,7 @@ class TextScanner:
         if self._context.output.is_empty:
             self._notice(NoticeCode.MARKUP_REMOVED, "a section without a call")
         self._reader = None
+        self._aside = False  # the call has ended the reasoning
         self._text = _TextRun()
 
     def _notice(self, code: NoticeCode, detail: str = "") -> None:
@@ -267,16 +313,20 @@ class TextScanner:
 
     def _emit(self, text: str) -> None:
         if text := self._text.add(text):
+            self._at_start = self._at_start and self._channel is Channel.REASONING
             self.out.append(self._delta(text))
 
     def _delta(self, text: str) -> TextDelta | ReasoningDelta:
-        return TextDelta(text) if self._channel is Channel.CONTENT else ReasoningDelta(text)
+        is_text = self._channel is Channel.CONTENT and not self._aside
+        return TextDelta(text) if is_text else ReasoningDelta(text)
 
 
 class _TextRun:
     """The text between two calls. It is dropped if it is all white space, so that is held."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, strips: bool = False) -> None:
+        """`strips`: leading white space is dropped, too."""
+        self._strips = strips
         self.blank = ""
         self.is_blank = True
         self.before = ""
@@ -287,6 +337,9 @@ class _TextRun:
     def awaits_closer(self) -> bool:
         """True after an opener that is text: what follows it, up to its closer, is text too."""
         return bool(self._closers)
+
+    def awaits(self, role: str | None) -> bool:
+        return role in self._closers
 
     def await_closers(self, roles: Iterable[str | None]) -> None:
         self._closers.update(role for role in roles if role is not None)
@@ -311,7 +364,7 @@ class _TextRun:
             self.blank = text
             return ""
         self.blank, self.is_blank = "", False
-        return text
+        return text.lstrip(_SPACE) if self._strips else text
 
 
 class _Draft:

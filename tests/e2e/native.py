@@ -129,6 +129,14 @@ def _dsml_parameter(key: str, value: object) -> str:
     )
 
 
+def write_harmony(calls: Sequence[Call]) -> str:
+    return "".join(
+        f"<|start|>assistant<|channel|>commentary to=functions.{call.name} <|constrain|>json"
+        f"<|message|>{_json(call.arguments)}<|call|>"
+        for call in calls
+    )
+
+
 def _structured(calls: Sequence[Call]) -> Iterator[Delta]:
     """Yield the name of each call, then pieces of all their arguments in rotation."""
     for index, call in enumerate(calls):
@@ -180,6 +188,8 @@ STYLES = {
     "dsml-reasoning": Style("deepseek/deepseek-v3.2", write_dsml, "reasoning"),
     "glm": Style("z-ai/glm-4.7", write_glm),
     "glm-reasoning": Style("z-ai/glm-4.7", write_glm, "reasoning_content"),
+    "harmony": Style("openai/gpt-oss-120b", write_harmony),
+    "harmony-reasoning": Style("openai/gpt-oss-120b", write_harmony, "reasoning"),
     "structured": Style("other/plain", None),
     "kimi-structured": Style("moonshotai/kimi-k2.5", None),
 }

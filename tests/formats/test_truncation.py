@@ -46,7 +46,7 @@ ENDED = {
     for dialect in DIALECTS
 }
 END = {"anthropic": "tool_use", "openai": "tool_calls"}
-FORMATS = ("kimi", "qwen", "deepseek")
+FORMATS = ("kimi", "qwen", "deepseek", "harmony")
 
 
 def calls_of(events):

@@ -40,6 +40,8 @@ CALLS = {
     "glm": "<tool_call>{name}\n{json}\n</tool_call>",
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}"
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "harmony": "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json"
+    "<|message|>{json}<|call|>",
 }
 
 

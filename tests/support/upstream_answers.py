@@ -37,6 +37,12 @@ def write_calls(format_name: str, calls: Sequence[Call]) -> str:
                 for call in calls
             )
             return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
+        case "harmony":
+            return "".join(
+                f"<|start|>assistant<|channel|>commentary to=functions.{call.name} <|constrain|>json"
+                f"<|message|>{call.json}<|call|>"
+                for call in calls
+            )
     objects = (f'{{"name": "{call.name}", "arguments": {call.json}}}' for call in calls)
     return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in objects)
 

@@ -6,6 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
 from athena_site.settings import PASSWORD_HASHERS
+from formats import FORMATS
 from proxy.configuration.bootstrap import bootstrap
 from proxy.configuration.routing import resolve
 from proxy.configuration.snapshot import load
@@ -134,12 +135,7 @@ def test_the_first_admin_can_log_in_with_the_printed_password(settings):
 
 def test_every_format_has_a_row_to_edit():
     bootstrap({})
-    assert set(FormatSettings.objects.values_list("format", flat=True)) == {
-        "standard",
-        "kimi",
-        "qwen",
-        "deepseek",
-    }
+    assert set(FormatSettings.objects.values_list("format", flat=True)) == set(FORMATS)
 
 
 def test_rows_from_the_environment_are_marked():
