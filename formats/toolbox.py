@@ -4,6 +4,7 @@ Resolves misspelled names, and knows the types of parameters. A schema is parsed
 first called.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from formats.conversation import Tool
 
 _STRING = frozenset({"string"})
 _COMBINER_DEPTH = 8
+# A token or a tag; `a<b` may be a name.
+_MARKUP = re.compile(r"<(?:[|｜/]|\w{1,64}>)")
 _JSON_TYPES: dict[type, str] = {
     str: "string",
     bool: "boolean",
@@ -61,7 +64,7 @@ class Toolbox:
         if name in self._schemas:
             return name
         # Harmony and GLM leave markup after the name: `f<|channel|>commentary`, `f</arg_value>`.
-        bare = name.partition("<")[0].strip().removeprefix("functions.") or name
+        bare = _MARKUP.split(name, 1)[0].strip().removeprefix("functions.") or name
         bare = self._aliases.get(bare, bare)
         if bare in self._schemas:
             return bare

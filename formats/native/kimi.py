@@ -1,4 +1,6 @@
-"""Kimi K2 and its successors up to K2.7.
+"""Kimi K2 and its successors up to K2.7, and Kimi K3.
+
+K2:
 
     <|tool_calls_section_begin|>
     <|tool_call_begin|>functions.get_tide:0
@@ -8,13 +10,33 @@
 The header is `functions.NAME:N`, where N counts the calls of the whole conversation. Models imitate
 the history, so the header also comes without its prefix, without its counter, as a bare counter, as
 the id of another vendor's call, or without punctuation.
+
+K3, where only the tokens between bars are special, and the type of a value is in its tag:
+
+    <|open|>think<|sep|>The harbor is Moss.<|close|>think<|sep|>
+    <|open|>response<|sep|>Let me look.<|close|>response<|sep|>
+    <|open|>tools<|sep|><|open|>call tool="get_tide" index="1"<|sep|>
+    <|open|>argument key="harbor" type="string"<|sep|>Moss<|close|>argument<|sep|>
+    <|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|><|end_of_msg|>
 """
 
 import re
 
-from formats.native.format import NativeFormat
+from formats.native.format import NativeFormat, ReasoningMarkers
 from formats.native.grammar import Name, Unnamed
-from formats.native.markers import literal
+from formats.native.markers import Atoms, literal
+from formats.native.tag_grammar import (
+    BLOCK,
+    BLOCK_END,
+    CUT_FUNCTION,
+    FUNCTION,
+    FUNCTION_END,
+    PARAMETER,
+    PARAMETER_END,
+    Function,
+    Parameter,
+    TagGrammar,
+)
 from formats.native.token_grammar import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
@@ -54,6 +76,52 @@ def read_header(header: str, toolbox: Toolbox) -> Name:
     return Unnamed.COUNTER if _OTHERS_ID.fullmatch(header) else Unnamed.BAD
 
 
+# Detokenisers add spaces beside special tokens.
+_BLANK = r"\s{0,4}"
+_TEXT = r"(?:[^<]|<(?!\|(?:sep|open|close)\|>)){0,400}+"  # of attributes
+_SEPARATOR = literal("<|sep|>")
+_ATTRIBUTE = re.compile(r'\b(\w++)\s*+=\s*+"([^"]*)"')
+
+
+def _open(name: str, attributes: str = "") -> Atoms:
+    return (*literal("<|open|>"), _BLANK, *literal(name), attributes, _BLANK, *_SEPARATOR)
+
+
+def _close(name: str) -> Atoms:
+    return (*literal("<|close|>"), _BLANK, *literal(name), _BLANK, *_SEPARATOR)
+
+
+def _attributes(tag: str) -> dict[str, str]:
+    return {
+        name: value.replace("&quot;", '"').replace("&amp;", "&")
+        for name, value in _ATTRIBUTE.findall(tag)
+    }
+
+
+def _read_parameter(tag: str) -> Parameter:
+    attributes = _attributes(tag)
+    kind = attributes.get("type")
+    return Parameter(
+        attributes.get("key", ""), is_string=None if kind is None else kind == "string"
+    )
+
+
+_K3 = TagGrammar(
+    {
+        BLOCK: [_open("tools")],
+        FUNCTION: [_open("call", rf"(?:\s{_TEXT})?")],
+        CUT_FUNCTION: [(*literal("<|open|>"), _BLANK, *literal("call"), rf"\s{_TEXT}", r"(?=<\|)")],
+        PARAMETER: [_open("argument", rf"\s{_TEXT}")],
+        PARAMETER_END: [_close("argument")],
+        FUNCTION_END: [_close("call")],
+        BLOCK_END: [_close("tools")],
+    },
+    lambda tag: Function(_attributes(tag).get("tool", "").strip()),
+    _read_parameter,
+    strips_newlines=False,
+    removes_stray_tags=True,
+)
+
 KIMI = NativeFormat(
     [
         TokenGrammar(
@@ -80,10 +148,17 @@ KIMI = NativeFormat(
                 },
                 read_header,
             )
-        )
+        ),
+        _K3,
     ],
+    reasoning=ReasoningMarkers([_open("think")], [_close("think")]),
     turn_markers=[
-        literal(f"<|im_{token}|>") for token in ("end", "assistant", "middle", "system", "user")
+        *(literal(f"<|im_{token}|>") for token in ("end", "assistant", "middle", "system", "user")),
+        _open("response"),
+        _close("response"),
+        _open("message", rf"(?:\s{_TEXT})?"),
+        _close("message"),
+        literal("<|end_of_msg|>"),
     ],
     final_markers=[literal("[EOS]"), literal("[EOT]")],
 )

@@ -12,7 +12,11 @@ from formats.native.rescue import CallRescue
 
 # Opening markers of all recorded families, including those that this library cannot read.
 _SIGNS = {
-    "kimi": [r"<\|tool_calls?_section_begin\|>", r"<\|tool_call_begin\|>"],
+    "kimi": [
+        r"<\|tool_calls?_section_begin\|>",
+        r"<\|tool_call_begin\|>",
+        r"<\|open\|>(?:call|tools)\b",
+    ],
     "deepseek": ["<｜tool▁calls?▁begin｜>", "<[|｜‖]+ ?DSML ?[|｜‖]+"],
     "glm": ["<arg_key>"],
     "minimax": ["<minimax:tool_call>"],

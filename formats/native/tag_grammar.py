@@ -34,6 +34,7 @@ FUNCTION_END = "FUNCTION_END"
 BLOCK_END = "BLOCK_END"
 CUT_FUNCTION = "CUT_FUNCTION"
 
+_CLOSERS = {BLOCK: BLOCK_END, FUNCTION: FUNCTION_END, PARAMETER: PARAMETER_END}
 _SPACE = re.compile(r"\s*")
 _WRAPPERS = frozenset({"arguments", "input"})
 
@@ -52,7 +53,6 @@ class Parameter(NamedTuple):
 
 class TagGrammar:
     defers_in_reasoning = True
-    closers: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -62,13 +62,17 @@ class TagGrammar:
         *,
         strips_newlines: bool,
         space: re.Pattern[str] = _SPACE,
+        removes_stray_tags: bool = False,
         open_json: Callable[[str, int, bool, Context], Opening | Verdict] | None = None,
     ) -> None:
         """`strips_newlines`: one newline on each side of a value is markup.
         `space` matches what may stand between tags.
-        `open_json` decides a block that contains JSON instead of functions.
+        `removes_stray_tags`: the tags are special tokens, so a closing tag outside a block is
+        removed, not sent as text. `open_json` decides a block that contains JSON instead of
+        functions.
         """
         self.spellings = tags
+        self.closers: Mapping[str, str] = _CLOSERS if removes_stray_tags else {}
         self.read_function = read_function
         self.read_parameter = read_parameter
         self.strips_newlines = strips_newlines
@@ -93,7 +97,8 @@ class TagGrammar:
                 return self._open_cut(text, opener, final, context)
             case "BLOCK":
                 return self._open_block(text, opener.end(), final, context)
-        return Verdict.RELEASED
+        is_stray = opener.lastgroup in self.closers.values()
+        return Verdict.REMOVED if is_stray else Verdict.RELEASED
 
     def _open_block(self, text: str, pos: int, final: bool, context: Context) -> Opening | Verdict:
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]

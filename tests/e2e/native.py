@@ -76,6 +76,23 @@ def write_kimi(calls: Sequence[Call]) -> str:
     return f"<|tool_calls_section_begin|>{written}<|tool_calls_section_end|>"
 
 
+def write_k3(calls: Sequence[Call]) -> str:
+    written = "".join(
+        f'<|open|>call tool="{call.name}" index="{number}"<|sep|>'
+        + "".join(_k3_argument(key, value) for key, value in call.arguments.items())
+        + "<|close|>call<|sep|>"
+        for number, call in enumerate(calls, 1)
+    )
+    return f"<|open|>tools<|sep|>{written}<|close|>tools<|sep|><|close|>message<|sep|>"
+
+
+def _k3_argument(key: str, value: object) -> str:
+    kind = "string" if isinstance(value, str) else "object" if isinstance(value, dict) else "number"
+    return (
+        f'<|open|>argument key="{key}" type="{kind}"<|sep|>{_text(value)}<|close|>argument<|sep|>'
+    )
+
+
 def write_qwen_coder(calls: Sequence[Call]) -> str:
     return "".join(
         f"\n<tool_call>\n<function={call.name}>\n"
@@ -178,6 +195,8 @@ def _text(value: object) -> str:
 STYLES = {
     "kimi": Style("moonshotai/kimi-k2.5", write_kimi),
     "kimi-reasoning": Style("moonshotai/kimi-k2.5", write_kimi, "reasoning_content"),
+    "kimi-k3": Style("moonshotai/kimi-k3", write_k3),
+    "kimi-k3-reasoning": Style("moonshotai/kimi-k3", write_k3, "reasoning_content"),
     "qwen-coder": Style("qwen/qwen3-coder", write_qwen_coder),
     "qwen-coder-reasoning": Style("qwen/qwen3-coder", write_qwen_coder, "reasoning_content"),
     "hermes": Style("qwen/qwen3-max", write_hermes),

@@ -1,10 +1,12 @@
-"""Calls in tags: of Qwen3-Coder, and DSML of DeepSeek."""
+"""Calls in tags: of Qwen3-Coder, DSML of DeepSeek, and Kimi K3."""
 
 import json
 
 import pytest
 
 from formats import NoticeCode, Tool, Toolbox, collect
+from formats.native.kimi import KIMI
+from tests.support.native_replies import calls_of, read_text, text_of
 from tests.support.wire import cuts, decode, event_reads, reply_from, stream, text_from
 
 SCHEMA = {
@@ -125,3 +127,34 @@ def test_t6_a_block_without_a_call_is_dropped_and_one_of_prose_is_kept_whole(for
         assert NoticeCode.MARKUP_REMOVED in [notice.code for notice in reply.notices]
     prose = f"Done.{block} is followed by prose, and {end} ends it."
     assert [part.text for part in read(prose, format_name).parts] == [prose]
+
+
+K3 = (
+    '<|open|>call tool="f" index="1"<|sep|><|open|>argument key="n" type="number"<|sep|>6'
+    "<|close|>argument<|sep|><|close|>call<|sep|>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hi <|close|>tools<|sep|>you", "Hi you"),
+        ("A call is between <|open|>tools<|sep|> and <|close|>tools<|sep|>, always.", None),
+        ("`<|close|>call<|sep|>` ends it.", None),
+    ],
+)
+def test_stray_tags_of_special_tokens_are_removed_but_prose_about_them_stays_whole(text, expected):
+    reply = read_text(KIMI, text)
+    assert (text_of(reply), reply.faults) == (text if expected is None else expected, [])
+
+
+@pytest.mark.parametrize(
+    "text", [K3, K3.replace("|>", "|> ").replace("> 6", ">6").replace("<|close", " <|close")]
+)
+def test_spaces_beside_special_tokens_do_not_matter(text):
+    assert calls_of(read_text(KIMI, text)) == [("f", '{"n": 6}')]
+
+
+def test_a_tag_of_special_tokens_that_is_cut_off_is_a_broken_call():
+    reply = read_text(KIMI, "<|open|>tools<|sep|>" + K3.replace('"1"<|sep|>', '"1"') + K3)
+    assert ([str(fault) for fault in reply.faults], len(calls_of(reply))) == (["bad_header"], 1)
