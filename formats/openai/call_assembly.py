@@ -201,7 +201,10 @@ class CallAssembly:
         call.id = call.id or call_id
         call.name = call.name or (function.name or "")
         if call.ended:
+            if call.failed:  # one fault is enough; the rest of its arguments follows
+                return []
             if not call.is_repeat(fragment) and fragment.strip(" \t\r\n}"):
+                call.failed = True
                 self._late_faults.append(ToolCallFailed(CallFault.INVALID_JSON, fragment[:200]))
             return []
         call.pending.append(fragment)

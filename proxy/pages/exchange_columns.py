@@ -16,6 +16,7 @@ from proxy.support.answer_parts import (
     locate_events,
     locate_failure,
     pieces_of,
+    with_raw_arguments,
 )
 from proxy.support.replay import raw_answer, sent_answer
 
@@ -32,6 +33,7 @@ class Part:
 
     channel: str
     title: str
+    fault: str
     segments: list[Segment]
 
 
@@ -61,6 +63,7 @@ def columns_of(exchange: Exchange, content: TranscriptContent) -> Columns:
     answer, dialect = raw_answer(content), reading.get("upstream", "openai")
     # Decoding an empty answer would report a missing end, which misleads if nothing was sent.
     model = pieces_of(decode_answer(answer, dialect)) if answer else []
+    model = with_raw_arguments(model, answer, dialect)
     client = client_pieces(exchange, content)
     text = join_pieces(model)
     spans = locate_events(events, text)
@@ -107,7 +110,8 @@ def diff_answers(before: Sequence[Piece], after: Sequence[Piece]) -> list[DiffLi
 def _diff_lines(pieces: Sequence[Piece]) -> list[str]:
     lines: list[str] = []
     for piece in pieces:
-        lines.append(f"{piece.channel} {visible(piece.title)[:200]}".strip())
+        fault = f" failed: {piece.fault}" if piece.fault else ""
+        lines.append(f"{piece.channel} {visible(piece.title)[:200]}".strip() + fault)
         lines += [
             f"  {visible(line)[:_MAX_DIFF_LINE_CHARS]}" for line in piece.text.split("\n") if line
         ]
@@ -124,6 +128,7 @@ def _parts(
         Part(
             piece.channel,
             visible(piece.title[:300]),
+            piece.fault,
             segments(
                 piece.text,
                 _spans_inside(spans, piece),

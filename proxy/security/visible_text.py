@@ -26,6 +26,8 @@ MARKERS = re.compile(
     r"|✿[A-Z]{3,12}✿"
     r"|\[/?TOOL_CALLS\]|\[EO[ST]\]"
 )
+# Marked as wrong, with white space before it that could not be seen alone.
+_FIRST_CHARACTER = re.compile(r"\s*\S?")
 _MAX_SEGMENTS = 1500  # per text; the rest is plain text
 
 
@@ -37,7 +39,7 @@ class Segment:
     event: int | None = None
     """Index of the event that was decoded from this segment."""
     is_wrong: bool = False
-    """The segment starts at the first translation error."""
+    """The segment is the place of the first translation error."""
     title: str = ""
 
 
@@ -151,6 +153,8 @@ def _split(
             offset = marker.end()
             continue
         limit = min(limit, marker.start()) if marker else limit
+        if wrong == offset:
+            limit = _FIRST_CHARACTER.match(text, offset, limit).end()  # type: ignore[union-attr]
         out += _split_invisible(
             text[offset:limit], event, room - len(out), is_wrong=wrong == offset
         )

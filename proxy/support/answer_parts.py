@@ -4,13 +4,16 @@ Offsets refer to the text of one side, with all channels joined. Some events can
 call whose arguments were written as tags has no single place in the text.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
 from formats import (
     DIALECTS,
+    CallFault,
     Event,
     FormatsError,
     Limits,
@@ -33,6 +36,45 @@ _MIN_LOCATED_CHARS = 2  # a shorter text occurs everywhere
 _MAX_DISTANCE = 200_000  # characters between two located events
 _MAX_EVENTS = 1000
 _MAX_DETAIL_CHARS = 2000
+_MAX_HEADER_CHARS = 1000  # between a call's last located event and its arguments
+_EVENT_DATA = re.compile(rb"^data: ?(.*)$", re.MULTILINE)
+_UNFINISHED = re.compile(r'[^\s,:\[\]{}"]+\Z')  # a number or word, which is checked at its end
+_COMMA = re.compile(r"\s*,\s*")
+_CALL_BLOCKS = ("tool_use", "server_tool_use", "mcp_tool_use")
+_EXACT_FAULTS = (CallFault.INVALID_JSON, CallFault.NON_OBJECT_ARGS)
+
+
+class _Function(msgspec.Struct):
+    arguments: Any = None
+
+
+class _Call(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct):
+    tool_calls: list[_Call] | None = None
+    partial_json: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Message | None = None
+    message: _Message | None = None
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+
+
+class _Chunk(msgspec.Struct):
+    """What both dialects say about calls, in a chunk or in a whole answer."""
+
+    index: int | None = None
+    choices: list[_Choice] = []
+    content_block: _Block | None = None
+    delta: _Message | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +84,8 @@ class Piece:
     channel: str
     title: str
     text: str
+    fault: str = ""
+    """Why a tool call failed."""
     offset: int = 0
     """Offset in the joined text."""
 
@@ -68,6 +112,7 @@ def decode_answer(data: bytes, dialect: str) -> list[Event]:
 def pieces_of(events: Iterable[Event]) -> list[Piece]:
     """The pieces of text, reasoning and calls, in order, with their offsets."""
     pieces: list[Piece] = []
+    is_open = False
     for event in events:
         match event:
             case TextDelta(text=text):
@@ -80,18 +125,76 @@ def pieces_of(events: Iterable[Event]) -> list[Piece]:
                 pieces.append(Piece(CALL, name, ""))
             case ToolCallDelta(json=json) if pieces:
                 pieces[-1] = replace(pieces[-1], text=pieces[-1].text + json)
+            case ToolCallFailed(fault=fault) if is_open and pieces:
+                pieces[-1] = replace(pieces[-1], fault=fault)
             case ToolCallFailed(fault=fault):
+                # Either no name was read, or more came after a call that had ended.
                 pieces.append(Piece(FAILURE, f"tool call failed: {fault}", ""))
             case MessageEnd(stop_reason=reason):
                 pieces.append(Piece(END, reason, ""))
             case MessageFailed(kind=kind, message=message):
                 pieces.append(Piece(FAILURE, kind, message))
+        if isinstance(event, ToolCallStart):
+            is_open = True
+        elif isinstance(event, ToolCallEnd | ToolCallFailed):
+            is_open = False
+    return _place(pieces)
+
+
+def _place(pieces: Iterable[Piece]) -> list[Piece]:
     placed: list[Piece] = []
     offset = 0
     for piece in pieces:
         placed.append(replace(piece, offset=offset))
         offset += len(piece.text)
     return placed
+
+
+def with_raw_arguments(pieces: Sequence[Piece], data: bytes, dialect: str) -> list[Piece]:
+    """Give each failed call the text that the upstream sent as its arguments.
+
+    Events end at the first invalid character; this text includes it and what follows.
+    """
+    if not any(piece.fault for piece in pieces):
+        return list(pieces)
+    unused = raw_arguments(data, dialect)
+    whole: list[Piece] = []
+    for piece in pieces:
+        if piece.channel == CALL:
+            text = next((raw for raw in unused if raw.startswith(piece.text)), None)
+            if text is not None:
+                unused.remove(text)
+                whole.append(replace(piece, text=text) if piece.fault else piece)
+                continue
+        whole.append(piece)
+    return _place(whole)
+
+
+def raw_arguments(data: bytes, dialect: str) -> list[str]:
+    """The text of each structured call's arguments, joined but not checked. Skips broken chunks."""
+    calls: dict[object, list[str]] = {}
+    names: dict[object, object] = {}
+    texts = [data] if data.lstrip()[:1] == b"{" else _EVENT_DATA.findall(data)
+    for text in texts:
+        try:
+            chunk = msgspec.json.decode(text, type=_Chunk)
+        except (ValueError, RecursionError):
+            continue
+        if dialect == "anthropic":
+            if chunk.content_block is not None and chunk.content_block.type in _CALL_BLOCKS:
+                calls[chunk.index] = []
+            if chunk.delta is not None and chunk.delta.partial_json:
+                calls.setdefault(chunk.index, []).append(chunk.delta.partial_json)
+            continue
+        for choice in chunk.choices[:1]:
+            for call in (choice.delta or choice.message or _Message()).tool_calls or ():
+                known = names.get(call.index)
+                if known is None or (call.id and call.id != known):
+                    names[call.index] = call.id or known or call.index
+                key = (call.index, names.get(call.index))
+                if call.function is not None and isinstance(call.function.arguments, str):
+                    calls.setdefault(key, []).append(call.function.arguments)
+    return ["".join(fragments) for fragments in calls.values()]
 
 
 def join_pieces(pieces: Sequence[Piece]) -> str:
@@ -125,9 +228,36 @@ def locate_failure(
         marker = MARKERS.search(text)
         return marker.start() if marker else None
     for number, event in enumerate(events):
+        if isinstance(event, ToolCallFailed) and event.fault in _EXACT_FAULTS:
+            place = _end_of_arguments(number, event, events, text, spans)
+            return _start_of(number, events, text, spans) if place is None else place
         if isinstance(event, ToolCallFailed | MessageFailed):
             return _start_of(number, events, text, spans)
     return None
+
+
+def _end_of_arguments(
+    number: int, failed: ToolCallFailed, events: Sequence[Event], text: str, spans: Sequence[Span]
+) -> int | None:
+    """The place after the valid part of a failed call's arguments."""
+    valid = events[number - 1] if number else None
+    if not isinstance(valid, ToolCallDelta):
+        return None
+    at = max([span.end for span in spans if span.event < number - 1], default=0)
+    start = text.find(valid.json, at, at + len(valid.json) + _MAX_HEADER_CHARS)
+    if start < 0:
+        return None
+    end = start + len(valid.json)
+    # Of complete arguments with text after them, the last brace is withheld from the client.
+    rest = text[end + 1 :].lstrip()
+    if text[end : end + 1] == "}" and failed.detail and rest.startswith(failed.detail):
+        end = len(text) - len(rest)
+    elif number_or_word := _UNFINISHED.search(valid.json):
+        end = start + number_or_word.start()
+    # A comma after a value is valid; delivery withholds it until the next key.
+    if valid.json[-1] not in "{[,:" and (comma := _COMMA.match(text, end)):
+        end = comma.end()
+    return end if end < len(text) else None
 
 
 def _start_of(number: int, events: Sequence[Event], text: str, spans: Sequence[Span]) -> int | None:

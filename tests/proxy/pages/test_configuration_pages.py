@@ -384,7 +384,7 @@ def test_a_new_key_is_shown_once_with_setup_lines_for_every_client(olga):
         "export CLAUDE_CODE_AUTO_MODE_SERVER=0\nunset ANTHROPIC_API_KEY\n",
         # In zsh, a bare claude-opus[1m] is a file pattern.
         'claude --permission-mode default --model "kimi-k2"\n',
-        "Override OpenAI base URL   http://testserver/v1\n",
+        "Override OpenAI Base URL   http://testserver/v1\n",
         'curl -N "http://testserver/v1/messages"',
         f"Anthropic(base_url=&quot;http://testserver&quot;, api_key=&quot;{key}&quot;)",
         f"OpenAI(base_url=&quot;http://testserver/v1&quot;, api_key=&quot;{key}&quot;)",

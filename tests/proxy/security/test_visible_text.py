@@ -1,7 +1,9 @@
 """Hostile text is displayed with named invisible characters and highlighted markers."""
 
+import json
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from proxy.support.answer_parts import (
     locate_events,
     locate_failure,
     pieces_of,
+    with_raw_arguments,
 )
 from tests.support.wire import stream
 
@@ -43,9 +46,8 @@ def test_configured_markers_are_highlighted():
 
 def test_a_long_text_is_shortened_to_its_ends_and_the_error():
     shown = segments("a" * 50_000 + "X" + "b" * 50_000, wrong=50_000, window=1000)
-    assert [s.kind for s in shown] == ["text", "gap", "text", "text", "gap", "text"]
-    assert shown[3].text.startswith("X")
-    assert shown[3].is_wrong
+    assert [s.kind for s in shown] == ["text", "gap", "text", "text", "text", "gap", "text"]
+    assert [s.text for s in shown if s.is_wrong] == ["X"]
 
 
 @given(
@@ -80,6 +82,120 @@ def test_a_failure_is_located_at_the_start_of_the_broken_call():
     assert locate_failure(events, text, spans, leaked=False) == 6
     assert locate_failure(events[:1], text, spans, leaked=False) is None
     assert locate_failure(events[:1], text, spans, leaked=True) == 6
+
+
+def failed_call_events(arguments, dialect, size=5):
+    upstream = openai_call(arguments, size) if dialect == "openai" else anthropic_call(arguments)
+    return upstream, decode_answer(upstream, dialect)
+
+
+def openai_call(arguments, size):
+    first = {"index": 0, "id": "call_1", "type": "function"}
+    fragments = [arguments[n : n + size] for n in range(0, len(arguments), size)]
+    deltas = [
+        {"tool_calls": [first | {"function": {"name": "get_tide", "arguments": ""}}]},
+        *({"tool_calls": [{"index": 0, "function": {"arguments": f}}]} for f in fragments),
+    ]
+    return stream(*deltas)
+
+
+def anthropic_call(arguments):
+    block = {"type": "tool_use", "id": "toolu_1", "name": "get_tide", "input": {}}
+    events = [
+        {"type": "message_start", "message": {"id": "m", "model": "x", "usage": {}}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": arguments[n : n + 5]},
+            }
+            for n in range(0, len(arguments), 5)
+        ),
+        {"type": "content_block_stop", "index": 0},
+    ]
+    return b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events)
+
+
+BROKEN_ARGUMENTS = {
+    "an unquoted key": ('{harbor: "Bergen"}', "h"),
+    "a bad number": ('{"harbor": "Bergen", "days": 2x}', "2"),
+    "a single quote": ("{\"harbor\": 'Bergen'}", "'"),
+    "markup": ('{"harbor": <b onclick="x()">}', "<"),
+    "a list": ('["Bergen"]', "["),
+}
+
+
+@pytest.mark.parametrize(("arguments", "wrong"), BROKEN_ARGUMENTS.values(), ids=BROKEN_ARGUMENTS)
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_the_arguments_of_a_failed_call_are_whole_and_their_first_error_is_marked(
+    arguments, wrong, dialect
+):
+    """N3. Events end before the character that breaks the JSON; the page shows what was sent."""
+    data, events = failed_call_events(arguments, dialect)
+    pieces = with_raw_arguments(pieces_of(events), data, dialect)
+    (call,) = [piece for piece in pieces if piece.channel == "tool call"]
+    assert call.text == arguments
+    assert call.fault in ("invalid_json", "non_object_args")
+    assert not [piece for piece in pieces if piece.title.startswith("tool call failed")]
+    assert len([event for event in events if isinstance(event, ToolCallFailed)]) == 1
+    text = join_pieces(pieces)
+    spans = locate_events(events, text)
+    place = locate_failure(events, text, spans, leaked=False)
+    assert text[place:].startswith(wrong)
+    shown = segments(text, spans, wrong=place)
+    assert [s.text for s in shown if s.is_wrong] == [wrong]
+
+
+@pytest.mark.parametrize("size", [5, 100])
+def test_text_after_complete_arguments_is_marked_where_it_begins(size):
+    """N3. The client does not get the last brace, but the arguments were right up to it."""
+    data, events = failed_call_events('{"harbor": "Bergen"} {"again": 1}', "openai", size)
+    text = join_pieces(with_raw_arguments(pieces_of(events), data, "openai"))
+    place = locate_failure(events, text, locate_events(events, text), leaked=False)
+    assert text[place:].lstrip().startswith('{"again": 1}')
+
+
+def test_invalid_json_in_a_native_call_is_marked_at_the_character():
+    """N3. The neighbour in text: the marker before the call is not what is wrong."""
+    text = 'Well. <|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{"a": oops}'
+    events = [
+        TextDelta("Well. "),
+        ToolCallStart("c", "get"),
+        ToolCallDelta('{"a": '),
+        ToolCallFailed(CallFault.INVALID_JSON),
+    ]
+    place = locate_failure(events, text, locate_events(events, text), leaked=False)
+    assert text[place:] == "oops}"
+
+
+def test_a_comma_that_delivery_withholds_is_not_marked():
+    """N3. It is withheld until the next key, which may have to be dropped."""
+    text = '{"harbor": "Bergen", <b>days: 2}'
+    events = [
+        ToolCallStart("c", "f"),
+        ToolCallDelta('{"harbor": "Bergen"'),
+        ToolCallFailed(CallFault.INVALID_JSON),
+    ]
+    place = locate_failure(events, text, locate_events(events, text), leaked=False)
+    assert text[place:] == "<b>days: 2}"
+
+
+def test_only_a_failed_call_gets_its_raw_text():
+    """N3. Calls are matched by what was decoded of them; a chunk that is not JSON is skipped."""
+    two = [
+        {
+            "index": n,
+            "id": f"call_{n}",
+            "type": "function",
+            "function": {"name": "f", "arguments": a},
+        }
+        for n, a in enumerate(('{"a": 1}', '{"a": 1 oops'))
+    ]
+    data = stream({"tool_calls": two[:1]}, {"tool_calls": two[1:]}) + b"data: {broken\n\n"
+    pieces = with_raw_arguments(pieces_of(decode_answer(data, "openai")), data, "openai")
+    calls = [(piece.text, piece.fault) for piece in pieces if piece.channel == "tool call"]
+    assert calls == [('{"a": 1}', ""), ('{"a": 1 oops', "invalid_json")]
 
 
 def test_an_answer_is_assembled_by_channel_even_if_broken():
