@@ -5,7 +5,8 @@
     gateway                            limits and other settings of the gateway; the version counter
     history, tokens, processes, chores   records of changes; API tokens; running processes; locks of
                                        periodic work
-    audit, transcripts, traffic        exchanges and failure groups; their content; sums
+    audit, transcripts, traffic        exchanges, which outcomes are failures, and failure groups;
+                                       the content of exchanges; sums
     bounded_numbers                    fields with a minimum and a maximum
     encrypted_headers                  a field of headers with secrets
 

@@ -31,6 +31,7 @@ from formats import (
 from proxy.audit.exchange import DecodingSettings, Exchange
 from proxy.configuration.routing import Route
 from proxy.errors import GatewayError, UpstreamFailed
+from proxy.upstreams.answer_headers import forwarded_headers
 from proxy.upstreams.client import (
     NOTHING_FORWARDED,
     Answer,
@@ -39,7 +40,6 @@ from proxy.upstreams.client import (
     redact_failures,
     transport_failure,
 )
-from proxy.upstreams.error_answers import forwarded_headers
 
 _MAX_BLANK_BYTES = 8 * 1024
 """Before an answer. Some upstreams keep a connection open with an empty line per second."""

@@ -16,13 +16,9 @@ from proxy.configuration.upstream import Origin, Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
 from proxy.security.egress import ForbiddenAddress
 from proxy.telemetry.descriptors import is_shortage, report_shortage
+from proxy.upstreams.answer_headers import Headers, header_value, redact_credentials
 from proxy.upstreams.connection import BodyTruncated, OnData
-from proxy.upstreams.error_answers import (
-    Headers,
-    header_value,
-    parse_error_answer,
-    redact_credentials,
-)
+from proxy.upstreams.error_answers import parse_error_answer
 from proxy.upstreams.httpx_client import CheckedClient
 from proxy.upstreams.pool import MAX_CONNECTIONS, ConnectionPool
 
