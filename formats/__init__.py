@@ -25,6 +25,7 @@ standard library and msgspec. Other packages import only the names listed here.
     toolbox, tool_cache        the tools of a request, and caches of values computed from them
     turn_cache                 fields that a session repeats with every request
     token_estimate, image_tokens   input tokens before the upstream has counted them
+    foreign_body               names bodies that are not answers: web pages, plain text
     sse, json_codec, json_splice, media_sources   wire formats
     anthropic, openai, native  the dialects, and calls written into text
 """

@@ -30,6 +30,15 @@ def value_or_none(raw: msgspec.Raw) -> bytes | None:
     return None if text in (b"", b"null") else text
 
 
+def count_or_none(value: object) -> int | None:
+    """Return a count from a number or a string of digits; None for anything else, like `true`."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
+        return int(value)
+    if isinstance(value, int | float) and type(value) is not bool and 0 <= value < 10**15:
+        return int(value)
+    return None
+
+
 def decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
     """Decode `data`; raises msgspec.DecodeError or UnicodeDecodeError."""
     try:

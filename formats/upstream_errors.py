@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from formats.errors import AnswerFault, FailureKind, UpstreamError, kind_of_status
+from formats.foreign_body import one_line
 from formats.json_codec import decode
 
 _MESSAGE_CHARS = 2000
@@ -136,6 +137,17 @@ def unreadable_part(what: str, error: Exception) -> UpstreamError:
         f"The upstream sent {what} that cannot be read: {error}",
         kind=FailureKind.TRANSFORMATION,
         fault=fault,
+    )
+
+
+def foreign_document(body: bytes) -> UpstreamError:
+    """Return the error for JSON with status 200 that is not an answer; it names what came."""
+    if message := read_message(body):
+        return UpstreamError(f"The upstream sent an error instead of an answer: {message}")
+    return UpstreamError(
+        f"The upstream sent JSON that is not an answer: {one_line(body.decode())}",
+        kind=FailureKind.TRANSFORMATION,
+        fault=AnswerFault.BAD_CHUNK,
     )
 
 

@@ -47,7 +47,12 @@ from formats.events import (
 from formats.json_codec import decode, value_or_none
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
-from formats.upstream_errors import check_utf8, truncated_answer, unreadable_part
+from formats.upstream_errors import (
+    check_utf8,
+    foreign_document,
+    truncated_answer,
+    unreadable_part,
+)
 
 _T = TypeVar("_T")
 
@@ -121,10 +126,21 @@ class AnthropicDecoder:
         """The events of a message that came as one JSON document."""
         check_utf8(body)
         self.is_terminated = True
-        message = _decode(_messages, body)
+        try:
+            message = decode(_messages, body)
+        except msgspec.ValidationError as error:
+            raise foreign_document(body) from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise unreadable_part("a message", error) from error
         if message.error is not None:
             raise _reported_error(message.error)
+        if message.content is None or message.type not in (None, "message"):
+            raise foreign_document(body)
         self._start(message)
+        if not message.stop_reason:
+            if not message.content or any(block.type == "tool_use" for block in message.content):
+                raise truncated_answer("a stop reason")
+            self._add(Notice(NoticeCode.FINISH_REASON_MISSING))
         for index, block in enumerate(message.content or ()):
             self._start_block(index, block)
             self._stop_block(index)
@@ -147,12 +163,16 @@ class AnthropicDecoder:
         match event.type:
             case "content_block_delta" if event.delta:
                 self._is_empty_block = False
+                if event.delta.type == "signature_delta":
+                    self.frame = Frame(self.frame.index, ReasoningSignature)
                 self._read_delta(event.index, event.delta)
             case "content_block_start" if event.content_block:
                 self._frame_block(event.index, event.content_block)
                 self._start_block(event.index, event.content_block)
             case "content_block_stop":
                 if event.index == self.frame.index:
+                    if self.frame.delta_type is ReasoningDelta:  # without any signature
+                        self.is_irregular = True
                     self.frame, self._is_empty_block = Frame(self.frame.index), False
                 self._stop_block(event.index)
             case "message_start" if event.message and not self._started:

@@ -5,21 +5,21 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from formats.events import Usage
-from formats.json_codec import ABSENT
+from formats.json_codec import ABSENT, count_or_none
 
 
 class WireUsage(Struct):
-    input_tokens: float | None = None
-    output_tokens: float | None = None
-    cache_read_input_tokens: float | None = None
-    cache_creation_input_tokens: float | None = None
+    input_tokens: Any = None
+    output_tokens: Any = None
+    cache_read_input_tokens: Any = None
+    cache_creation_input_tokens: Any = None
 
     def counts(self) -> Usage:
         return Usage(
-            input=_count(self.input_tokens),
-            output=_count(self.output_tokens),
-            cache_read=_count(self.cache_read_input_tokens),
-            cache_creation=_count(self.cache_creation_input_tokens),
+            input=count_or_none(self.input_tokens),
+            output=count_or_none(self.output_tokens),
+            cache_read=count_or_none(self.cache_read_input_tokens),
+            cache_creation=count_or_none(self.cache_creation_input_tokens),
         )
 
 
@@ -45,6 +45,7 @@ class Delta(Struct):
 
 
 class WireMessage(Struct):
+    type: str | None = None
     id: str | None = None
     model: str | None = None
     content: list[Block] | None = None
@@ -70,7 +71,3 @@ class WireEvent(Struct):
 
 class WholeMessage(WireMessage):
     error: WireError | str | None = None
-
-
-def _count(tokens: float | None) -> int | None:
-    return int(tokens) if tokens is not None and 0 <= tokens < 10**15 else None

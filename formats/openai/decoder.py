@@ -36,7 +36,12 @@ from formats.openai.response_wire import (
 from formats.openai.upstream_errors import FAILED, reported_error
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
-from formats.upstream_errors import check_utf8, truncated_answer, unreadable_part
+from formats.upstream_errors import (
+    check_utf8,
+    foreign_document,
+    truncated_answer,
+    unreadable_part,
+)
 
 _chunks = msgspec.json.Decoder(Chunk)
 
@@ -109,7 +114,15 @@ class OpenAIDecoder:
         """The events of a completion that came as one JSON document."""
         check_utf8(body)
         self.is_terminated = True
-        self._read(body, form=WHOLE)
+        try:
+            chunk = decode(_chunks, body)
+        except msgspec.ValidationError as error:
+            raise foreign_document(body) from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise unreadable_part("a completion", error) from error
+        if chunk.error is None and not chunk.choices:
+            raise foreign_document(body)
+        self._accept(chunk, body, form=WHOLE)
         self._flush_run()
         if not self._done:
             self._end(self._finish)
@@ -121,7 +134,7 @@ class OpenAIDecoder:
         out, self._out = self._out, []
         return out
 
-    def _read(self, data: bytes, name: bytes = b"", form: str = CHUNK) -> None:
+    def _read(self, data: bytes, name: bytes = b"") -> None:
         if self._done:  # data after the end is not read, so it must not be passed through
             is_end = data.strip() == b"[DONE]"
             self.is_terminated = self.is_terminated or is_end
@@ -139,6 +152,9 @@ class OpenAIDecoder:
             chunk = decode(_chunks, data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise unreadable_part("a chunk", error) from error
+        self._accept(chunk, data, name)
+
+    def _accept(self, chunk: Chunk, data: bytes, name: bytes = b"", form: str = CHUNK) -> None:
         if chunk.error is not None or (chunk.choices is None and chunk.is_error(name)):
             raise reported_error(chunk.error_body())
         if not self._started:

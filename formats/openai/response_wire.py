@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from formats.events import MessageStart, StopReason, Usage
+from formats.json_codec import count_or_none
 
 CHUNK = "chat.completion.chunk"
 WHOLE = "chat.completion"
@@ -99,11 +100,11 @@ class WireUsage(Struct):
         cached = details.cached_tokens
         for other in (self.cached_tokens, self.prompt_cache_hit_tokens):
             cached = other if cached is None else cached
-        read, written = _count(cached), _count(details.cache_write_tokens)
-        total = _count(self.prompt_tokens)
+        read, written = count_or_none(cached), count_or_none(details.cache_write_tokens)
+        total = count_or_none(self.prompt_tokens)
         return Usage(
             input=None if total is None else max(total - (read or 0) - (written or 0), 0),
-            output=_count(self.completion_tokens),
+            output=count_or_none(self.completion_tokens),
             cache_read=read,
             cache_creation=written,
         )
@@ -142,7 +143,7 @@ class Chunk(Struct):
     def start(self) -> MessageStart:
         """Make the start of the message from its first chunk."""
         return MessageStart(
-            str(self.id or ""), self.model or "", created=_count(self.created) or None
+            str(self.id or ""), self.model or "", created=count_or_none(self.created) or None
         )
 
     def delta(self) -> Delta | None:
@@ -173,12 +174,3 @@ class Chunk(Struct):
             and type(self.id) is str
             and self.choices is not None
         )
-
-
-def _count(tokens: Any) -> int | None:
-    """A token count from a number or a string of digits; None for anything else."""
-    if isinstance(tokens, str) and tokens.isascii() and tokens.isdigit() and len(tokens) < 16:
-        return int(tokens)
-    if isinstance(tokens, int | float) and 0 <= tokens < 10**15:
-        return int(tokens)
-    return None
