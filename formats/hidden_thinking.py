@@ -32,8 +32,15 @@ class HiddenThinking:
         self._is_cut = False
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
+        return self._shown(self._transform.feed(events))
+
+    def take(self) -> list[Event]:
+        """Return the events that were made before an error was raised."""
+        return self._shown(self._transform.take())
+
+    def _shown(self, events: Iterable[Event]) -> list[Event]:
         out: list[Event] = []
-        for event in self._transform.feed(events):
+        for event in events:
             if isinstance(event, TextDelta):
                 if text := self._limited(event.text):
                     out.append(TextDelta(text))

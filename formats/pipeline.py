@@ -57,6 +57,9 @@ class Transform(Protocol):
     """A stage between decoder and delivery."""
 
     def feed(self, events: Iterable[Event]) -> list[Event]: ...
+    def take(self) -> list[Event]:
+        """Return the events that were made before an error was raised."""
+
     def try_pass(self, event: Event) -> bool:
         """Record a delta of text or reasoning and return True if it passes unchanged.
 
@@ -110,6 +113,12 @@ class Pipeline:
     def close(self) -> bytes:
         """Return the client's bytes for the end of the upstream's answer."""
         return self.encode(self.decode_end())
+
+    def _fail_native(self, failure: MessageFailed) -> list[Event]:
+        try:
+            return self._native.feed([failure])  # releases text that is still undecided
+        except FormatsError:  # that text exceeds a limit, too
+            return [*self._native.take(), failure]
 
     def encode(self, events: list[Event]) -> bytes:
         """Return the client's bytes for all events decoded since the last call."""
@@ -170,7 +179,7 @@ class Pipeline:
         try:
             events = self._native.feed(events)
         except FormatsError as error:
-            events = self._native.feed([_failed(error)])
+            events = self._fail_native(_failed(error))
         out: list[Event] = []
         try:
             self._delivery.feed(events, out)

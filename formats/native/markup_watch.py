@@ -64,6 +64,10 @@ class MarkupWatch:
                 self._previous = text[-1:] or self._previous
         return out if self._seen is None else _with_notice(out, self._seen)
 
+    def take(self) -> list[Event]:
+        """Return the events that were made before an error was raised."""
+        return [] if self._native is None else self._native.take()
+
     def _look(self, text: str) -> None:
         for sign in _SIGN.finditer(text):
             if sign.lastgroup != self._family:

@@ -82,6 +82,11 @@ class CallRescue:
                 out.append(event)
             else:
                 self._other(event)
+        return self.take()
+
+    def take(self) -> list[Event]:
+        """Return the events that were made before an error was raised."""
+        out = self._scanner.out
         ready = out[:]
         out.clear()
         return ready

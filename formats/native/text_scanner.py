@@ -152,6 +152,7 @@ class TextScanner:
         return True
 
     def _run(self, text: str, final: bool) -> None:
+        self._pending = ""  # `text` begins with it: after an error it must not be read again
         pos: int | None = 0
         done = 0
         while pos is not None:

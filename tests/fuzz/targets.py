@@ -136,6 +136,21 @@ def answer(data: bytes, *, upstream: str, format_name: str) -> None:
         for parts in splits(data):
             assert _decoded(make(), parts, limits, client) == whole, f"another split: {parts}"
         make().decode_whole(data)
+        _check_tiny_limits(data, upstream, format_name)
+
+
+def _check_tiny_limits(body: bytes, upstream: str, format_name: str) -> None:
+    """Check that no error escapes, and that a message ends, with limits that every input exceeds."""
+    limits = Limits(held_chars=len(body) % 50, header_chars=5, json_depth=2)
+    pipeline = build_pipeline(
+        client="openai",
+        upstream=upstream,
+        format_name=format_name,
+        identity=IDENTITY,
+        toolbox=TOOLS,
+        limits=limits,
+    )
+    _decoded(pipeline, event_reads(body) or [b""], limits, "openai")
 
 
 def text(data: bytes, *, format_name: str) -> None:
@@ -162,6 +177,7 @@ def text(data: bytes, *, format_name: str) -> None:
             )
             limits = Limits(line_bytes=len(body), event_bytes=len(body))
             events = _decoded(pipeline, event_reads(body), limits, "anthropic")
+            _check_tiny_limits(body, upstream, format_name)
             seen = events if seen is None else seen
             assert events == seen, f"another split: {pieces}"
 
