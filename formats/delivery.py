@@ -83,6 +83,8 @@ class Delivery:
         self._minted = 0
         self._calls = 0
         self._drops_call = False  # inside a call that is not delivered
+        self._is_nameless = False  # inside a call without a name
+        self._empty_calls = 0  # calls without name and arguments
         self._nulls: NullFilter | None = None  # set if the call may contain nulls to drop
         self.fault: CallFault | None = None
         """The fault of the first call that failed."""
@@ -105,7 +107,10 @@ class Delivery:
                 break
             elif type(event) is not ToolCallDelta:
                 self._deliver(out, event)
-            elif not self._drops_call:
+            elif self._drops_call:
+                if self._is_nameless and event.json.strip(" \t\r\n{}"):
+                    self._fail_nameless(out)
+            else:
                 self.state = next_state(self.state, event)
                 if self._nulls is None:
                     out.append(event)
@@ -120,6 +125,14 @@ class Delivery:
         match event:
             case ToolCallStart():
                 self._start_call(out, event)
+                return
+            case ToolCallEnd() if self._is_nameless:
+                self._is_nameless = self._drops_call = False
+                self._empty_calls += 1
+                return
+            case ToolCallFailed() if self._is_nameless:
+                self._fail_nameless(out)
+                self._drops_call = False
                 return
             case ToolCallEnd() | ToolCallFailed() if self._drops_call:
                 self._drops_call = False
@@ -150,9 +163,7 @@ class Delivery:
             return
         name = self._toolbox.resolve(call.name)
         if not name.strip():
-            self._drops_call = True
-            self.fault = self.fault or CallFault.MISSING_NAME
-            self._append(out, ToolCallFailed(CallFault.MISSING_NAME))
+            self._drops_call = self._is_nameless = True
             return
         if name != call.name:
             self._append(out, Notice(NoticeCode.NAME_RESOLVED, f"{call.name} → {name}"))
@@ -166,12 +177,21 @@ class Delivery:
         self._nulls = NullFilter(optional) if optional else None
         self._append(out, ToolCallStart(call_id, name, self._toolbox.is_custom(name)))
 
+    def _fail_nameless(self, out: list[Event]) -> None:
+        self._is_nameless = False
+        self.fault = self.fault or CallFault.MISSING_NAME
+        self._append(out, ToolCallFailed(CallFault.MISSING_NAME))
+
     def _mint(self) -> str:
         self._minted += 1
         return f"call_{self._identity.token}_{self._minted}"
 
     def _finish(self, out: list[Event], end: MessageEnd) -> Event:
         reason = end.stop_reason
+        if self._empty_calls and not self._calls:
+            self._fail_nameless(out)
+        elif self._empty_calls:
+            self._append(out, Notice(NoticeCode.EMPTY_CALL_DROPPED, f"{self._empty_calls}"))
         if self.fault and not (
             self._ends_in_cut_call and not self._has_content and reason is StopReason.MAX_TOKENS
         ):

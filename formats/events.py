@@ -144,6 +144,7 @@ class NoticeCode(StrEnum):
     CONTENT_LARGE = "content_large"
     CONTENT_UNSUPPORTED = "content_unsupported"
     EMPTY_ANSWER = "empty_answer"
+    EMPTY_CALL_DROPPED = "empty_call_dropped"
     FIELD_DROPPED = "field_dropped"
     FINISH_REASON_MISSING = "finish_reason_missing"
     HISTORY_SANITISED = "history_sanitised"

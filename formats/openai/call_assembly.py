@@ -113,6 +113,8 @@ class Call:
             return []
         self._arguments.finish()
         status = self._arguments.status
+        if not self.name and not "".join(self.pending).strip():
+            return [ToolCallStart(self.id, ""), ToolCallEnd()]  # delivery judges empty calls
         if not self.name:
             return self._fail(CallFault.MISSING_NAME, "")
         if status is Status.COMPLETE or (status is Status.EMPTY and not cut):

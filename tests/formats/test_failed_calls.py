@@ -8,6 +8,7 @@ from formats import (
     MessageEnd,
     MessageFailed,
     MessageStart,
+    NoticeCode,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -117,3 +118,52 @@ def test_w10_the_failure_of_the_stream_is_that_of_the_message():
     assert reply.faults == [CallFault.INVALID_JSON]
     assert isinstance(reply.failure, MessageFailed)
     assert "invalid_json" in reply.failure.message
+
+
+EMPTY = {
+    "no arguments": {"index": 1, "id": "c1", "type": "function", "function": {"name": ""}},
+    "empty arguments": {"index": 1, "id": "c1", "function": {"name": "", "arguments": ""}},
+    "blank arguments": {"index": 1, "function": {"arguments": "  "}},
+    "no function": {"index": 1, "id": "c1", "type": "function"},
+}
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("case", EMPTY)
+def test_t9_an_empty_entry_beside_a_call_is_dropped_with_a_notice(case, order, client):
+    """T9: the call was delivered, and then the message failed."""
+    real, empty = entry(0, "c0", "f", '{"a":1}'), EMPTY[case]
+    both = [real, empty] if order == 1 else [empty | {"index": 0}, real | {"index": 1}]
+    for deltas in ([calls(*both)], [calls(both[0]), calls(both[1])]):
+        body = stream(*deltas, finish="tool_calls")
+        received = view(relay(body, client=client), client)
+        assert (received.error, received.calls) == (None, [{"name": "f", "arguments": {"a": 1}}])
+        codes = {notice.code for notice in reply_from(body).notices}
+        assert NoticeCode.EMPTY_CALL_DROPPED in codes
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+def test_t9_an_empty_block_beside_a_call_is_dropped_with_a_notice(client):
+    """T9, from an Anthropic upstream."""
+    events = [
+        MessageStart("m", "m"),
+        ToolCallStart("c0", ""),
+        ToolCallEnd(),
+        *call(1, "f", '{"a":1}'),
+        MessageEnd(StopReason.TOOL_USE),
+    ]
+    sent = relay(anthropic_stream(events), client=client, upstream="anthropic")
+    received = view(sent, client)
+    assert (received.error, received.calls) == (None, [{"name": "f", "arguments": {"a": 1}}])
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+def test_t9_an_empty_entry_alone_or_arguments_without_a_name_still_fail(client):
+    """T9: the upstream claims a call that nobody can run."""
+    for entries in (
+        [EMPTY["no arguments"]],
+        [entry(0, "c0", "f", "{}"), entry(1, "c1", "", '{"a":1}')],
+    ):
+        sent = relay(stream(calls(*entries), finish="tool_calls"), client=client)
+        assert view(sent, client).error == "format_transformation_error"
