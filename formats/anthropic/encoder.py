@@ -4,6 +4,8 @@ Claude Code runs a tool as soon as its block ends, with `{}` if there were no ar
 the block of a call starts with the first byte of its arguments (or at its end), and the block of a
 failed call stays open. If the message ends normally after that, the block ends, too: the client
 gets a stop reason other than `tool_use` and arguments that are not JSON, as from Anthropic itself.
+
+Thinking without a signature gets an empty one, never one that is made up.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,6 +44,7 @@ _EMPTY_THINKING = b'{"type":"thinking","thinking":"","signature":""}'
 _DELTAS: dict[type[Event] | None, tuple[bytes, bytes]] = {
     TextDelta: (b"text_delta", b"text"),
     ReasoningDelta: (b"thinking_delta", b"thinking"),
+    ReasoningSignature: (b"signature_delta", b"signature"),
     ToolCallDelta: (b"input_json_delta", b"partial_json"),
 }
 
@@ -84,7 +87,7 @@ class AnthropicEncoder:
                 return self._open_thinking() + self._delta(text)
             case ReasoningSignature(signature=signature):
                 opening = self._open_thinking()
-                self._head = self._delta_head(b"signature_delta", b"signature")
+                self._set_block(ReasoningSignature)
                 return opening + self._delta(signature) + self._close()
             case ReasoningRedacted(data=data):
                 block = b'{"type":"redacted_thinking","data":%b}' % encode_string(data)
@@ -164,10 +167,14 @@ class AnthropicEncoder:
         return b"%b%b}}\n\n" % (self._head, encode_string(value))
 
     def _close(self) -> bytes:
+        unsigned = b""
         if self._block is None:
             return b""
+        if self._block is ReasoningDelta:  # Vercel's AI SDK drops thinking without this event
+            self._set_block(ReasoningSignature)
+            unsigned = self._delta("")
         self._block = None
-        return self._stop_block(self._index)
+        return unsigned + self._stop_block(self._index)
 
     def _stop_block(self, index: int) -> bytes:
         return encode_event(
