@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 NAMES = list(
     chain.from_iterable(
         (f"{letter}{number}" for number in range(1, count + 1))
-        for letter, count in {"U": 37, "C": 39, "O": 12, "S": 13, "P": 13, "X": 23}.items()
+        for letter, count in {"U": 38, "C": 39, "O": 12, "S": 13, "P": 13, "X": 23}.items()
     )
 )
 ROW = re.compile(r"^\| ([UCOSPXWNT]\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)

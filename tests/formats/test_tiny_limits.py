@@ -83,7 +83,7 @@ THINK_CASES = {
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-@pytest.mark.parametrize("format_name", NATIVE)
+@pytest.mark.parametrize("format_name", THINK_CASES)
 @pytest.mark.parametrize("held_chars", [0, 5, 10])
 def test_w11_a_marker_in_an_open_think_that_exceeds_the_limit_is_an_error(
     upstream, format_name, held_chars
