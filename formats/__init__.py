@@ -6,7 +6,8 @@ standard library and msgspec. Other packages import only the names listed here.
     registry                   tables of dialects and native formats; detects a model's format by
                                its name; builds pipelines
     pipeline                   one response: decoder → rescue of native calls → delivery → encoder
-    passthrough                forwards upstream bytes unchanged while nothing has to change
+    passthrough                forwards upstream bytes unchanged while nothing has to change; writes
+                               the end that a stream lacks
     delivery                   the answer's call ids, tool names, number of calls, stop reason; an
                                error or `max_tokens` after a truncated call
     events, reply              the vocabulary of a streamed answer, and a whole answer

@@ -2,8 +2,9 @@
 
     kimi, qwen, …          one module per model family: its markers, as tables
     format                 a family's grammars and markers together
-    text_scanner           finds where calls begin in text and reasoning; decides what is only
-                           quoted (a backtick before the marker), a draft inside <think>, or noise
+    text_scanner           finds where calls begin in text and reasoning; decides which text is the
+                           answer and which is reasoning, and what is only quoted (a backtick before
+                           the marker), a draft inside <think>, or noise
     rescue                 turns the calls found into events; drops copies of structured calls
     grammar                the parts that all grammars share: verdicts, readers, output
     token_grammar          calls between special tokens

@@ -17,7 +17,7 @@
     preview                   which models a change would affect
     explain                   which rule wins for a model name, and why
     diagnostics               errors in the current configuration
-    fields                    the editable fields of each table, for admin, API and document
+    fields                    the editable fields of each table, for the document and the API
     upstream_presets          presets of the upstream form
     claude_code               what Claude Code is told: context window, permission mode
     claude_names              routes that let one upstream answer for Claude's names

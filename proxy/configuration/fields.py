@@ -1,7 +1,7 @@
 """The fields of each configuration table that operators set, in the order in which they are shown.
 
-The document, the API and the admin all use these lists. A field that is not listed here is never
-exported or accepted, so that a secret cannot slip into a document.
+The document and the API use these lists, and a test compares the admin's forms with them. A field
+that is not listed here is never exported or accepted, so that a secret cannot slip into a document.
 """
 
 GATEWAY_FIELDS = (

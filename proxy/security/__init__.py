@@ -8,7 +8,8 @@
     secret_headers     which headers of an upstream are secret, and how they are masked
     visible_text       shows invisible and control characters of hostile text by name
     content_security   response headers of pages: Content-Security-Policy, Cache-Control
-    login_lockout      counts failed logins per address; django-axes counts them per user
+    login_lockout      counts failed logins per address; django-axes counts them per user, with the
+                       limits in `athena_site.settings_login`
 
 May import `database` and nothing else of `proxy`.
 """

@@ -7,7 +7,8 @@
     model_access         checks the models that a key may use, in every field
     quota                slots for concurrent requests, per node and per key
     rate, redis_rate     requests per minute: in memory, or in Redis with fallback to memory
-    retry                repeats an attempt whose failure allows it once, then tries the fallback
+    retry                repeats an attempt whose failure allows it once, then tries the fallback;
+                         records each failed attempt
     attempt              one attempt at one upstream, until its answer starts; a whole answer up to
                          `answer_bytes`
     relay                decodes, records and sends every read; pings; the end of a stream; collects
