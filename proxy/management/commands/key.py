@@ -17,7 +17,10 @@ from proxy.models import ClientKey
 from proxy.models.keys import new_key
 from proxy.security.visible_text import visible
 
-_FIELD_OPTIONS = {"requests_per_minute": "--requests-per-minute", "max_streams": "--at-once"}
+_FIELD_OPTIONS = {
+    "requests_per_minute": "--requests-per-minute",
+    "max_streams": "--concurrent-requests",
+}
 
 
 class Command(BaseCommand):
@@ -37,7 +40,13 @@ class Command(BaseCommand):
             help="patterns of the models it may use; default: all",
         )
         create.add_argument("--requests-per-minute", type=int, metavar="N")
-        create.add_argument("--at-once", type=int, metavar="N", dest="max_streams")
+        create.add_argument(
+            "--concurrent-requests",
+            "--at-once",  # the old name, for scripts
+            type=int,
+            metavar="N",
+            dest="max_streams",
+        )
         create.add_argument("--json", action="store_true")
         listing = verbs.add_parser("list", help="list the keys")
         listing.add_argument("--json", action="store_true")

@@ -27,7 +27,7 @@ def _configured(settings, tmp_path, monkeypatch):
 def test_key_create_prints_only_the_key():
     User.objects.create(username="ada")
     arguments = ("--owner", "ada", "--days", 30, "--models", "claude-*", "qwen/*")
-    limits = ("--requests-per-minute", 60, "--at-once", 4)
+    limits = ("--requests-per-minute", 60, "--concurrent-requests", 4)
     printed, hint, failed = run_command("key", "create", "ada's laptop", *arguments, *limits)
     assert not failed
     assert "cannot be shown again" in hint
@@ -50,7 +50,7 @@ def test_key_create_prints_only_the_key():
         (["x", "--owner", "stranger"], "no user is named 'stranger'"),
         (["x", "--days", "0"], "--days must be from 1 to 3650"),
         (["x", "--models", "a b"], "'a b' is not a valid pattern"),
-        (["x", "--at-once", "0"], "--at-once: Ensure"),
+        (["x", "--at-once", "0"], "--concurrent-requests: Ensure"),
         (["x", "--requests-per-minute", "-1"], "--requests-per-minute: Ensure"),
     ],
 )
