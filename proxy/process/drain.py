@@ -38,16 +38,16 @@ class Drain:
         *,
         seconds: Callable[[], float],
         refuse: Callable[[], None],
-        cut: Callable[[], None],
+        abort: Callable[[], None],
         flush: Callable[[], Awaitable[None]],
     ) -> None:
-        """`refuse` is called at the first signal, `cut` when the drain time is over."""
-        self._seconds, self._refuse, self._cut, self._flush = seconds, refuse, cut, flush
+        """`refuse` is called at the first signal, `abort` when the drain time is over."""
+        self._seconds, self._refuse, self._abort, self._flush = seconds, refuse, abort, flush
         self._requests: set[asyncio.Task[None]] = set()
         self._reset()
 
     def _reset(self) -> None:
-        self.is_draining = self.is_cut = False
+        self.is_draining = self.has_aborted = False
         self._signalled_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -95,18 +95,18 @@ class Drain:
         logger.info(
             "stopping: %d open requests may continue for %g s", len(self._requests), seconds
         )
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._cut_all)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._abort_all)
 
     def _shorten(self) -> None:
         self._flush_seconds = _FLUSH_AFTER_SECOND_SIGNAL
         if self._ending is not None:
             asyncio.get_running_loop().call_later(_FLUSH_AFTER_SECOND_SIGNAL, self._ending.cancel)
-        elif not self.is_cut:
-            self._cut_all()
+        elif not self.has_aborted:
+            self._abort_all()
 
-    def _cut_all(self) -> None:
-        self.is_cut = True
-        self._cut()
+    def _abort_all(self) -> None:
+        self.has_aborted = True
+        self._abort()
         self._schedule(_READ_ERROR, self._cancel_all)
 
     def _cancel_all(self) -> None:

@@ -61,7 +61,7 @@ class Runtime:
         self.drain = Drain(
             seconds=lambda: self.configuration.drain_time,
             refuse=self._abort_uploads,
-            cut=self._abort_all,
+            abort=self._abort_all,
             flush=self.audit.flush,
         )
         self._tasks: list[asyncio.Task[None]] = []
