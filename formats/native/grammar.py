@@ -42,9 +42,9 @@ class CallOutput:
         self._faults = 0
         self._is_open = False
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, call_id: str = "") -> None:
         self.events.append(Notice(NoticeCode.RESCUED, name))
-        self.events.append(ToolCallStart(id="", name=name))
+        self.events.append(ToolCallStart(id=call_id, name=name))
         self._is_open = True
         self.is_empty = False
 
@@ -76,8 +76,11 @@ class CallOutput:
         """Return the arguments collected so far."""
         return "".join(event.json for event in self.events if isinstance(event, ToolCallDelta))
 
-    def faults(self) -> list[Event]:
-        return [event for event in self.events if isinstance(event, ToolCallFailed)]
+    def fail_as(self, captured: "CallOutput") -> None:
+        """Report the faults of a call that was captured."""
+        for event in captured.events:
+            if isinstance(event, ToolCallFailed):
+                self.fail(event.fault, event.detail)
 
 
 class Unnamed(Enum):

@@ -1,17 +1,21 @@
-"""Reader of calls as JSON envelopes, `{"name": …, "arguments": {…}}`: one, several or an array.
+"""Grammar of calls as JSON envelopes, `{"name": …, "arguments": {…}}`: one, several or an array.
 
     <tool_call>
     {"name": "get_tide", "arguments": {"harbor": "Moss"}}
     </tool_call>
 
-An envelope in this order streams: its arguments are forwarded as they arrive, and the call ends
-with the envelope. Any other envelope (arguments first, other keys before them, arguments as a
-string) is held until it is complete.
+    [TOOL_CALLS] [{"name": "get_tide", "arguments": {"harbor": "Moss"}}]
+
+An envelope whose name comes before its arguments streams: its arguments are forwarded as they
+arrive, and the call ends with the envelope. Any other envelope (arguments first, unknown keys
+before them, arguments as a string) is held until it is complete.
 """
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from re import Match
 
 import msgspec
 
@@ -19,15 +23,33 @@ from formats.arguments import Arguments, Status
 from formats.events import CallFault, NoticeCode
 from formats.json_codec import ABSENT, decode, to_bytes, value_or_none
 from formats.native.grammar import CallOutput, Context, Opening, Verdict
-from formats.native.markers import PARTIAL, MarkerSet
+from formats.native.markers import PARTIAL, Atoms, MarkerSet
 from formats.native.streamed_arguments import Outcome, StreamedArguments
 
+BLOCK = "BLOCK"
+BLOCK_END = "BLOCK_END"
+
+# Spellings of the keys of an envelope.
+_NAMES = ("name", "tool_name")
+_ARGUMENTS = ("arguments", "parameters")
+_IDS = ("id", "tool_call_id")
+
 _SPACE = re.compile(r"\s*")
-_SEPARATORS = re.compile(r"[\s,\[\]]*")
-_OBJECT = re.compile(r"""\{\s*(?:["'}]|\Z)|\[\s*(?:\{|\Z)""")
-_STRING = r'("(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+")'
+_SEPARATORS = re.compile(r"[\s,]*")
+# Models write a brace too many before the end of an array.
+_SEPARATORS_IN_ARRAY = re.compile(r"[\s,}]*")
+_OPENING = re.compile(r"""\{\s*(?:["'}]|\Z)|\[\s*(?:[{\]]|\Z)""")
+_STRING = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
+
+
+def _keys(spellings: Sequence[str]) -> str:
+    return rf'"(?:{"|".join(spellings)})"\s*:\s*'
+
+
+_OTHERS = rf'(?:(?:{_keys(_IDS)}(?P<id%d>{_STRING})|"type"\s*:\s*{_STRING})\s*,\s*){{0,2}}'
 _ORDERED = re.compile(
-    rf'\{{\s*"name"\s*:\s*{_STRING}\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{{)'
+    rf"\{{\s*{_OTHERS % 1}{_keys(_NAMES)}(?P<name>{_STRING})\s*,\s*{_OTHERS % 2}"
+    rf"{_keys(_ARGUMENTS)}(?=\{{)"
 )
 # An envelope with a longer name is held until it is complete.
 _ORDERED_CHARS = 512
@@ -37,26 +59,46 @@ _HEAD = '{"name":"","arguments":{}'
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def open_envelope(
-    text: str, pos: int, final: bool, context: Context, ends: MarkerSet
-) -> Opening | Verdict:
-    """Decide whether the block content that starts at `pos` is an envelope."""
-    opening = _OBJECT.match(text, pos)
-    if not opening:
-        return Verdict.RELEASED
-    if opening.end() - pos > context.limits.header_chars:
-        return Verdict.RELEASED
-    if len(opening[0].rstrip()) == 1:  # the text ends after the bracket
-        return Verdict.TRUNCATED if final else Verdict.UNDECIDED
-    return Opening(EnvelopeReader(context, ends), pos)
+class EnvelopeGrammar:
+    closers: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        tags: Mapping[str, Sequence[Atoms]],
+        *,
+        defers_in_reasoning: bool = True,
+    ) -> None:
+        """`tags`: BLOCK and BLOCK_END. Without BLOCK_END, a block ends with its object or array."""
+        self.spellings: Mapping[str, Sequence[Atoms]] = {BLOCK: tags[BLOCK]}
+        self.has_end = BLOCK_END in tags
+        self.defers_in_reasoning = defers_in_reasoning
+        self.ends = MarkerSet(tags)
+        """BLOCK_END, and BLOCK, because BLOCK_END may be missing before it."""
+
+    def open(
+        self, text: str, opener: Match[str], final: bool, context: Context, before: str
+    ) -> Opening | Verdict:
+        start = _SPACE.match(text, opener.end()).end()  # type: ignore[union-attr]
+        opening = _OPENING.match(text, start)
+        end = opening.end() if opening else start
+        if end - opener.end() > context.limits.header_chars:
+            return Verdict.RELEASED
+        marker = self.ends.match(text, start)
+        if marker and marker.lastgroup == BLOCK_END:
+            return Opening(EnvelopeReader(self, context), start)
+        is_cut = start == len(text) or (marker is not None and marker.lastgroup == PARTIAL)
+        if is_cut or (opening and opening[0].rstrip() in ("{", "[")):
+            return Verdict.TRUNCATED if final else Verdict.UNDECIDED
+        return Opening(EnvelopeReader(self, context), start) if opening else Verdict.RELEASED
 
 
 class EnvelopeReader:
-    def __init__(self, context: Context, ends: MarkerSet) -> None:
+    def __init__(self, grammar: EnvelopeGrammar, context: Context) -> None:
         self.closed = False
         self.rewind = ""
+        self._grammar = grammar
         self._context = context
-        self._ends = ends  # BLOCK_END, and BLOCK, because BLOCK_END may be missing before it
+        self._depth = 0  # of arrays around the next envelope
         self._arguments: StreamedArguments
         self._tail: Arguments  # scans the envelope after its arguments
         self._captured = CallOutput()  # an envelope that has to be complete before it is sent
@@ -67,11 +109,28 @@ class EnvelopeReader:
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
         """Read before an envelope, or after the last one."""
-        start = _SEPARATORS.match(text, pos).end()  # type: ignore[union-attr]
-        if text[start : start + 1] == "{":
-            self._state = self._begin
-            return start
-        marker = self._ends.search(text, pos)
+        separators = _SEPARATORS_IN_ARRAY if self._depth else _SEPARATORS
+        start = separators.match(text, pos).end()  # type: ignore[union-attr]
+        marker = self._grammar.ends.match(text, start)
+        if not marker:
+            match text[start : start + 1]:
+                case "{":
+                    self._state = self._begin
+                    return start
+                case "[":
+                    self._depth += 1
+                    return start + 1
+                case "]" if self._depth:
+                    self._depth -= 1
+                    if "}" in text[pos:start]:
+                        self._context.output.notice(NoticeCode.MARKUP_REMOVED, text[pos:start])
+                    self._end_value()
+                    return start + 1
+        return self._leave(text, pos, start, final)
+
+    def _leave(self, text: str, pos: int, start: int, final: bool) -> int | None:
+        """Read what is not an envelope: the end of the block, noise before it, or other text."""
+        marker = self._grammar.ends.search(text, start)
         if (marker.start() if marker else len(text)) - pos > self._context.limits.header_chars:
             self.closed = True
             return pos
@@ -81,30 +140,42 @@ class EnvelopeReader:
             self.closed = True
             end = marker.start() if marker else len(text)
             return len(text) if start >= end else pos
-        if noise := text[start : marker.start()].strip():
+        noise = text[start : marker.start()].strip()
+        if marker.lastgroup == BLOCK and any(char.isalnum() for char in noise):
+            self.closed = True  # prose, and the next block opens without this one's end
+            return pos
+        if noise:
             self._context.output.notice(NoticeCode.MARKUP_REMOVED, noise)
-        if marker.lastgroup == "BLOCK_END":
+        if marker.lastgroup == BLOCK_END:
             self._state = self._after_block
             return marker.end()
-        self.closed = True  # the next block opens without this one's end
+        self.closed = True
         return marker.start()
+
+    def _end_value(self) -> None:
+        """Continue after an envelope or an array."""
+        self.closed = not self._grammar.has_end and not self._depth
+        self._state = self._between
 
     def _after_block(self, text: str, pos: int, final: bool) -> int | None:
         """Drop a repeated closing tag."""
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
-        marker = self._ends.match(text, start)
+        marker = self._grammar.ends.match(text, start)
         if not final and (start == len(text) or (marker and marker.lastgroup == PARTIAL)):
             return None
-        if marker and marker.lastgroup == "BLOCK_END":
+        if marker and marker.lastgroup == BLOCK_END:
             return marker.end()
         self.closed = True
         return pos
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
         ordered = _ORDERED.match(text, pos, pos + _ORDERED_CHARS)
-        if ordered:
-            self._context.output.start(self._context.toolbox.resolve(json.loads(ordered[1])))
-            self._arguments = StreamedArguments(self._context, ends=self._ends, withholds_end=True)
+        if ordered and (name := json.loads(ordered["name"])).strip():
+            call_id = json.loads(ordered["id1"] or ordered["id2"] or '""')
+            self._context.output.start(self._context.toolbox.resolve(name), call_id)
+            self._arguments = StreamedArguments(
+                self._context, ends=self._grammar.ends, withholds_end=True
+            )
             self._state = self._read_arguments
             return ordered.end()
         scan = Arguments(self._context.limits)
@@ -113,7 +184,7 @@ class EnvelopeReader:
             return None
         self._captured = CallOutput(self._context.limits.held_chars)
         self._arguments = StreamedArguments(
-            replace(self._context, output=self._captured), ends=self._ends
+            replace(self._context, output=self._captured), ends=self._grammar.ends
         )
         self._state = self._read_envelope
         return pos
@@ -139,7 +210,7 @@ class EnvelopeReader:
         if self._tail.status is Status.COMPLETE:
             self._context.output.arguments("}")
             self._context.output.end()
-            self._state = self._between
+            self._end_value()
         elif self._tail.status is Status.INVALID or final:
             whole = self._tail.status is Status.INVALID
             self._context.output.fail(CallFault.INVALID_JSON if whole else CallFault.TRUNCATED)
@@ -153,21 +224,21 @@ class EnvelopeReader:
         outcome, end = self._arguments.read(text, pos, final)
         if outcome is Outcome.COMPLETE:
             self._deliver(self._captured.text())
-            self._state = self._between
+            self._end_value()
         elif outcome is Outcome.FAILED:
-            self._context.output.events += self._captured.faults()
+            self._context.output.fail_as(self._captured)
             self._give_up()
         return end
 
     def _deliver(self, envelope: str) -> None:
         output = self._context.output
         fields = decode(_fields, to_bytes(envelope))
-        name = json.loads(bytes(fields.get("name", b"null")))
-        if not isinstance(name, str) or not name.strip():
+        name, call_id = (_string(fields, keys) for keys in (_NAMES, _IDS))
+        if not name.strip():
             output.fail(CallFault.MISSING_NAME, envelope)
             return
-        values = [value_or_none(fields.get(key, ABSENT)) for key in ("arguments", "parameters")]
-        written = (values[0] or values[1] or b"null").decode()
+        values = (value_or_none(fields.get(key, ABSENT)) for key in _ARGUMENTS)
+        written = next(filter(None, values), b"null").decode()
         arguments = Arguments(self._context.limits)
         forward, _ = arguments.read(written)
         arguments.finish()
@@ -176,7 +247,7 @@ class EnvelopeReader:
             return
         if arguments.decoded_twice:
             output.notice(NoticeCode.ARGUMENTS_DECODED_TWICE)
-        output.start(self._context.toolbox.resolve(name))
+        output.start(self._context.toolbox.resolve(name), call_id)
         output.arguments(forward)
         output.end()
 
@@ -186,7 +257,7 @@ class EnvelopeReader:
 
     def _skip(self, text: str, pos: int, final: bool) -> int | None:
         """Drop the rest of a broken envelope, up to the end of its block."""
-        marker = self._ends.search(text, pos)
+        marker = self._grammar.ends.search(text, pos)
         if marker and marker.lastgroup != PARTIAL:
             self._state = self._between
             return marker.start()
@@ -195,3 +266,9 @@ class EnvelopeReader:
             return len(text)
         end = marker.start() if marker else len(text)
         return end if end > pos else None
+
+
+def _string(fields: Mapping[str, msgspec.Raw], keys: Sequence[str]) -> str:
+    """Return the first of these fields that is a string; empty if none is."""
+    values = (json.loads(bytes(fields[key])) for key in keys if key in fields)
+    return next((value for value in values if isinstance(value, str)), "")

@@ -24,9 +24,9 @@ Flowers, of the older Qwen-Agent:
 """
 
 from formats.native.format import NativeFormat
-from formats.native.grammar import Context, Name, Opening, Unnamed, Verdict
-from formats.native.json_envelope import open_envelope
-from formats.native.markers import MarkerSet, literal
+from formats.native.grammar import Name, Unnamed
+from formats.native.json_envelope import EnvelopeGrammar
+from formats.native.markers import literal
 from formats.native.tag_grammar import (
     BLOCK,
     BLOCK_END,
@@ -58,27 +58,24 @@ _TAGS = {
     FUNCTION_END: [literal("</function>")],
     BLOCK_END: [literal("</tool_call>")],
 }
-_BLOCKS = MarkerSet({role: _TAGS[role] for role in (BLOCK, BLOCK_END)})
 _COLON = ("[ ]?", "[:：]")
-
-
-def _open_json(text: str, pos: int, final: bool, context: Context) -> Opening | Verdict:
-    return open_envelope(text, pos, final, context, _BLOCKS)
 
 
 def _read_flower_header(header: str, toolbox: Toolbox) -> Name:
     return toolbox.resolve(header) if header and len(header.split()) == 1 else Unnamed.BAD
 
 
+HERMES = EnvelopeGrammar({role: _TAGS[role] for role in (BLOCK, BLOCK_END)})
+QWEN_TAGS = TagGrammar(
+    _TAGS,
+    read_function=lambda tag: Function(tag[len("<function=") : -1].strip()),
+    read_parameter=lambda tag: Parameter(tag[len("<parameter=") : -1].strip()),
+    strips_newlines=True,
+)
 QWEN = NativeFormat(
     [
-        TagGrammar(
-            _TAGS,
-            read_function=lambda tag: Function(tag[len("<function=") : -1].strip()),
-            read_parameter=lambda tag: Parameter(tag[len("<parameter=") : -1].strip()),
-            strips_newlines=True,
-            open_json=_open_json,
-        ),
+        QWEN_TAGS,
+        HERMES,
         TokenGrammar(
             Tokens(
                 {

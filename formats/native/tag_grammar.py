@@ -63,13 +63,11 @@ class TagGrammar:
         strips_newlines: bool,
         space: re.Pattern[str] = _SPACE,
         removes_stray_tags: bool = False,
-        open_json: Callable[[str, int, bool, Context], Opening | Verdict] | None = None,
     ) -> None:
         """`strips_newlines`: one newline on each side of a value is markup.
         `space` matches what may stand between tags.
         `removes_stray_tags`: the tags are special tokens, so a closing tag outside a block is
-        removed, not sent as text. `open_json` decides a block that contains JSON instead of
-        functions.
+        removed, not sent as text.
         """
         self.spellings = tags
         self.closers: Mapping[str, str] = _CLOSERS if removes_stray_tags else {}
@@ -77,7 +75,6 @@ class TagGrammar:
         self.read_parameter = read_parameter
         self.strips_newlines = strips_newlines
         self.space = space
-        self.open_json = open_json
         self.openers = MarkerSet(tags)
         self.markers = self._only(*(role for role in tags if role != CUT_FUNCTION))
         self.ends = self._only(FUNCTION_END, BLOCK_END)
@@ -109,8 +106,6 @@ class TagGrammar:
             return Verdict.TRUNCATED if final else Verdict.UNDECIDED
         if marker and marker.lastgroup in (FUNCTION, CUT_FUNCTION, BLOCK_END):
             return Opening(TagReader(self, context), start)
-        if self.open_json and not marker:
-            return self.open_json(text, start, final, context)
         return Verdict.RELEASED
 
     def _open_cut(

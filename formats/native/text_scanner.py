@@ -88,7 +88,9 @@ class TextScanner:
             return False
         for initial in self._native.initials:
             if initial in text:
-                return False
+                if self._native.markers.search(text):
+                    return False
+                break
         run.before = (run.before + text)[-_BEFORE_CHARS:]
         return True
 

@@ -295,7 +295,7 @@ class TokenReader:
             self._end_call()
         elif outcome is Outcome.FAILED:
             self.rewind = self._arguments.rewind
-            self._context.output.events += self._captured.faults()
+            self._context.output.fail_as(self._captured)
             self._state = self._skip
         return end
 
