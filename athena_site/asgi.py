@@ -55,7 +55,7 @@ async def application(scope: dict[str, Any], receive: _Receive, send: _Send) -> 
     try:
         await _answer(scope, receive, send)
     except CancelledError:
-        if not runtime.drain.is_cut:
+        if not runtime.drain.has_aborted:
             raise  # a cancellation by the drain is not an error
     finally:
         runtime.drain.leave(task)
