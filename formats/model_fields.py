@@ -1,9 +1,10 @@
 """Fields of a request, besides `model`, by which an upstream may choose the model.
 
 A request to an upstream of the client's dialect keeps its unknown fields, and routers read some of
-them: OpenRouter `models`, `preset` and `plugins`, LiteLLM `fallbacks` and `deployment_id`, Vercel
-`providerOptions.gateway.models`, Anthropic `fallbacks` and the `model` of its advisor tool. New
-ones appear every month, so names are recognised at any depth by the words in them.
+them: OpenRouter `models`, `preset` and `plugins`, LiteLLM `fallbacks`, `deployment_id` and
+`prompt_id`, Vercel `providerOptions.gateway.models`, Anthropic `fallbacks` and the `model` of its
+advisor tool. New ones appear every month, so names are recognised at any depth by the words in
+them.
 """
 
 import json
@@ -11,12 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from formats.errors import ClientError
+from formats.json_splice import value_spans
 
 _WORDS = ("model", "fallback")
-_NAMES = frozenset({"deployment", "deployment_id", "preset", "presets", "route", "router"})
+_NAMES = frozenset(
+    {"deployment", "deployment_id", "preset", "presets", "prompt_id", "route", "router"}
+)
+_MAX_SEARCHED = 64 * 1024
+"""Bytes of one request that are searched, because the search blocks the event loop."""
+_MAX_PATH_CHARS = 200
 # Fields of the dialects with texts, schemas and labels of the client, where no router looks for a
 # model; `tools` are read separately.
 _CONTENT = frozenset(
@@ -66,15 +73,12 @@ _SETTINGS = frozenset(
     }
 )
 _KNOWN = _CONTENT | _SETTINGS
-_FUNCTION_TYPES = frozenset({None, "function", "custom"})
+_FUNCTION_TYPES = frozenset({b"null", b'"function"', b'"custom"'})
 
-
-class _Kind(Struct):
-    type: str | None = None
-
+_SEARCHED = (str, tuple, list)
 
 _tools = msgspec.json.Decoder(list[Raw] | None)
-_kinds = msgspec.json.Decoder(_Kind)
+_object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def check_case(names: Iterable[str]) -> None:
@@ -99,13 +103,32 @@ def named_models(source: Mapping[str, Raw]) -> Iterator[tuple[str, str]]:
 
     `source` has the top-level fields. Raises ClientError.
     """
+    searched = 0
+    for path, value, is_selected in _settings(source):
+        searched += len(bytes(value))
+        if searched > _MAX_SEARCHED:
+            message = f"is too large to look for models in it (limit: {_MAX_SEARCHED} bytes)"
+            raise ClientError(message, path=path)
+        yield from _in_value(path, value, is_selected)
+
+
+def _settings(source: Mapping[str, Raw]) -> Iterator[tuple[str, Raw, bool]]:
+    """The values to search, as (path, value, whether its name may choose the model)."""
     for name, value in source.items():
         if name not in _CONTENT:
-            yield from _in_value(name, value, selects_model(name))
+            yield name, value, selects_model(name)
     for index, tool in enumerate(_tools.decode(source.get("tools", Raw(b"null"))) or ()):
         # The schema of a function is the client's; a server tool may have a model of its own.
-        if _kinds.decode(tool).type not in _FUNCTION_TYPES:
-            yield from _in_value(f"tools.{index}", tool, is_selected=False)
+        if not _is_function(tool, f"tools.{index}"):
+            yield f"tools.{index}", tool, False
+
+
+def _is_function(tool: Raw, path: str) -> bool:
+    fields = _object.decode(tool)
+    names = {name.casefold() for name in fields}
+    if len(names) < len(fields) or value_spans(bytes(tool), fields) is None:
+        raise ClientError("repeats a name", path=path)  # readers differ in which one counts
+    return bytes(fields.get("type", Raw(b"null"))) in _FUNCTION_TYPES
 
 
 def _in_value(path: str, text: Raw, is_selected: bool) -> Iterator[tuple[str, str]]:
@@ -122,10 +145,14 @@ def _in_value(path: str, text: Raw, is_selected: bool) -> Iterator[tuple[str, st
                 yield path, value
             case tuple():
                 for name, item in value:
-                    waiting.append((f"{path}.{name}", item, is_selected or selects_model(name)))
+                    if item.__class__ in _SEARCHED:
+                        below = f"{path}.{name}"[:_MAX_PATH_CHARS]
+                        waiting.append((below, item, is_selected or selects_model(name)))
             case list():
                 for index, item in enumerate(value):
-                    waiting.append((f"{path}.{index}", item, is_selected))
+                    if item.__class__ in _SEARCHED:
+                        below = f"{path}.{index}"[:_MAX_PATH_CHARS]
+                        waiting.append((below, item, is_selected))
 
 
 def _nothing(_: str) -> None:

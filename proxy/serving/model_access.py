@@ -18,10 +18,12 @@ _PRESET = "@preset/"
 def allows_model(key: Key, model: str) -> bool:
     """Return whether the key may use a model, or all models of a comma-separated list.
 
-    LiteLLM reads such a list.
+    LiteLLM reads such a list. The text as a whole must match as well, because it chooses the route:
+    a list, or a name with a space, may have another route than the names in it.
     """
     patterns = key.allowed_models
-    return not patterns or all(_matches(name.strip(), patterns) for name in model.split(","))
+    names = (model, *(name.strip() for name in model.split(",") if "," in model))
+    return not patterns or all(_matches(name, patterns) for name in names)
 
 
 def check_models(request: GatewayRequest, conversation: Conversation) -> None:

@@ -1,6 +1,7 @@
 """Fields that select a model: names in another case are refused, and every named model is found."""
 
 import json
+import tracemalloc
 
 import pytest
 from msgspec import Raw
@@ -24,6 +25,7 @@ def found(dialect, fields):
         ({"preset": "a"}, [("preset", "a")]),
         ({"route": "a"}, [("route", "a")]),
         ({"Deployment_ID": "a"}, [("Deployment_ID", "a")]),
+        ({"prompt_id": "a"}, [("prompt_id", "a")]),
         ({"fallbackModels": ["a"]}, [("fallbackModels.0", "a")]),
         ({"extra_body": {"Models": ["a"]}}, [("extra_body.Models.0", "a")]),
         (
@@ -76,3 +78,47 @@ def test_a_known_name_in_another_case_is_refused(dialect, name):
     with pytest.raises(ClientError, match="is not a field: the name is") as caught:
         found(dialect, {name: "a"})
     assert caught.value.path == name
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        '"type": "advisor_20260301", "type": "function"',
+        '"type": "advisor_20260301", "typ\\u0065": "function"',
+        '"type": "function", "Type": "advisor_20260301"',
+    ],
+)
+def test_a_tool_with_two_types_is_refused(names):
+    """Fault W5: an upstream whose JSON reader takes the other one would see a server tool."""
+    tool = f'{{{names}, "model": "a", "name": "f", "input_schema": {{}}}}'
+    with pytest.raises(ClientError, match="repeats a name") as caught:
+        list(named_models({"tools": Raw(f"[{tool}]".encode())}))
+    assert caught.value.path == "tools.0"
+
+
+@pytest.mark.parametrize("item", [b"1,", b"[],", b'{"":""},', b'{"model":[]},'])
+@pytest.mark.parametrize("name", ["x", "models", "tools"])
+def test_large_fields_are_refused_before_they_are_searched(name, item):
+    """Fault W5: the search of one field blocked the event loop for seconds, and took gigabytes."""
+    inner = b"[%b1]" % (item * (70_000 // len(item)))
+    field = b'[{"type":"advisor","x":%b}]' % inner if name == "tools" else inner
+    with pytest.raises(ClientError, match="is too large to look for models in it") as caught:
+        list(named_models({name: Raw(field)}))
+    assert caught.value.path == ("tools.0" if name == "tools" else name)
+
+
+def test_several_fields_count_together():
+    half = Raw(b'"%b"' % (b"x" * 40_000))
+    assert list(named_models({"x": half})) == []
+    with pytest.raises(ClientError, match="is too large"):
+        list(named_models({"x": half, "y": half}))
+
+
+def test_the_search_takes_little_memory_below_a_long_name():
+    text = Raw(b'{"%b": [%b"m"], "model": "a"}' % (b"n" * 30_000, b"[]," * 10_000))
+    tracemalloc.start()
+    try:
+        assert list(named_models({"x": text})) == [("x.model", "a")]
+        assert tracemalloc.get_traced_memory()[1] < 10 * 1024 * 1024
+    finally:
+        tracemalloc.stop()

@@ -118,3 +118,13 @@ def test_a_model_in_the_query_is_checked(upstream, limited, dialect):
     assert refused.status_code == 403
     assert "named in `model`" in refused.json()["error"]["message"]
     assert limited.post(f"{PATHS[dialect]}?beta=true", json=ask(model)).status_code == 200
+
+
+@pytest.mark.parametrize("model", ["NAME ", " NAME", "NAME,NAME", "NAME, NAME"])
+def test_another_spelling_of_an_allowed_name_does_not_reach_the_default_route(gateway, model):
+    """Fault W5: a space or a repetition was allowed, and matched no route but the default one."""
+    name = "anthropic-standard-exact"
+    label = f"sk-athena-{model.replace(' ', '-')}-exact"
+    with key_of(gateway, label, f"allowed_models=['{name}']") as limited:
+        asked = limited.post("/v1/messages", json=ask(model.replace("NAME", name)))
+    assert (asked.status_code, asked.headers["x-athena-error"]) == (403, "model_not_allowed")
