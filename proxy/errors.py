@@ -133,10 +133,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         status=503,
         kind=FailureKind.OVERLOADED,
         source="gateway",
-        meaning=(
-            "The gateway was already serving its maximum number of requests, or had no file "
-            "descriptor left."
-        ),
+        meaning="The gateway was at its limit of concurrent requests, or out of file descriptors.",
         remedy=(
             "Retry after `retry-after` seconds. Add a node, or raise *concurrent requests* in the "
             "gateway settings, or the limit of file descriptors if the log mentions them."

@@ -76,7 +76,7 @@ def test_w3_a_call_without_a_stop_reason_is_never_complete(fields):
     assert NoticeCode.FINISH_REASON_MISSING in {getattr(event, "code", None) for event in events}
 
 
-COUNTS = [True, False, None, -1, "x", "-1", 1e300, [], {}, "9" * 30]
+COUNTS: list[object] = [True, False, None, -1, "x", "-1", 1e300, [], {}, "9" * 30]
 
 
 @pytest.mark.parametrize("count", COUNTS, ids=str)
