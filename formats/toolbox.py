@@ -91,7 +91,11 @@ class Toolbox:
 
     def types(self, name: str, key: str) -> frozenset[str]:
         """Return the JSON types that the schema allows for a parameter; `string` by default."""
-        return _types(self._properties_of(name).get(key)) or _STRING
+        return schema_types(self.schema(name, key)) or _STRING
+
+    def schema(self, name: str, key: str) -> Any:
+        """Return the schema of a parameter; None if there is none."""
+        return self._properties_of(name).get(key)
 
     def non_null_optionals(self, name: str) -> frozenset[str]:
         """Return the optional parameters for which the schema does not allow null."""
@@ -99,7 +103,7 @@ class Toolbox:
         return frozenset(
             key
             for key, schema in self._properties_of(name).items()
-            if key not in required and (types := _types(schema)) and "null" not in types
+            if key not in required and (types := schema_types(schema)) and "null" not in types
         )
 
     def _properties_of(self, name: str) -> dict[str, Any]:
@@ -122,7 +126,7 @@ def _folded(names: Iterable[str]) -> dict[str, str | None]:
     return folded
 
 
-def _types(schema: Any, depth: int = 0) -> frozenset[str]:
+def schema_types(schema: Any, depth: int = 0) -> frozenset[str]:
     """Return the union of `type`, the types of `enum` values, and those of combined branches."""
     if not isinstance(schema, dict) or depth > _COMBINER_DEPTH:
         return frozenset()
@@ -132,7 +136,7 @@ def _types(schema: Any, depth: int = 0) -> frozenset[str]:
     types |= {_JSON_TYPES[type(value)] for value in _list(schema.get("enum"))}
     for combiner in ("anyOf", "oneOf", "allOf"):
         for branch in _list(schema.get(combiner)):
-            types |= _types(branch, depth + 1)
+            types |= schema_types(branch, depth + 1)
     return frozenset(types)
 
 

@@ -28,22 +28,18 @@ An output that the model invents after its call:
 
 import re
 
+from formats.native.attribute_tags import (
+    ANTHROPIC_TAGS,
+    function_tags,
+    parameter_tags,
+    read_function,
+    read_parameter,
+)
 from formats.native.format import NativeFormat
 from formats.native.grammar import Name, Unnamed
 from formats.native.markers import Atoms, literal
 from formats.native.played_output import PlayedOutputGrammar
-from formats.native.tag_grammar import (
-    BLOCK,
-    BLOCK_END,
-    CUT_FUNCTION,
-    FUNCTION,
-    FUNCTION_END,
-    PARAMETER,
-    PARAMETER_END,
-    Function,
-    Parameter,
-    TagGrammar,
-)
+from formats.native.tag_grammar import BLOCK, BLOCK_END, TagGrammar
 from formats.native.token_grammar import (
     ARGUMENTS_BEGIN,
     CALL_BEGIN,
@@ -90,25 +86,6 @@ _DSML: Atoms = ("[ ]?", _BARS, "[ ]?", *literal("DSML"), "[ ]?", _BARS, "[ ]?")
 _OPEN: Atoms = ("<", *_DSML)
 _CLOSE: Atoms = ("<", "/", *_DSML)
 _BLOCK_NAME = "(?!invoke|parameter)[a-z_]{1,24}"
-# Models reorder attributes, add others, and use either kind of quotes.
-_ATTRIBUTES: Atoms = ("[ ]", r"[^<>\n]{1,256}", ">")
-_ATTRIBUTE = re.compile(r"""\b(\w++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""")
-
-
-def _attributes(tag: str) -> dict[str, str]:
-    return {name: double or single for name, double, single in _ATTRIBUTE.findall(tag)}
-
-
-def _read_invoke(tag: str) -> Function:
-    return Function(_attributes(tag).get("name", "").strip(), is_closed=tag.endswith("/>"))
-
-
-def _read_parameter(tag: str) -> Parameter:
-    attributes = _attributes(tag)
-    string = attributes.get("string")
-    is_string = None if string is None else string == "true"
-    return Parameter(attributes.get("name", ""), is_string=is_string)
-
 
 DEEPSEEK = NativeFormat(
     [
@@ -128,20 +105,15 @@ DEEPSEEK = NativeFormat(
         TagGrammar(
             {
                 BLOCK: [(*_OPEN, _BLOCK_NAME, "[ ]?", ">")],
-                FUNCTION: [
-                    (*_OPEN, *literal("invoke"), *_ATTRIBUTES),
-                    (*_OPEN, *literal("invoke"), "[ ]?", ">"),
-                ],
-                CUT_FUNCTION: [(*_OPEN, *literal("invoke"), "[ ]", r"[^<>\n]{0,256}+", "(?=[^>])")],
-                PARAMETER: [(*_OPEN, *literal("parameter"), *_ATTRIBUTES)],
-                PARAMETER_END: [(*_CLOSE, *literal("parameter"), "[ ]?", ">")],
-                FUNCTION_END: [(*_CLOSE, *literal("invoke"), "[ ]?", ">")],
+                **function_tags(_OPEN, _CLOSE),
+                **parameter_tags(_OPEN, _CLOSE),
                 BLOCK_END: [(*_CLOSE, _BLOCK_NAME, "[ ]?", ">")],
             },
-            _read_invoke,
-            _read_parameter,
+            read_function,
+            read_parameter,
             strips_newlines=False,
         ),
+        ANTHROPIC_TAGS,
         PlayedOutputGrammar(
             begin=[_token("tool outputs begin"), _token("tool output begin")],
             end=[_token("tool outputs end"), _token("tool output end")],

@@ -22,6 +22,7 @@ K3, where only the tokens between bars are special, and the type of a value is i
 
 import re
 
+from formats.native.attribute_tags import ANTHROPIC_TAGS
 from formats.native.format import NativeFormat, ReasoningMarkers
 from formats.native.grammar import Name, Unnamed
 from formats.native.markers import Atoms, literal
@@ -150,6 +151,7 @@ KIMI = NativeFormat(
             )
         ),
         _K3,
+        ANTHROPIC_TAGS,
     ],
     reasoning=ReasoningMarkers([_open("think")], [_close("think")]),
     turn_markers=[

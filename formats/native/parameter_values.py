@@ -7,7 +7,8 @@ A value that fits none stays the string that the model wrote, so that the client
 import ast
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 
 from formats.errors import LimitExceeded
 from formats.json_codec import escape
@@ -32,21 +33,19 @@ class Value:
         self,
         context: Context,
         key: str,
-        types: frozenset[str],
+        convert: Callable[[str], str] | None,
         *,
-        is_json: bool,
         strips: bool,
         may_wrap: bool = False,
     ) -> None:
-        """`may_wrap`: the value may be all arguments of the call, so nothing is written before
-        `write`."""
+        """`convert` returns the value as JSON; None for a string. `may_wrap`: the value may be all
+        arguments of the call, so nothing is written before `write`."""
         self.may_wrap = may_wrap
         self._context = context
-        self._types = types
-        self._is_json = is_json
+        self._convert = convert or partial(coerce, types=STRING)
         self._strips = strips  # whether to drop a newline before the first character
         self._key = key
-        self._streams = types == STRING and not is_json and not may_wrap
+        self._streams = convert is None and not may_wrap
         self._held: list[str] = []
         self._held_chars = 0
         if self._streams:
@@ -69,9 +68,7 @@ class Value:
         if self._streams:
             self._context.output.arguments('"')
             return
-        value = "".join(self._held)
-        json = raw_json(value) if self._is_json else None
-        self._context.output.arguments(self._key + (json or coerce(value, self._types)))
+        self._context.output.arguments(self._key + self._convert("".join(self._held)))
 
     def unwrap(self, declared: Collection[str]) -> str | None:
         """Return the value if it is an object of these parameters only, else None."""
@@ -98,10 +95,11 @@ def coerce(value: str, types: frozenset[str]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def raw_json(value: str) -> str | None:
-    """Return `value` without surrounding white space if it is JSON, else None."""
-    word = value.strip()
-    return word if _json(word, (dict, list, str, int, float, bool, type(None))) else None
+def json_or_coerced(value: str, types: frozenset[str]) -> str:
+    """Return `value` without surrounding white space if it is JSON, else convert it."""
+    return _json(value.strip(), (dict, list, str, int, float, bool, type(None))) or coerce(
+        value, types
+    )
 
 
 def _json(word: str, kinds: tuple[type, ...]) -> str | None:

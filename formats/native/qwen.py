@@ -49,15 +49,27 @@ from formats.native.token_grammar import (
 from formats.toolbox import Toolbox
 
 _NAME = (r"[^<>\n]{1,128}", ">")
-_TAGS = {
-    BLOCK: [literal("<tool_call>")],
-    FUNCTION: [(*literal("<function="), r"[^<>\n]{0,128}", ">")],
-    CUT_FUNCTION: [(*literal("<function="), r"[^<>\n]{0,128}+", r"(?=[^>])")],
-    PARAMETER: [literal("<parameter=") + _NAME],
-    PARAMETER_END: [literal("</parameter>")],
-    FUNCTION_END: [literal("</function>")],
-    BLOCK_END: [literal("</tool_call>")],
-}
+
+
+def coder_tags(block: str, *, inline: bool = False) -> TagGrammar:
+    """Return the grammar of Qwen3-Coder with another name for its block."""
+    return TagGrammar(
+        {
+            BLOCK: [literal(f"<{block}>")],
+            FUNCTION: [(*literal("<function="), r"[^<>\n]{0,128}", ">")],
+            CUT_FUNCTION: [(*literal("<function="), r"[^<>\n]{0,128}+", r"(?=[^>])")],
+            PARAMETER: [literal("<parameter=") + _NAME],
+            PARAMETER_END: [literal("</parameter>")],
+            FUNCTION_END: [literal("</function>")],
+            BLOCK_END: [literal(f"</{block}>")],
+        },
+        read_function=lambda tag: Function(tag[len("<function=") : -1].strip()),
+        read_parameter=lambda tag: Parameter(tag[len("<parameter=") : -1].strip()),
+        strips_newlines=True,
+        inline=inline,
+    )
+
+
 _COLON = ("[ ]?", "[:：]")
 
 
@@ -65,13 +77,8 @@ def _read_flower_header(header: str, toolbox: Toolbox) -> Name:
     return toolbox.resolve(header) if header and len(header.split()) == 1 else Unnamed.BAD
 
 
-HERMES = EnvelopeGrammar({role: _TAGS[role] for role in (BLOCK, BLOCK_END)})
-QWEN_TAGS = TagGrammar(
-    _TAGS,
-    read_function=lambda tag: Function(tag[len("<function=") : -1].strip()),
-    read_parameter=lambda tag: Parameter(tag[len("<parameter=") : -1].strip()),
-    strips_newlines=True,
-)
+HERMES = EnvelopeGrammar({BLOCK: [literal("<tool_call>")], BLOCK_END: [literal("</tool_call>")]})
+QWEN_TAGS = coder_tags("tool_call")
 QWEN = NativeFormat(
     [
         QWEN_TAGS,

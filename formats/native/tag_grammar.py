@@ -16,14 +16,16 @@ have; if it holds an object of the tool's parameters, that object is the argumen
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from re import Match
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from formats.events import CallFault, NoticeCode
 from formats.json_codec import encode_string
 from formats.native.grammar import Context, Opening, Verdict
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
-from formats.native.parameter_values import STRING, Value
+from formats.native.nested_elements import element_json, may_nest
+from formats.native.parameter_values import STRING, Value, coerce, json_or_coerced
 from formats.native.streamed_arguments import Outcome, StreamedArguments
 
 BLOCK = "BLOCK"
@@ -36,6 +38,8 @@ CUT_FUNCTION = "CUT_FUNCTION"
 
 _CLOSERS = {BLOCK: BLOCK_END, FUNCTION: FUNCTION_END, PARAMETER: PARAMETER_END}
 _SPACE = re.compile(r"\s*")
+# Of openers that follow an opener: a block in a block, or a repeated opener.
+_NESTED_CHARS = 128
 _WRAPPERS = frozenset({"arguments", "input"})
 
 
@@ -61,24 +65,34 @@ class TagGrammar:
         read_parameter: Callable[[str], Parameter],
         *,
         strips_newlines: bool,
+        inline: bool = False,
         space: re.Pattern[str] = _SPACE,
+        elements: re.Pattern[str] | None = None,
         removes_stray_tags: bool = False,
     ) -> None:
-        """`strips_newlines`: one newline on each side of a value is markup.
-        `space` matches what may stand between tags.
-        `removes_stray_tags`: the tags are special tokens, so a closing tag outside a block is
-        removed, not sent as text.
+        """`strips_newlines`: one newline on each side of a value is markup. `inline`: only if the
+        value begins with one. `space` matches what may stand between tags. `elements`: a parameter
+        is an element named after its key, and its value may be nested elements; the pattern matches
+        their tags, with the groups `begin` and `end`. `removes_stray_tags`: the tags are special
+        tokens, so a closing tag outside a block is removed, not sent as text.
         """
         self.spellings = tags
         self.closers: Mapping[str, str] = _CLOSERS if removes_stray_tags else {}
         self.read_function = read_function
         self.read_parameter = read_parameter
         self.strips_newlines = strips_newlines
+        self.inline = inline
         self.space = space
+        self.elements = elements
         self.openers = MarkerSet(tags)
         self.markers = self._only(*(role for role in tags if role != CUT_FUNCTION))
         self.ends = self._only(FUNCTION_END, BLOCK_END)
         self.after_function = self._only(BLOCK, FUNCTION, BLOCK_END)
+
+    def element_end(self, tag: str) -> str | None:
+        """Return the element that a closing tag names."""
+        match = self.elements and self.elements.match(tag)
+        return match["end"] if match else None
 
     def _only(self, *roles: str) -> MarkerSet:
         return self.openers.only(*(role for role in roles if role in self.spellings))
@@ -99,9 +113,12 @@ class TagGrammar:
 
     def _open_block(self, text: str, pos: int, final: bool, context: Context) -> Opening | Verdict:
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        marker = self.openers.match(text, start)
+        while marker and marker.lastgroup == BLOCK and marker.end() - pos < _NESTED_CHARS:
+            start = _SPACE.match(text, marker.end()).end()  # type: ignore[union-attr]
+            marker = self.openers.match(text, start)
         if start - pos > context.limits.header_chars:
             return Verdict.RELEASED
-        marker = self.openers.match(text, start)
         if start == len(text) or (marker and marker.lastgroup == PARTIAL):
             return Verdict.TRUNCATED if final else Verdict.UNDECIDED
         if marker and marker.lastgroup in (FUNCTION, CUT_FUNCTION, BLOCK_END):
@@ -135,6 +152,10 @@ class TagReader:
         self._function = ""
         self._separator = "{"  # written before the next parameter
         self._value: Value
+        self._strips_end: bool | None = None  # the newline before the value's closing tag is markup
+        self._key = ""
+        self._may_nest = False  # the value may be nested elements
+        self._depth = 0  # of elements in the value that have the name of the parameter
         self._wrapper: Value | None = None  # a first parameter that may wrap all arguments
         self._json: StreamedArguments
         self._opened = function
@@ -307,32 +328,49 @@ class TagReader:
             and self._function in toolbox
             and parameter.key not in toolbox.parameters(self._function)
         )
-        types = toolbox.types(self._function, parameter.key)
-        if parameter.is_string:
-            types = STRING
+        self._key = parameter.key
+        self._strips_end = None
+        self._depth = 0
+        schema = toolbox.schema(self._function, parameter.key)
+        self._may_nest = self._grammar.elements is not None and may_nest(schema)
         key = self._separator + encode_string(parameter.key).decode() + ": "
         self._separator = ", "
         self._value = Value(
             self._context,
             key,
-            types,
-            is_json=parameter.is_string is False,
+            self._conversion(parameter, schema),
             strips=self._grammar.strips_newlines,
             may_wrap=may_wrap,
         )
         self._state = self._read_value
 
+    def _conversion(self, parameter: Parameter, schema: Any) -> Callable[[str], str] | None:
+        """Return the function that converts the value to JSON; None for a string."""
+        if self._may_nest and self._grammar.elements:
+            return partial(element_json, schema=schema, tags=self._grammar.elements)
+        if parameter.is_string:
+            return None
+        types = self._context.toolbox.types(self._function, parameter.key)
+        if parameter.is_string is False:
+            return partial(json_or_coerced, types=types)
+        return None if types == STRING else partial(coerce, types=types)
+
     def _read_value(self, text: str, pos: int, final: bool) -> int | None:
+        if self._strips_end is None and pos < len(text):
+            is_inline = self._grammar.inline and text[pos] != "\n"
+            self._strips_end = self._grammar.strips_newlines and not is_inline
         marker = self._grammar.markers.search(text, pos)
         whole = marker is not None and marker.lastgroup != PARTIAL
         closes = self._closes(text, marker, final) if marker and whole else None
         if marker and whole and closes is False:
+            if self._may_nest:
+                self._count_depth(marker)
             self._value.add(text[pos : marker.end()])
             return marker.end()
         end = marker.start() if marker else len(text)
         if final and not whole:
             end = len(text)
-        elif self._grammar.strips_newlines and text.endswith("\n", pos, end):
+        elif self._strips_end and text.endswith("\n", pos, end):
             end -= 1  # the newline before a closing tag is markup: hold it until that is decided
         if end > pos:
             self._value.add(text[pos:end])
@@ -346,15 +384,26 @@ class TagReader:
             return marker.end() if marker.lastgroup == PARAMETER_END else marker.start()
         return self._cut_short(text, pos, final)
 
+    def _count_depth(self, marker: Match[str]) -> None:
+        """Count the open elements that have the name of the parameter."""
+        if marker.lastgroup == PARAMETER:
+            self._depth += self._grammar.read_parameter(marker[0]).key == self._key
+        elif marker.lastgroup == PARAMETER_END and self._depth:
+            self._depth -= self._grammar.element_end(marker[0]) == self._key
+
     def _closes(self, text: str, marker: Match[str], final: bool) -> bool | None:
         """Return whether a tag inside a value ends it; None if that depends on more text."""
         match marker.lastgroup:
             case "PARAMETER_END":
+                if self._depth or self._grammar.element_end(marker[0]) not in (None, self._key):
+                    return False
                 followers, at_end = self._grammar.markers, True
             case "FUNCTION_END":  # PARAMETER_END is missing
                 followers, at_end = self._grammar.after_function, False
             case "BLOCK_END" if FUNCTION_END not in self._grammar.spellings:  # it is missing, too
                 followers, at_end = self._grammar.after_function, True
+            case "PARAMETER" if self._may_nest:
+                return False
             case "PARAMETER":
                 if declared := self._context.toolbox.parameters(self._function):
                     return self._grammar.read_parameter(marker[0]).key in declared
