@@ -21,6 +21,14 @@ NATIVE_CALLS = {
     f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
     "qwen": "<tool_call>\n<function=Read>\n<parameter=file_path>\n/home/user/project/file_name.py\n"
     "</parameter>\n<parameter=offset>\n120\n</parameter>\n</function>\n</tool_call>",
+    "minimax": '<minimax:tool_call>\n<invoke name="Read">\n<parameter name="file_path">'
+    '/home/user/project/file.py</parameter>\n<parameter name="offset">120</parameter>\n</invoke>\n'
+    "</minimax:tool_call>",
+    "seed": "<seed:tool_call>\n<function=Read>\n<parameter=file_path>/home/user/project/file.py"
+    "</parameter>\n<parameter=offset>120</parameter>\n</function>\n</seed:tool_call>",
+    "step": "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+    '<steptml:invoke name="Read"><steptml:parameter name="file_path">/home/user/project/file.py'
+    "</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
     "glm": "<tool_call>Read\n<arg_key>file_path</arg_key>\n<arg_value>/home/user/project/file.py"
     "</arg_value>\n<arg_key>offset</arg_key>\n<arg_value>120</arg_value>\n</tool_call>",
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>Read\n```json\n"

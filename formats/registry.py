@@ -31,8 +31,11 @@ from formats.native.glm import GLM
 from formats.native.harmony import HARMONY
 from formats.native.kimi import KIMI
 from formats.native.markup_watch import MarkupWatch
+from formats.native.minimax import MINIMAX
 from formats.native.qwen import QWEN
 from formats.native.rescue import CallRescue
+from formats.native.seed import SEED
+from formats.native.step import STEP
 from formats.passthrough import Passthrough, ResumableEncoder
 from formats.pipeline import Decoder, Pipeline, Transform
 from formats.reply import Reply, ReplyOptions
@@ -173,7 +176,10 @@ FORMATS: dict[str, NativeFormat | None] = {
     "glm": GLM,
     "harmony": HARMONY,
     "kimi": KIMI,
+    "minimax": MINIMAX,
     "qwen": QWEN,
+    "seed": SEED,
+    "step": STEP,
 }
 
 _VENDORS = {
@@ -186,6 +192,12 @@ _VENDORS = {
     "zai-org": "glm",
     "zhipuai": "glm",
     "thudm": "glm",
+    "stepfun": "step",
+    "stepfun-ai": "step",
+    "xiaomi": "qwen",
+    "xiaomimimo": "qwen",
+    "minimax": "minimax",
+    "minimaxai": "minimax",
 }
 
 # In order of precedence. `k2` must be a whole word: `bk200` is not a Kimi model.
@@ -195,4 +207,8 @@ _WORDS = (
     (re.compile("deepseek"), "deepseek"),
     (re.compile("(?<![a-z])(?:chat)?glm(?![a-z])"), "glm"),
     (re.compile(r"gpt-?oss|(?<![a-z])harmony(?![a-z])"), "harmony"),
+    (re.compile("minimax"), "minimax"),
+    (re.compile(r"(?<![a-z])seed-?oss(?![a-z])"), "seed"),
+    (re.compile(r"(?<![a-z-])step-?\d"), "step"),
+    (re.compile(r"(?<![a-z])mimo(?![a-z])"), "qwen"),
 )

@@ -10,6 +10,8 @@
     token_grammar          calls between special tokens
     tag_grammar            calls in tags; unwraps a lone `arguments` parameter
     parameter_values       values in tags → JSON of the types in the tool's schema
+    attribute_tags         tags that name tools and parameters in attributes
+    nested_elements        values as nested elements
     pair_grammar           calls as a name, and pairs of key and value
     message_grammar        calls and reasoning as messages with headers
     played_output          tool outputs that the model invents

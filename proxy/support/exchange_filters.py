@@ -27,7 +27,18 @@ _FIELDS = {
 }
 FILTERS = (*_FIELDS, "rescued", "since", "until")
 FAILED, ANY, NONE = "failed", "any", "none"
-LEAK_FORMATS = ("deepseek", "glm", "harmony", "kimi", "llama", "minimax", "mistral", "qwen")
+LEAK_FORMATS = (
+    "deepseek",
+    "glm",
+    "harmony",
+    "kimi",
+    "llama",
+    "minimax",
+    "mistral",
+    "qwen",
+    "seed",
+    "step",
+)
 TIME_RANGES = {
     "1h": timedelta(hours=1),
     "24h": timedelta(days=1),

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 Delta: TypeAlias = dict[str, Any]
 
+M3 = "]<]minimax[>["
+
 REASONING = "The next step is clear: <go> on…\n"
 
 
@@ -139,6 +141,64 @@ def write_glm(calls: Sequence[Call]) -> str:
     )
 
 
+def write_minimax_m2(calls: Sequence[Call]) -> str:
+    return f"\n<minimax:tool_call>\n{_invokes(calls)}</minimax:tool_call>"
+
+
+def write_anthropic(calls: Sequence[Call]) -> str:
+    return f"\n<function_calls>\n{_invokes(calls)}</function_calls>"
+
+
+def _invokes(calls: Sequence[Call], prefix: str = "") -> str:
+    return "".join(
+        f'<{prefix}invoke name="{call.name}">\n'
+        + "".join(
+            f'<{prefix}parameter name="{key}">{_text(value)}</{prefix}parameter>\n'
+            for key, value in call.arguments.items()
+        )
+        + f"</{prefix}invoke>\n"
+        for call in calls
+    )
+
+
+def write_minimax_m3(calls: Sequence[Call]) -> str:
+    written = "".join(
+        f'{M3}<invoke name="{call.name}">\n'
+        + "".join(_element(key, value) + "\n" for key, value in call.arguments.items())
+        + f"{M3}</invoke>\n"
+        for call in calls
+    )
+    return f"\n{M3}<tool_call>\n{written}{M3}</tool_call>"
+
+
+def _element(key: str, value: object) -> str:
+    match value:
+        case dict():
+            written = "".join(_element(k, v) for k, v in value.items())
+        case list():
+            written = "".join(_element("item", v) for v in value)
+        case _:
+            written = _text(value)
+    return f"{M3}<{key}>{written}{M3}</{key}>"
+
+
+def write_seed(calls: Sequence[Call]) -> str:
+    return "".join(
+        f"\n<seed:tool_call>\n<function={call.name}>\n"
+        + "".join(f"<parameter={k}>{_text(v)}</parameter>\n" for k, v in call.arguments.items())
+        + "</function>\n</seed:tool_call>"
+        for call in calls
+    )
+
+
+def write_step(calls: Sequence[Call]) -> str:
+    written = "".join(
+        f"<｜tool_call_begin｜>function<｜tool_sep｜>{_invokes([call], 'steptml:')}<｜tool_call_end｜>"
+        for call in calls
+    )
+    return f"<｜tool_calls_begin｜>{written}<｜tool_calls_end｜>"
+
+
 def _dsml_parameter(key: str, value: object) -> str:
     is_string = "true" if isinstance(value, str) else "false"
     return (
@@ -209,6 +269,13 @@ STYLES = {
     "glm-reasoning": Style("z-ai/glm-4.7", write_glm, "reasoning_content"),
     "harmony": Style("openai/gpt-oss-120b", write_harmony),
     "harmony-reasoning": Style("openai/gpt-oss-120b", write_harmony, "reasoning"),
+    "minimax-m2": Style("minimax/minimax-m2.5", write_minimax_m2),
+    "minimax-m2-reasoning": Style("minimax/minimax-m2.5", write_minimax_m2, "reasoning_content"),
+    "minimax-m3": Style("minimax/minimax-m3", write_minimax_m3),
+    "seed": Style("bytedance/seed-oss-36b", write_seed),
+    "step": Style("stepfun-ai/step3", write_step),
+    "kimi-anthropic": Style("moonshotai/kimi-k2.5", write_anthropic),
+    "deepseek-anthropic": Style("deepseek/deepseek-v4-flash", write_anthropic),
     "structured": Style("other/plain", None),
     "kimi-structured": Style("moonshotai/kimi-k2.5", None),
 }

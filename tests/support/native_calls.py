@@ -37,6 +37,11 @@ CALLS = {
     "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0"
     "<|tool_call_argument_begin|>{json}<|tool_call_end|><|tool_calls_section_end|>",
     "qwen": '<tool_call>\n{{"name": "{name}", "arguments": {json}}}\n</tool_call>',
+    "minimax": '<minimax:tool_call>\n<invoke name="{name}">\n{json}\n</invoke>\n'
+    "</minimax:tool_call>",
+    "seed": "<seed:tool_call>\n<function={name}>\n{json}\n</function>\n</seed:tool_call>",
+    "step": "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+    '<steptml:invoke name="{name}">{json}</steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>',
     "glm": "<tool_call>{name}\n{json}\n</tool_call>",
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}"
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",

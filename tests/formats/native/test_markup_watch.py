@@ -12,6 +12,8 @@ MARKUP = {
     "qwen": 'I will.\n<tool_call>\n{"name": "f"}\n</tool_call>',
     "glm": "<tool_call>f<arg_key>a</arg_key>",
     "minimax": '<minimax:tool_call><invoke name="f">',
+    "seed": "<seed:tool_call>\n<function",
+    "step": "<｜tool_calls_begin｜><steptml:invoke",
     "mistral": '[TOOL_CALLS][{"name": "f"}]',
 }
 PLAIN_TEXTS = [
@@ -29,6 +31,12 @@ def test_markup_gives_a_notice_at_any_split_and_passes_unchanged(family):
         reply = reply_from(event_reads(stream(*({"content": piece} for piece in pieces))))
         assert reply.notices == [Notice(NoticeCode.NATIVE_MARKUP_SEEN, family)]
         assert reply.parts[0].text == MARKUP[family]
+
+
+def test_minimax_m3_is_named_at_any_split():
+    for pieces in cuts("Hm. ]<]minimax[>[<tool_call>"):
+        reply = reply_from(event_reads(stream(*({"content": piece} for piece in pieces))))
+        assert reply.notices == [Notice(NoticeCode.NATIVE_MARKUP_SEEN, "minimax")]
 
 
 @pytest.mark.parametrize("text", PLAIN_TEXTS)
