@@ -13,6 +13,7 @@ SENTENCE = 'The quick brown fox jumps over the lazy dog;\n"quoted" text, a back\
 TEXT_PIECE = 12
 NATIVE_PIECE = 7
 ARGUMENTS = '{"file_path": "/home/user/project/src/file_name.py", "offset": 120, "limit": 400}'
+ENVELOPE = f'{{"name": "Read", "arguments": {ARGUMENTS}}}'
 NATIVE_CALLS = {
     # Without a native format, markup gives a notice and stays unchanged.
     "standard": "<|tool_calls_section_begin|><|tool_call_begin|>functions.Read:0"
@@ -35,6 +36,15 @@ NATIVE_CALLS = {
     f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     "harmony": "<|start|>assistant<|channel|>commentary to=functions.Read <|constrain|>json"
     f"<|message|>{ARGUMENTS}<|call|>",
+    "ernie": f"<tool_call>\n{ENVELOPE}\n</tool_call>",
+    "granite": f"<|tool_call|>[{ENVELOPE}]",
+    "hunyuan": f"<tool_calls>[{ENVELOPE}]</tool_calls>",
+    "internlm": f"<|action_start|><|plugin|>\n{ENVELOPE}<|action_end|>",
+    "jamba": f"<tool_calls>[\n{ENVELOPE}\n]</tool_calls>",
+    "longcat": f"<longcat_tool_call>\n{ENVELOPE}\n</longcat_tool_call>",
+    "mistral": f"[TOOL_CALLS]Read[ARGS]{ARGUMENTS}",
+    "nemotron": f"<TOOLCALL>[{ENVELOPE}]</TOOLCALL>",
+    "phi": f"functools[{ENVELOPE}]",
 }
 """By format, a call as models write it into text."""
 

@@ -26,12 +26,21 @@ from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
 from formats.hidden_thinking import HiddenThinking
 from formats.native.deepseek import DEEPSEEK
+from formats.native.ernie import ERNIE
 from formats.native.format import NativeFormat
 from formats.native.glm import GLM
+from formats.native.granite import GRANITE
 from formats.native.harmony import HARMONY
+from formats.native.hunyuan import HUNYUAN
+from formats.native.internlm import INTERNLM
+from formats.native.jamba import JAMBA
 from formats.native.kimi import KIMI
+from formats.native.longcat import LONGCAT
 from formats.native.markup_watch import MarkupWatch
 from formats.native.minimax import MINIMAX
+from formats.native.mistral import MISTRAL
+from formats.native.nemotron import NEMOTRON
+from formats.native.phi import PHI
 from formats.native.qwen import QWEN
 from formats.native.rescue import CallRescue
 from formats.native.seed import SEED
@@ -173,31 +182,46 @@ DIALECTS: dict[str, Dialect] = {
 FORMATS: dict[str, NativeFormat | None] = {
     STANDARD: None,
     "deepseek": DEEPSEEK,
+    "ernie": ERNIE,
     "glm": GLM,
+    "granite": GRANITE,
     "harmony": HARMONY,
+    "hunyuan": HUNYUAN,
+    "internlm": INTERNLM,
+    "jamba": JAMBA,
     "kimi": KIMI,
+    "longcat": LONGCAT,
     "minimax": MINIMAX,
+    "mistral": MISTRAL,
+    "nemotron": NEMOTRON,
+    "phi": PHI,
     "qwen": QWEN,
     "seed": SEED,
     "step": STEP,
 }
 
 _VENDORS = {
+    "ai21": "jamba",
+    "ai21labs": "jamba",
+    "deepseek": "deepseek",
+    "ibm-granite": "granite",
+    "internlm": "internlm",
+    "minimax": "minimax",
+    "minimaxai": "minimax",
+    "mistral": "mistral",
+    "mistralai": "mistral",
     "moonshot": "kimi",
     "moonshotai": "kimi",
     "qwen": "qwen",
-    "deepseek": "deepseek",
+    "stepfun": "step",
+    "stepfun-ai": "step",
+    "thudm": "glm",
+    "xiaomi": "qwen",
+    "xiaomimimo": "qwen",
     "z-ai": "glm",
     "zai": "glm",
     "zai-org": "glm",
     "zhipuai": "glm",
-    "thudm": "glm",
-    "stepfun": "step",
-    "stepfun-ai": "step",
-    "xiaomi": "qwen",
-    "xiaomimimo": "qwen",
-    "minimax": "minimax",
-    "minimaxai": "minimax",
 }
 
 # In order of precedence. `k2` must be a whole word: `bk200` is not a Kimi model.
@@ -211,4 +235,13 @@ _WORDS = (
     (re.compile(r"(?<![a-z])seed-?oss(?![a-z])"), "seed"),
     (re.compile(r"(?<![a-z-])step-?\d"), "step"),
     (re.compile(r"(?<![a-z])mimo(?![a-z])"), "qwen"),
+    (re.compile("(?:mis|mix|minis|codes|devs|magis|pix|vox)tral"), "mistral"),
+    (re.compile("nemotron"), "nemotron"),  # before the models that it is made from
+    (re.compile(r"(?<![a-z])ernie"), "ernie"),
+    (re.compile(r"(?<![a-z])granite"), "granite"),
+    (re.compile("hunyuan"), "hunyuan"),
+    (re.compile(r"internlm|intern-s\d"), "internlm"),
+    (re.compile(r"(?<![a-z])jamba"), "jamba"),
+    (re.compile("longcat"), "longcat"),
+    (re.compile(r"(?<![a-z0-9])phi-?\d"), "phi"),
 )

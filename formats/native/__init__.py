@@ -16,6 +16,7 @@
     message_grammar        calls and reasoning as messages with headers
     played_output          tool outputs that the model invents
     json_envelope          calls as {"name": …, "arguments": …}
+    named_object           calls as a header with the name, and a JSON object
     streamed_arguments     JSON arguments that are forwarded while they arrive
     markers                searches for markers that may be split across chunks
     markup_watch           reports native markup that reached the client as text

@@ -23,9 +23,14 @@ _SIGNS = {
     "seed": ["<seed:tool_call>"],
     "step": ["<steptml:"],
     "qwen": [r"<tool_call>\s*[{<]", r"<function=[\w.-]+>", "✿FUNCTION✿"],
+    "granite": [r"<\|tool_call\|>\s*\["],
     "harmony": [r"<\|channel\|>"],
-    "mistral": [r"\[TOOL_CALLS\]"],
+    "internlm": [r"<\|action_start\|>"],
+    "jamba": [r"<tool_calls>\s*[\[{]"],
     "llama": [r"<\|python_tag\|>"],
+    "longcat": ["<longcat_tool_call>"],
+    "mistral": [r"\[TOOL_CALLS\]"],
+    "nemotron": [r"<TOOLCALL>\s*\["],
 }
 # A marker in a code span is only mentioned.
 _GROUPS = "|".join(f"(?P<{family}>{'|'.join(signs)})" for family, signs in _SIGNS.items())

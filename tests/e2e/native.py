@@ -105,9 +105,52 @@ def write_qwen_coder(calls: Sequence[Call]) -> str:
 
 
 def write_hermes(calls: Sequence[Call]) -> str:
+    return "".join(f"\n<tool_call>\n{_envelope(call)}\n</tool_call>" for call in calls)
+
+
+def _envelope(call: Call) -> str:
+    return _json({"name": call.name, "arguments": call.arguments})
+
+
+def _array(calls: Sequence[Call]) -> str:
+    return f"[{', '.join(map(_envelope, calls))}]"
+
+
+def write_mistral(calls: Sequence[Call]) -> str:
+    return "".join(f"[TOOL_CALLS]{call.name}[ARGS]{_json(call.arguments)}" for call in calls)
+
+
+def write_mistral_array(calls: Sequence[Call]) -> str:
+    return f"[TOOL_CALLS] {_array(calls)}</s>"
+
+
+def write_phi(calls: Sequence[Call]) -> str:
+    return f"functools{_array(calls)}"
+
+
+def write_tool_calls(calls: Sequence[Call]) -> str:
+    return f"<tool_calls>{_array(calls)}</tool_calls>"
+
+
+def write_nemotron(calls: Sequence[Call]) -> str:
+    return f"<TOOLCALL>{_array(calls)}</TOOLCALL>"
+
+
+def write_granite(calls: Sequence[Call]) -> str:
+    return f"<|tool_call|>{_array(calls)}"
+
+
+def write_granite_20b(calls: Sequence[Call]) -> str:
+    return " ".join(f"<function_call> {_envelope(call)}" for call in calls)
+
+
+def write_internlm(calls: Sequence[Call]) -> str:
+    return "".join(f"<|action_start|><|plugin|>\n{_envelope(call)}<|action_end|>" for call in calls)
+
+
+def write_longcat(calls: Sequence[Call]) -> str:
     return "".join(
-        f"\n<tool_call>\n{_json({'name': call.name, 'arguments': call.arguments})}\n</tool_call>"
-        for call in calls
+        f"\n<longcat_tool_call>\n{_envelope(call)}\n</longcat_tool_call>" for call in calls
     )
 
 
@@ -276,6 +319,20 @@ STYLES = {
     "step": Style("stepfun-ai/step3", write_step),
     "kimi-anthropic": Style("moonshotai/kimi-k2.5", write_anthropic),
     "deepseek-anthropic": Style("deepseek/deepseek-v4-flash", write_anthropic),
+    "ernie": Style("baidu/ernie-4.5-21b-a3b", write_hermes),
+    "granite": Style("ibm-granite/granite-3.0-8b-instruct", write_granite),
+    "granite-20b": Style("ibm-granite/granite-20b-functioncalling", write_granite_20b),
+    "granite-4": Style("ibm-granite/granite-4.0-h-small", write_hermes),
+    "hunyuan": Style("tencent/hunyuan-a13b-instruct", write_tool_calls),
+    "internlm": Style("internlm/internlm3-8b-instruct", write_internlm),
+    "jamba": Style("ai21/jamba-large-1.7", write_tool_calls),
+    "longcat": Style("meituan/longcat-flash-chat", write_longcat),
+    "mistral": Style("mistralai/devstral-2", write_mistral),
+    "mistral-array": Style("mistralai/mistral-nemo", write_mistral_array),
+    "mistral-reasoning": Style("mistralai/devstral-2", write_mistral, "reasoning_content"),
+    "nemotron": Style("nvidia/llama-3.3-nemotron-super-49b-v1.5", write_nemotron),
+    "nemotron-3": Style("nvidia/nemotron-3-nano-30b-a3b", write_qwen_coder),
+    "phi": Style("microsoft/phi-4-mini-instruct", write_phi),
     "structured": Style("other/plain", None),
     "kimi-structured": Style("moonshotai/kimi-k2.5", None),
 }

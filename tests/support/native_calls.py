@@ -23,7 +23,9 @@ SHARDS = sorted(
         shard
         for vector in IN_TEXT
         if len(vector["text"]) < 1000
-        for shard in re.findall(r"<[^<>]{1,40}>|✿\w+✿:?|[{}\[\]\",:`]|\w+|\s+", vector["text"])
+        for shard in re.findall(
+            r"<[^<>]{1,40}>|\[/?[A-Z_]+\]|✿\w+✿:?|[{}\[\]\",:`]|\w+|\s+", vector["text"]
+        )
     }
 )
 garbage = st.lists(st.sampled_from(SHARDS), max_size=30).map("".join)
@@ -33,20 +35,30 @@ TOOLS = Toolbox(
     for name in ("ping", "ferry_times")
 )
 
+_ENVELOPE = '{{"name": "{name}", "arguments": {json}}}'
 CALLS = {
+    "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}"
+    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "harmony": "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json"
+    "<|message|>{json}<|call|>",
+    "ernie": f"<tool_call>\n{_ENVELOPE}\n</tool_call>",
+    "glm": "<tool_call>{name}\n{json}\n</tool_call>",
+    "granite": f"<|tool_call|>[{_ENVELOPE}]",
+    "hunyuan": f"<tool_calls>[{_ENVELOPE}]</tool_calls>",
+    "internlm": f"<|action_start|><|plugin|>\n{_ENVELOPE}<|action_end|>",
+    "jamba": f"<tool_calls>[\n{_ENVELOPE}\n]</tool_calls>",
     "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0"
     "<|tool_call_argument_begin|>{json}<|tool_call_end|><|tool_calls_section_end|>",
-    "qwen": '<tool_call>\n{{"name": "{name}", "arguments": {json}}}\n</tool_call>',
+    "longcat": f"<longcat_tool_call>\n{_ENVELOPE}\n</longcat_tool_call>",
     "minimax": '<minimax:tool_call>\n<invoke name="{name}">\n{json}\n</invoke>\n'
     "</minimax:tool_call>",
     "seed": "<seed:tool_call>\n<function={name}>\n{json}\n</function>\n</seed:tool_call>",
     "step": "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
     '<steptml:invoke name="{name}">{json}</steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>',
-    "glm": "<tool_call>{name}\n{json}\n</tool_call>",
-    "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}"
-    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-    "harmony": "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json"
-    "<|message|>{json}<|call|>",
+    "mistral": "[TOOL_CALLS]{name}[ARGS]{json}",
+    "nemotron": f"<TOOLCALL>[{_ENVELOPE}]</TOOLCALL>",
+    "phi": f"functools[{_ENVELOPE}]",
+    "qwen": f"<tool_call>\n{_ENVELOPE}\n</tool_call>",
 }
 
 

@@ -14,7 +14,12 @@ MARKUP = {
     "minimax": '<minimax:tool_call><invoke name="f">',
     "seed": "<seed:tool_call>\n<function",
     "step": "<｜tool_calls_begin｜><steptml:invoke",
+    "granite": '<|tool_call|>[{"name": "f"}]',
+    "internlm": '<|action_start|><|plugin|>{"name": "f"}',
+    "jamba": '<tool_calls>\n[{"name": "f"}]',
+    "longcat": '<longcat_tool_call>{"name": "f"}',
     "mistral": '[TOOL_CALLS][{"name": "f"}]',
+    "nemotron": '<TOOLCALL> [{"name": "f"}]',
 }
 PLAIN_TEXTS = [
     "An array is a[0] < b[1], and <b>bold</b> is HTML.",
