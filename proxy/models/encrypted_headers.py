@@ -7,6 +7,7 @@ that saving the row loses nothing. `unreadable_headers` names such headers.
 from contextlib import suppress
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import JSONField
 
 from proxy.security.secret_headers import STORED, carries_secret
@@ -25,6 +26,17 @@ class StoredSecret(str):
 
 
 class EncryptedHeadersField(JSONField):
+    def validate(self, value: Any, model_instance: Any) -> None:
+        """Refuse encrypted values that someone entered: they may be from a dump of the database."""
+        super().validate(value, model_instance)
+        for name, text in value.items() if isinstance(value, dict) else ():
+            if _is_encrypted(text) and not isinstance(text, StoredSecret):
+                raise ValidationError(
+                    "The value of %(name)r must not start with %(marker)r: encrypted values start "
+                    "with it.",
+                    params={"name": name[:80], "marker": _MARKER},
+                )
+
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         return _map_secrets(super().from_db_value(value, expression, connection), _decrypt)
 

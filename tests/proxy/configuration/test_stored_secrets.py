@@ -3,6 +3,7 @@
 A new origin of an upstream needs its secrets entered again, through every way of changing it.
 """
 
+import json
 from uuid import uuid4
 
 import pytest
@@ -121,6 +122,24 @@ def test_stored_secrets_are_not_sent_to_another_server(row, change, url):
     assert HEADER not in message
     assert Upstream.objects.get(pk=row.pk).base_url == URL
     assert secrets_sent(row) == {KEY, HEADER}
+
+
+@pytest.mark.parametrize("change", [by_editing, by_form, by_api], ids=lambda way: way.__name__)
+def test_an_encrypted_value_from_a_dump_cannot_be_entered_as_a_header(row, change):
+    """W4: the gateway would decrypt it, and send the secret to the operator's server."""
+    taken = f"sealed:{row.sealed_key}"
+    other = Upstream(name="evil", base_url="https://evil.example/v1")
+    save(other)
+    headers = {"X-Token": taken}
+    is_form = change is by_form
+    message = change(
+        other,
+        other.base_url,
+        **({"name": "evil"} if is_form else {}),
+        headers=json.dumps(headers) if is_form else headers,
+    )
+    assert KEY not in secrets_sent(other)
+    assert "encrypted values start with it" in message
 
 
 @pytest.mark.parametrize("change", WAYS, ids=lambda way: way.__name__)
