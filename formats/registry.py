@@ -239,7 +239,7 @@ _WORDS = (
     (re.compile("nemotron"), "nemotron"),  # before the models that it is made from
     (re.compile(r"(?<![a-z])ernie"), "ernie"),
     (re.compile(r"(?<![a-z])granite"), "granite"),
-    (re.compile("hunyuan"), "hunyuan"),
+    (re.compile(r"hunyuan|(?<![a-z])hy-?3(?!\d)"), "hunyuan"),
     (re.compile(r"internlm|intern-s\d"), "internlm"),
     (re.compile(r"(?<![a-z])jamba"), "jamba"),
     (re.compile("longcat"), "longcat"),

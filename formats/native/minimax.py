@@ -30,7 +30,7 @@ import re
 
 from formats.native.attribute_tags import function_tags, invoke_grammar, read_function
 from formats.native.format import NativeFormat, ReasoningMarkers
-from formats.native.json_envelope import EnvelopeGrammar
+from formats.native.jamba import TOOL_CALLS
 from formats.native.markers import literal
 from formats.native.tag_grammar import (
     BLOCK,
@@ -72,7 +72,7 @@ MINIMAX = NativeFormat(
     [
         invoke_grammar("minimax:tool_call"),
         M3,
-        EnvelopeGrammar({BLOCK: [literal("<tool_calls>")], BLOCK_END: [literal("</tool_calls>")]}),
+        TOOL_CALLS,
     ],
     reasoning=ReasoningMarkers([literal("<mm:think>")], [literal("</mm:think>")]),
     turn_markers=[literal(token) for token in ("[e~[", "]~b]", "]~!b[")],

@@ -225,6 +225,20 @@ def _element(key: str, value: object) -> str:
     return f"{M3}<{key}>{written}{M3}</{key}>"
 
 
+def write_hy3(calls: Sequence[Call]) -> str:
+    written = "".join(
+        f"<tool_call:opensource>{call.name}<tool_sep:opensource>"
+        + "".join(
+            f"<arg_key:opensource>{key}</arg_key:opensource>"
+            f"<arg_value:opensource>{_text(value)}</arg_value:opensource>"
+            for key, value in call.arguments.items()
+        )
+        + "</tool_call:opensource>"
+        for call in calls
+    )
+    return f"<tool_calls:opensource>{written}</tool_calls:opensource>"
+
+
 def write_seed(calls: Sequence[Call]) -> str:
     return "".join(
         f"\n<seed:tool_call>\n<function={call.name}>\n"
@@ -315,6 +329,7 @@ STYLES = {
     "minimax-m2": Style("minimax/minimax-m2.5", write_minimax_m2),
     "minimax-m2-reasoning": Style("minimax/minimax-m2.5", write_minimax_m2, "reasoning_content"),
     "minimax-m3": Style("minimax/minimax-m3", write_minimax_m3),
+    "hy3": Style("tencent/hy3-preview", write_hy3),
     "seed": Style("bytedance/seed-oss-36b", write_seed),
     "step": Style("stepfun-ai/step3", write_step),
     "kimi-anthropic": Style("moonshotai/kimi-k2.5", write_anthropic),

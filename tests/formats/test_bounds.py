@@ -94,6 +94,7 @@ OPENINGS = {
     "glm call": "<tool_call>f<arg_key>",
     "minimax value": '<minimax:tool_call><invoke name="f"><parameter name="a">',
     "minimax elements": ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>',
+    "hunyuan value": "<tool_calls><tool_call>f<tool_sep><arg_key>a</arg_key><arg_value>",
     "seed value": "<seed:tool_call><function=f><parameter=a>",
     "step value": '<｜tool_calls_begin｜><steptml:invoke name="f"><steptml:parameter name="a">',
     "mistral string": '[TOOL_CALLS]f[ARGS]{"a": "',

@@ -31,6 +31,8 @@ OTHER_MODELS = {
     "glm-4.5-air": "glm",
     "accounts/fireworks/models/glm-4p7": "glm",
     "glmnet": "standard",
+    "tencent/hy3-preview": "hunyuan",
+    "hy30": "standard",
     "MiniMaxAI/MiniMax-M3": "minimax",
     "minimax-m2.5": "minimax",
     "bytedance/seed-oss-36b": "seed",
