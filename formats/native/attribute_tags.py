@@ -74,5 +74,5 @@ def invoke_grammar(block: str) -> TagGrammar:
     )
 
 
-# Anthropic's own XML. Other models write it to Claude Code.
+# Anthropic's own XML, which other models write, too.
 ANTHROPIC_TAGS = invoke_grammar("function_calls")

@@ -35,7 +35,7 @@ _CALL: Atoms = (*_tag("tool_call"), r"\s{0,64}", "[A-Za-z0-9_.-]{0,128}", r"\s{0
 HY3 = TagGrammar(
     {
         BLOCK: [_tag("tool_calls")],
-        # Models leave out the separator.
+        # Without the separator, the next tag shows where the name ends.
         FUNCTION: [(*_CALL, *_tag("tool_sep")), (*_CALL, "(?=<[a/])")],
         PARAMETER: [pair(_tag("arg_key"), _tag("/arg_key"), _tag("arg_value"))],
         PARAMETER_END: [_tag("/arg_value")],

@@ -52,7 +52,7 @@ _ELEMENTS = re.compile(rf"{re.escape(_PREFIX)}<(?:(?P<begin>{_KEY})|/(?P<end>{_K
 _PREFIXED = function_tags(_PREFIX_OPEN, _PREFIX_CLOSE)
 _BARE = function_tags(literal("<"), literal("</"))
 
-# Relays remove the token before the first tags.
+# Leaks were seen that lack the token before the first tags.
 M3 = TagGrammar(
     {
         BLOCK: [(*_PREFIX_OPEN, *literal("tool_call>")), literal("<tool_call>")],

@@ -2,8 +2,8 @@
 
     BLOCK name { KEY key KEY_END VALUE value VALUE_END } BLOCK_END
 
-What follows BLOCK decides: a name and KEY are a call. So is a name and a JSON object, which some
-models write instead of the pairs. A name and BLOCK_END are a call without arguments only if the
+What follows BLOCK decides: a name and KEY are a call, and so is a name and a JSON object, which is
+read in place of the pairs. A name and BLOCK_END are a call without arguments only if the
 tool is declared, because prose about the tags looks the same. The pairs are read like parameters
 in tags.
 """
@@ -26,7 +26,7 @@ from formats.native.tag_grammar import (
 
 KEY = "KEY"
 
-# Some models write a line break between tags as a backslash and an n.
+# A line break between tags may be a backslash and an n, as SGLang's parser accepts.
 _GAP = r"(?:\s|\\(?:n|\Z))"
 _NAME = re.compile(rf"{_GAP}{{0,64}}([A-Za-z0-9_.-]{{0,128}}){_GAP}{{0,64}}")
 _OBJECT = re.compile(r'\{\s{0,64}(?:["}]|\Z)')
@@ -89,4 +89,4 @@ def read_pair(tag: str) -> Parameter:
 
 
 def _is_cut(follower: Match[str]) -> bool:
-    return follower.lastgroup == PARTIAL or follower[0][0] == "{" == follower[0].rstrip()
+    return follower.lastgroup == PARTIAL or follower[0].rstrip() == "{"
