@@ -34,6 +34,10 @@ NATIVE_CALLS = {
     "</arg_value>\n<arg_key>offset</arg_key>\n<arg_value>120</arg_value>\n</tool_call>",
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>Read\n```json\n"
     f"{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "cohere": '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "Read", "parameters": '
+    f"{ARGUMENTS}}}]<|END_ACTION|>",
+    "gemma": '<|tool_call>call:Read{file_path:<|"|>/home/user/project/file_name.py<|"|>,'
+    "offset:120,limit:400}<tool_call|>",
     "harmony": "<|start|>assistant<|channel|>commentary to=functions.Read <|constrain|>json"
     f"<|message|>{ARGUMENTS}<|call|>",
     "ernie": f"<tool_call>\n{ENVELOPE}\n</tool_call>",

@@ -25,9 +25,11 @@ from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
 from formats.hidden_thinking import HiddenThinking
+from formats.native.cohere import COHERE
 from formats.native.deepseek import DEEPSEEK
 from formats.native.ernie import ERNIE
 from formats.native.format import NativeFormat
+from formats.native.gemma import GEMMA
 from formats.native.glm import GLM
 from formats.native.granite import GRANITE
 from formats.native.harmony import HARMONY
@@ -181,8 +183,10 @@ DIALECTS: dict[str, Dialect] = {
 
 FORMATS: dict[str, NativeFormat | None] = {
     STANDARD: None,
+    "cohere": COHERE,
     "deepseek": DEEPSEEK,
     "ernie": ERNIE,
+    "gemma": GEMMA,
     "glm": GLM,
     "granite": GRANITE,
     "harmony": HARMONY,
@@ -203,6 +207,9 @@ FORMATS: dict[str, NativeFormat | None] = {
 _VENDORS = {
     "ai21": "jamba",
     "ai21labs": "jamba",
+    "cohere": "cohere",
+    "cohereforai": "cohere",
+    "coherelabs": "cohere",
     "deepseek": "deepseek",
     "ibm-granite": "granite",
     "internlm": "internlm",
@@ -230,6 +237,9 @@ _WORDS = (
     (re.compile("qwen"), "qwen"),
     (re.compile("deepseek"), "deepseek"),
     (re.compile("(?<![a-z])(?:chat)?glm(?![a-z])"), "glm"),
+    # Gemma 4 on, but not a number of parameters: `gemma-7b` is of the first generation.
+    (re.compile(r"functiongemma|(?<![a-z])gemma-?[4-9](?![0-9]|\.?[0-9]*b)"), "gemma"),
+    (re.compile(r"(?<![a-z])(?:cohere|command-?(?:r|a|r7b|r-plus))(?![a-z0-9])"), "cohere"),
     (re.compile(r"gpt-?oss|(?<![a-z])harmony(?![a-z])"), "harmony"),
     (re.compile("minimax"), "minimax"),
     (re.compile(r"(?<![a-z])seed-?oss(?![a-z])"), "seed"),

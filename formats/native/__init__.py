@@ -14,6 +14,7 @@
     nested_elements        values as nested elements
     pair_grammar           calls as a name, and pairs of key and value
     message_grammar        calls and reasoning as messages with headers
+    object_grammar         calls as objects with bare keys and delimited strings
     played_output          tool outputs that the model invents
     json_envelope          calls as {"name": …, "arguments": …}
     named_object           calls as a header with the name, and a JSON object

@@ -24,6 +24,8 @@ _SIGNS = {
     "step": ["<steptml:"],
     "qwen": [r"<tool_call>\s*[{<]", r"<function=[\w.-]+>", "✿FUNCTION✿"],
     "granite": [r"<\|tool_call\|>\s*\["],
+    "cohere": [r"<\|START_ACTION\|>"],
+    "gemma": [r"<\|tool_call>\s*call:", r"<start_function_call>"],
     "harmony": [r"<\|channel\|>"],
     "internlm": [r"<\|action_start\|>"],
     "jamba": [r"<tool_calls>\s*[\[{]"],

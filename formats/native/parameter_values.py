@@ -97,9 +97,12 @@ def coerce(value: str, types: frozenset[str]) -> str:
 
 def json_or_coerced(value: str, types: frozenset[str]) -> str:
     """Return `value` without surrounding white space if it is JSON, else convert it."""
-    return _json(value.strip(), (dict, list, str, int, float, bool, type(None))) or coerce(
-        value, types
-    )
+    return raw_json(value) or coerce(value, types)
+
+
+def raw_json(value: str) -> str | None:
+    """Return `value` without surrounding white space if it is JSON, else None."""
+    return _json(value.strip(), (dict, list, str, int, float, bool, type(None)))
 
 
 def _json(word: str, kinds: tuple[type, ...]) -> str | None:

@@ -28,7 +28,9 @@ _FIELDS = {
 FILTERS = (*_FIELDS, "rescued", "since", "until")
 FAILED, ANY, NONE = "failed", "any", "none"
 LEAK_FORMATS = (
+    "cohere",
     "deepseek",
+    "gemma",
     "glm",
     "granite",
     "harmony",

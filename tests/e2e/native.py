@@ -263,6 +263,31 @@ def _dsml_parameter(key: str, value: object) -> str:
     )
 
 
+def write_cohere(calls: Sequence[Call]) -> str:
+    actions = [
+        {"tool_call_id": str(number), "tool_name": call.name, "parameters": call.arguments}
+        for number, call in enumerate(calls)
+    ]
+    return f"<|START_ACTION|>{_json(actions)}<|END_ACTION|>"
+
+
+def write_gemma(calls: Sequence[Call]) -> str:
+    return "".join(
+        f"<|tool_call>call:{call.name}{_gemma(call.arguments)}<tool_call|>" for call in calls
+    )
+
+
+def _gemma(value: object) -> str:
+    match value:
+        case str():
+            return f'<|"|>{value}<|"|>'
+        case dict():
+            return "{" + ",".join(f"{key}:{_gemma(item)}" for key, item in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(_gemma, value)) + "]"
+    return _json(value)
+
+
 def write_harmony(calls: Sequence[Call]) -> str:
     return "".join(
         f"<|start|>assistant<|channel|>commentary to=functions.{call.name} <|constrain|>json"
@@ -324,6 +349,10 @@ STYLES = {
     "dsml-reasoning": Style("deepseek/deepseek-v3.2", write_dsml, "reasoning"),
     "glm": Style("z-ai/glm-4.7", write_glm),
     "glm-reasoning": Style("z-ai/glm-4.7", write_glm, "reasoning_content"),
+    "cohere": Style("cohere/command-a-03-2025", write_cohere),
+    "cohere-reasoning": Style("cohere/command-a-03-2025", write_cohere, "reasoning_content"),
+    "gemma": Style("google/gemma-4-27b-it", write_gemma),
+    "gemma-reasoning": Style("google/gemma-4-27b-it", write_gemma, "reasoning_content"),
     "harmony": Style("openai/gpt-oss-120b", write_harmony),
     "harmony-reasoning": Style("openai/gpt-oss-120b", write_harmony, "reasoning"),
     "minimax-m2": Style("minimax/minimax-m2.5", write_minimax_m2),

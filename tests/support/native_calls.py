@@ -39,6 +39,8 @@ _ENVELOPE = '{{"name": "{name}", "arguments": {json}}}'
 CALLS = {
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}"
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "cohere": '<|START_ACTION|>[{{"tool_name": "{name}", "parameters": {json}}}]<|END_ACTION|>',
+    "gemma": "<|tool_call>call:{name}{gemma}<tool_call|>",
     "harmony": "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json"
     "<|message|>{json}<|call|>",
     "ernie": f"<tool_call>\n{_ENVELOPE}\n</tool_call>",
@@ -64,7 +66,20 @@ CALLS = {
 
 def write_call(format_name: str, name: str, given_arguments: object) -> str:
     """A call as a model of the format writes it."""
-    return CALLS[format_name].format(name=name, json=json.dumps(given_arguments))
+    written = {"json": json.dumps(given_arguments), "gemma": _write_gemma(given_arguments)}
+    return CALLS[format_name].format(name=name, **written)
+
+
+def _write_gemma(value: object) -> str:
+    match value:
+        case str():
+            return f'<|"|>{value}<|"|>'
+        case dict():
+            items = (f"{_write_gemma(key)}:{_write_gemma(item)}" for key, item in value.items())
+            return "{" + ",".join(items) + "}"
+        case list():
+            return "[" + ",".join(map(_write_gemma, value)) + "]"
+    return json.dumps(value)
 
 
 def encoded(events: list[Event], dialect: str) -> bytes:

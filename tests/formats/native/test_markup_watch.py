@@ -7,6 +7,8 @@ from tests.support.wire import cuts, decode, event_reads, reply_from, stream
 
 MARKUP = {
     "kimi": "Let me look. <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0",
+    "cohere": "Go.<|START_ACTION|>[{",
+    "gemma": "Go.<|tool_call>call:f{}<tool_call|>",
     "harmony": "Go.<|channel|>commentary to=functions.f",
     "deepseek": "x<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f",
     "qwen": 'I will.\n<tool_call>\n{"name": "f"}\n</tool_call>',
