@@ -86,7 +86,7 @@ def _request(client: str, upstream: str) -> Case:
         def parse_and_render() -> None:
             conversation = DIALECTS[client].parse(data)
             estimate_tokens(conversation)
-            target = Target(native_ids=True, reasoning_field="reasoning_content")
+            target = Target(native_ids="kimi", reasoning_field="reasoning_content")
             DIALECTS[upstream].render(conversation, target)
 
         return parse_and_render

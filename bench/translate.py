@@ -115,7 +115,7 @@ def relay(reads: list[bytes], format_name: str, client: str = "anthropic") -> by
 
 def render(body: bytes) -> bytes:
     conversation = DIALECTS["anthropic"].parse(body)
-    target = Target(native_ids=True, reasoning_field="reasoning_content")
+    target = Target(native_ids="kimi", reasoning_field="reasoning_content")
     return DIALECTS["openai"].render(conversation, target).body
 
 

@@ -186,8 +186,9 @@ class Target(Struct, frozen=True):
 
     model: str | None = None
     """The upstream's name for the model; None keeps the client's."""
-    native_ids: bool = False
-    """True if call ids are `functions.NAME:N`, as Kimi was trained on."""
+    native_ids: Literal["kimi", "mistral"] | None = None
+    """The form of call ids: `functions.NAME:N`, as Kimi was trained on, or nine letters and digits,
+    because Mistral's API and chat templates refuse any other. None keeps the client's."""
     is_anthropic: bool = True
     """True if an upstream of the Anthropic dialect is Anthropic itself, which refuses reasoning
     that it did not sign, and requires the attribution line of Claude Code."""

@@ -36,7 +36,8 @@ _FORMAT = "anthropic-claude-v1"
 class MessageRenderer:
     """Renders the messages of one request.
 
-    If the target has native ids, calls get Kimi's: `functions.NAME:N`, with N counting up.
+    If the target has native ids, calls are counted: `functions.NAME:N` for Kimi, and nine digits
+    for Mistral.
     """
 
     def __init__(self, target: Target, notices: list[Notice]) -> None:
@@ -68,7 +69,8 @@ class MessageRenderer:
             elif type(part) is ToolCall:
                 name, call_id = short_name(part.name), part.id
                 if self._target.native_ids:
-                    call_id = f"functions.{name}:{self._count}"
+                    is_kimi = self._target.native_ids == "kimi"
+                    call_id = f"functions.{name}:{self._count}" if is_kimi else f"{self._count:09}"
                     self._count += 1
                     self._ids.append(call_id)
                 function = {"name": name, "arguments": part.arguments.decode()}

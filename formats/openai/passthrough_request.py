@@ -3,9 +3,10 @@
 If messages or tools must be changed, they are rendered again and only the other fields are kept.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
-from formats.conversation import Conversation, ServerTool, Target
+from formats.conversation import Conversation, ServerTool, Target, ToolCall
 from formats.events import Notice, NoticeCode
 from formats.json_codec import ABSENT, value_or_none
 from formats.json_splice import replace_values
@@ -27,6 +28,7 @@ SEARCH_FIELD = "web_search_options"
 # The fields with functions, and the path from each function to its schema.
 _SCHEMAS = {"tools": ("function", "parameters"), "functions": ("parameters",)}
 _LIMITS = ("max_tokens", "max_completion_tokens")
+_MISTRAL_ID = re.compile("[A-Za-z0-9]{9}")
 
 
 def can_pass(conversation: Conversation, target: Target, notices: Iterable[Notice]) -> bool:
@@ -34,11 +36,18 @@ def can_pass(conversation: Conversation, target: Target, notices: Iterable[Notic
 
     `notices` say what rendering them again would change.
     """
-    if target.native_ids or (target.reasoning_field and not target.keeps_reasoning):
+    if target.reasoning_field and not target.keeps_reasoning:
+        return False
+    if target.native_ids == "kimi" or (target.native_ids and not _has_mistral_ids(conversation)):
         return False
     is_refused = any(notice.code in _REFUSED for notice in conversation.notices)
     ignored = {*_IN_PLACE, *(REASONING_NOTICES if target.keeps_reasoning else ())}
     return not is_refused and all(notice.code in ignored for notice in notices)
+
+
+def _has_mistral_ids(conversation: Conversation) -> bool:
+    parts = (part for message in conversation.messages for part in message.parts)
+    return all(_MISTRAL_ID.fullmatch(part.id) for part in parts if type(part) is ToolCall)
 
 
 def declared_server_tools(conversation: Conversation) -> list[ServerTool]:

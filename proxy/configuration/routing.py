@@ -20,6 +20,7 @@ from proxy.models import Reasoning, Service
 _LONG_CONTEXT = "[1m]"
 _MAX_CACHED = 500
 """Names whose routes a snapshot caches. Clients may send any name."""
+_NATIVE_IDS: dict[str, Literal["kimi", "mistral"]] = {"kimi": "kimi", "mistral": "mistral"}
 _NEEDS_REASONING = frozenset({"kimi", "deepseek"})
 """Formats whose models reject earlier tool calls without the reasoning before them."""
 
@@ -127,7 +128,7 @@ def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Rou
         sample_calls=row.sample_calls,
         target=Target(
             model=model,
-            native_ids=detected.format == "kimi",
+            native_ids=_NATIVE_IDS.get(detected.format),
             is_anthropic=upstream.service == Service.ANTHROPIC,
             reasoning_field=_reasoning_field(row, detected.format),
             keeps_reasoning=row.reasoning == Reasoning.AUTO

@@ -9,7 +9,7 @@ from formats import DIALECTS, ClientError, NoticeCode, Target
 from formats.history import INTERRUPTED
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
-KIMI = Target(native_ids=True, reasoning_field="reasoning_content")
+KIMI = Target(native_ids="kimi", reasoning_field="reasoning_content")
 
 
 def body(**fields):
@@ -238,6 +238,41 @@ def test_p13_kimi_ids_are_counted_over_the_whole_conversation():
     ids = [call["id"] for message in output for call in message.get("tool_calls", ())]
     assert ids == ["functions.f:0", "functions.g:1", "functions.f:2"]
     assert [m["tool_call_id"] for m in output if m["role"] == "tool"] == ids
+
+
+def test_mistral_ids_are_nine_digits_counted_over_the_whole_conversation():
+    """Mistral's API and templates refuse an id that is not nine letters and digits."""
+    history = [
+        user("hi"),
+        assistant(tool_use("toolu_1", "f"), tool_use("toolu_2", "g")),
+        user(result("toolu_2"), result("toolu_1")),
+        assistant(tool_use("a1B2c3D4e", "f")),
+        user(result("a1B2c3D4e")),
+    ]
+    output = to_openai(body(messages=history), Target(native_ids="mistral"))["messages"]
+    ids = [call["id"] for message in output for call in message.get("tool_calls", ())]
+    assert ids == ["000000000", "000000001", "000000002"]
+    assert [m["tool_call_id"] for m in output if m["role"] == "tool"] == ids
+
+
+@pytest.mark.parametrize(
+    ("call_id", "sent"), [("a1B2c3D4e", "a1B2c3D4e"), ("call_a1B2", "000000000"), ("", None)]
+)
+def test_an_openai_clients_ids_change_for_mistral_only_if_it_would_refuse_them(call_id, sent):
+    history = [{"role": "user", "content": "x"}]
+    if call_id:
+        calls = [{"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+        history += [
+            {"role": "assistant", "content": "", "tool_calls": calls},
+            {"role": "tool", "tool_call_id": call_id, "content": "done"},
+        ]
+    request = {"model": "m", "messages": history}
+    target = Target(native_ids="mistral")
+    output = json.loads(rendered(request, client="openai", target=target).body)["messages"]
+    if sent is None or sent == call_id:
+        assert output == history
+    else:
+        assert output[1]["tool_calls"][0]["id"] == output[2]["tool_call_id"] == sent
 
 
 def test_to_anthropic_ids_are_made_safe():
@@ -496,7 +531,7 @@ def test_a_search_that_another_dialect_cannot_express_is_refused(options):
     request = body(web_search_options=options, tools=[])
     with pytest.raises(ClientError, match="web_search is not available"):
         rendered(request, client="openai", upstream="anthropic")
-    for target in (Target(), Target(native_ids=True)):
+    for target in (Target(), Target(native_ids="kimi")):
         same = json.loads(rendered(request, client="openai", target=target).body)
         assert same["web_search_options"] == options
         assert "tools" not in same

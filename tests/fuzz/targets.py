@@ -43,7 +43,7 @@ LIMITS = [Limits(), Limits(line_bytes=1000, event_bytes=2000, held_chars=1500)]
 TARGETS_OF_REQUESTS = [
     Target(),
     Target(model="other", is_anthropic=False, images=False, files=False, max_tools=2),
-    Target(native_ids=True, reasoning_field="reasoning_content", reasoning_request="openrouter"),
+    Target(native_ids="kimi", reasoning_field="reasoning_content", reasoning_request="openrouter"),
     Target(takes_thinking=False, keeps_reasoning=True, reasoning_request="effort", max_tokens=5),
 ]
 _LONGEST = 20_000

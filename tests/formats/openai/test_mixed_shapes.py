@@ -33,7 +33,7 @@ from tests.support.strategies import prose, values
 
 USER = {"role": "user", "content": "hi"}
 TOOLS = [spelled_tool("f", "chat"), spelled_tool("g", "chat")]
-KIMI = Target(native_ids=True, reasoning_field="reasoning_content")
+KIMI = Target(native_ids="kimi", reasoning_field="reasoning_content")
 
 
 def parse(**fields: Any) -> Conversation:

@@ -162,12 +162,13 @@ def test_reasoning_is_sent_back_as_the_service_and_the_format_require(
     assert route("m").target.reasoning_field == field
 
 
-def test_kimi_uses_native_ids_and_anthropic_its_own_rules():
+def test_kimi_and_mistral_use_native_ids_and_anthropic_its_own_rules():
     upstream = Upstream.objects.create(
         name="a", service="anthropic", dialect="anthropic", base_url="https://api.anthropic.com"
     )
     ModelRoute.objects.create(pattern="claude", upstream=upstream)
-    assert route("moonshotai/kimi-k2").target.native_ids
+    assert route("moonshotai/kimi-k2").target.native_ids == "kimi"
+    assert route("mistralai/devstral-2").target.native_ids == "mistral"
     assert not route("claude").target.native_ids
     assert route("claude").target.is_anthropic
     assert not route("moonshotai/kimi-k2").target.is_anthropic
