@@ -135,7 +135,10 @@ def test_check_accepts_a_valid_configuration():
 
 
 def test_check_lists_errors_and_hints_of_the_current_configuration():
-    Upstream.objects.filter(name="demo").update(sealed_key="", key_variable="HOUSE_API_KEY")
+    house = Upstream.objects.create(
+        name="house", base_url="https://house.example", key_variable="HOUSE_API_KEY"
+    )
+    ModelRoute.objects.create(pattern="home", upstream=house)
     off = Upstream.objects.create(name="off", base_url="https://off.example", active=False)
     sealed = Upstream.objects.create(
         name="sealed", base_url="https://sealed.example", sealed_key="of another secret"
@@ -151,7 +154,8 @@ def test_check_lists_errors_and_hints_of_the_current_configuration():
     assert printed.splitlines() == [
         "ERROR  The format override past → klingon is invalid: format: Value 'klingon' is not a "
         "valid choice.",
-        "ERROR  The upstream demo cannot be called: the environment variable HOUSE_API_KEY is not set.",
+        "ERROR  The upstream house cannot be called: the environment variable HOUSE_API_KEY is not "
+        "set.",
         "ERROR  The upstream sealed cannot be called: its stored key cannot be decrypted with the "
         "current ATHENA_SECRET_KEY; enter it again.",
         "ERROR  The route idle is not used: its upstream off is not active.",

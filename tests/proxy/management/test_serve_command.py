@@ -27,17 +27,20 @@ def test_the_start_message_has_what_a_new_user_needs_in_order(demo_gateway):
 
 
 def test_a_start_with_another_secret_names_the_wrong_variable(tmp_path):
-    gateway = Gateway(tmp_path)
-    for secret in (
-        "a secret that is long enough for it all",
-        "another, also long enough for it all",
-    ):
-        gateway.environment["ATHENA_SECRET_KEY"] = secret
-        warning = "ATHENA_SECRET_KEY does not decrypt the stored secrets of these upstreams"
-        assert warning not in gateway.log
-        gateway.start()
-        gateway.stop()
-    assert f"{warning}: demo." in gateway.log
+    gateway = Gateway(tmp_path, ATHENA_SECRET_KEY="a secret that is long enough for it all")
+    gateway.start()
+    gateway.edit(
+        "from proxy.security import vault\n"
+        "Upstream.objects.create(name='house', base_url='https://house.example',"
+        " sealed_key=vault.seal('sk-house-key'))"
+    )
+    gateway.stop()
+    warning = "ATHENA_SECRET_KEY does not decrypt the stored secrets of these upstreams"
+    assert warning not in gateway.log
+    gateway.environment["ATHENA_SECRET_KEY"] = "another, also long enough for it all"
+    gateway.start()
+    gateway.stop()
+    assert f"{warning}: house." in gateway.log
 
 
 @pytest.fixture(scope="module")

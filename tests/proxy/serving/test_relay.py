@@ -57,7 +57,8 @@ def answer(monkeypatch):
         return StartedAnswer(route, pipeline, answer, [])
 
     monkeypatch.setattr(retry, "attempt", attempt)
-    monkeypatch.setattr(retry, "resolve", lambda *_: None)
+    route = SimpleNamespace(upstream=SimpleNamespace(name="u"), model="m")
+    monkeypatch.setattr(retry, "resolve", lambda *_: route)
     return answer
 
 

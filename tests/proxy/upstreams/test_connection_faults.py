@@ -263,7 +263,7 @@ def test_a_suspected_upstream_is_reported_to_all_processes_and_gets_new_connecti
             return any(address in (row["suspected"] or {}) for row in rows)
 
         wait_for(reported)
-        assert f"{address} sent data after the end of an answer" in gateway.log
+        wait_for(lambda: f"{address} sent data after the end of an answer" in gateway.log)
     for _ in range(3):
         time.sleep(0.1)  # longer than a connection rests
         assert either.post("lonely-late").status_code == 200
