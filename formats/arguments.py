@@ -46,6 +46,7 @@ _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_BEGUN = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_CUT_NUMBER = re.compile(r"-|-?(?:0|[1-9][0-9]*)(?:\.|(?:\.[0-9]+)?[eE][-+]?)")
 _LITERALS = frozenset({"true", "false", "null"})
 _VALUES = frozenset({_Expect.VALUE, _Expect.FIRST_ITEM})
 _KEYS = frozenset({_Expect.KEY, _Expect.FIRST_KEY})
@@ -60,6 +61,12 @@ def _is_number(scalar: str) -> bool:
     if not _NUMBER.fullmatch(scalar):
         return False
     return (len(scalar) < 300 and "e" not in scalar.lower()) or isfinite(float(scalar))
+
+
+def _is_cut(scalar: str) -> bool:
+    """Return whether more characters could make this a number or literal, and it is not one yet."""
+    cut_literal = scalar not in _LITERALS and any(word.startswith(scalar) for word in _LITERALS)
+    return cut_literal or _CUT_NUMBER.fullmatch(scalar) is not None
 
 
 class Arguments:
@@ -124,9 +131,10 @@ class Arguments:
         return "", pos
 
     def finish(self) -> None:
-        """Complete a number or literal at the end of input."""
+        """Complete a number or literal at the end of input; one that is cut off stays open."""
         if self.status is Status.OPEN and self._expect is _Expect.SCALAR:
-            self._end_scalar()
+            if not _is_cut(self._scalar):
+                self._end_scalar()
 
     def _without_cut(self, forward: str) -> str:
         """Return `forward` without the unfinished escape at its end."""
