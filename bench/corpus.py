@@ -38,6 +38,9 @@ NATIVE_CALLS = {
     f"{ARGUMENTS}}}]<|END_ACTION|>",
     "gemma": '<|tool_call>call:Read{file_path:<|"|>/home/user/project/file_name.py<|"|>,'
     "offset:120,limit:400}<tool_call|>",
+    "lfm": "<|tool_call_start|>[Read(file_path='/home/user/project/file_name.py', offset=120)]"
+    "<|tool_call_end|>",
+    "llama": f'<|python_tag|>{{"name": "Read", "parameters": {ARGUMENTS}}}',
     "harmony": "<|start|>assistant<|channel|>commentary to=functions.Read <|constrain|>json"
     f"<|message|>{ARGUMENTS}<|call|>",
     "ernie": f"<tool_call>\n{ENVELOPE}\n</tool_call>",

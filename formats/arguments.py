@@ -70,6 +70,9 @@ def _is_cut(scalar: str) -> bool:
 
 
 class Arguments:
+    unread = ""
+    """The end of earlier texts that was not read: none, for JSON."""
+
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.status = Status.EMPTY
         self.decoded_twice = False

@@ -37,6 +37,8 @@ from formats.native.hunyuan import HUNYUAN
 from formats.native.internlm import INTERNLM
 from formats.native.jamba import JAMBA
 from formats.native.kimi import KIMI
+from formats.native.lfm import LFM
+from formats.native.llama import LLAMA
 from formats.native.longcat import LONGCAT
 from formats.native.markup_watch import MarkupWatch
 from formats.native.minimax import MINIMAX
@@ -194,6 +196,8 @@ FORMATS: dict[str, NativeFormat | None] = {
     "internlm": INTERNLM,
     "jamba": JAMBA,
     "kimi": KIMI,
+    "lfm": LFM,
+    "llama": LLAMA,
     "longcat": LONGCAT,
     "minimax": MINIMAX,
     "mistral": MISTRAL,
@@ -213,6 +217,9 @@ _VENDORS = {
     "deepseek": "deepseek",
     "ibm-granite": "granite",
     "internlm": "internlm",
+    "liquid": "lfm",
+    "liquidai": "lfm",
+    "meta-llama": "llama",
     "minimax": "minimax",
     "minimaxai": "minimax",
     "mistral": "mistral",
@@ -254,4 +261,6 @@ _WORDS = (
     (re.compile(r"(?<![a-z])jamba"), "jamba"),
     (re.compile("longcat"), "longcat"),
     (re.compile(r"(?<![a-z0-9])phi-?\d"), "phi"),
+    (re.compile(r"(?<![a-z])llama[-_ ]?v?[34](?![0-9])"), "llama"),
+    (re.compile(r"(?<![a-z])lfm-?\d"), "lfm"),
 )

@@ -55,6 +55,14 @@ class Toolbox:
     def __contains__(self, name: str) -> bool:
         return name in self._schemas or name in self._aliases
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._schemas
+
+    def has_prefix(self, prefix: str) -> bool:
+        """Return whether the name of a declared tool begins with `prefix`."""
+        return any(name.startswith(prefix) for name in (*self._schemas, *self._aliases))
+
     def is_custom(self, name: str) -> bool:
         """Return whether the client's tool takes plain text."""
         return name in self._custom

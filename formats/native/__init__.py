@@ -18,6 +18,8 @@
     played_output          tool outputs that the model invents
     json_envelope          calls as {"name": …, "arguments": …}
     named_object           calls as a header with the name, and a JSON object
+    bare_objects           the same without markers, at the start of the text
+    python_calls           calls as Python, [name(key="value")]; python_arguments → JSON
     streamed_arguments     JSON arguments that are forwarded while they arrive
     markers                searches for markers that may be split across chunks
     markup_watch           reports native markup that reached the client as text

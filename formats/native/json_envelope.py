@@ -23,36 +23,40 @@ from formats.arguments import Arguments, Status
 from formats.events import CallFault, NoticeCode
 from formats.json_codec import ABSENT, decode, to_bytes, value_or_none
 from formats.native.grammar import CallOutput, Context, Opening, Verdict
-from formats.native.markers import PARTIAL, Atoms, MarkerSet
+from formats.native.markers import PARTIAL, Atoms, MarkerSet, literal
 from formats.native.streamed_arguments import Outcome, StreamedArguments
 
 BLOCK = "BLOCK"
 BLOCK_END = "BLOCK_END"
 
 # Spellings of the keys of an envelope.
-_NAMES = ("name", "tool_name")
-_ARGUMENTS = ("arguments", "parameters")
-_IDS = ("id", "tool_call_id")
+NAMES = ("name", "tool_name", "function")
+ARGUMENTS = ("arguments", "parameters")
+IDS = ("id", "tool_call_id")
 
+ENVELOPE = "ENVELOPE"
+_ENVELOPES: Sequence[Atoms] = [
+    (r"\{", r"\s{0,32}+", *literal(f'"{key}"')) for key in (*NAMES, *ARGUMENTS, *IDS, "type")
+]
 _SPACE = re.compile(r"\s*")
 _SEPARATORS = re.compile(r"[\s,]*")
 # Models write a brace too many before the end of an array.
 _SEPARATORS_IN_ARRAY = re.compile(r"[\s,}]*")
 _OPENING = re.compile(r"""\{\s*(?:["'}]|\Z)|\[\s*(?:[{\]]|\Z)""")
-_STRING = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
+STRING = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
 
 
 def _keys(spellings: Sequence[str]) -> str:
     return rf'"(?:{"|".join(spellings)})"\s*:\s*'
 
 
-_OTHERS = rf'(?:(?:{_keys(_IDS)}(?P<id%d>{_STRING})|"type"\s*:\s*{_STRING})\s*,\s*){{0,2}}'
-_ORDERED = re.compile(
-    rf"\{{\s*{_OTHERS % 1}{_keys(_NAMES)}(?P<name>{_STRING})\s*,\s*{_OTHERS % 2}"
-    rf"{_keys(_ARGUMENTS)}(?=\{{)"
+_OTHERS = rf'(?:(?:{_keys(IDS)}(?P<id%d>{STRING})|"type"\s*:\s*{STRING})\s*,\s*){{0,2}}'
+ORDERED = re.compile(
+    rf"\{{\s*{_OTHERS % 1}{_keys(NAMES)}(?P<name>{STRING})\s*,\s*{_OTHERS % 2}"
+    rf"{_keys(ARGUMENTS)}(?=\{{)"
 )
 # An envelope with a longer name is held until it is complete.
-_ORDERED_CHARS = 512
+ORDERED_CHARS = 512
 # Stands for the part of an ordered envelope before its tail.
 _HEAD = '{"name":"","arguments":{}'
 
@@ -67,13 +71,19 @@ class EnvelopeGrammar:
         tags: Mapping[str, Sequence[Atoms]],
         *,
         defers_in_reasoning: bool = True,
+        separator: str = "",
     ) -> None:
-        """`tags`: BLOCK and BLOCK_END. Without BLOCK_END, a block ends with its object or array."""
+        """`tags`: BLOCK and BLOCK_END. Without BLOCK_END, a block ends with its object or array,
+        unless `separator` and another object follow.
+        """
         self.spellings: Mapping[str, Sequence[Atoms]] = {BLOCK: tags[BLOCK]}
         self.has_end = BLOCK_END in tags
+        self.separator = separator
         self.defers_in_reasoning = defers_in_reasoning
         self.ends = MarkerSet(tags)
         """BLOCK_END, and BLOCK, because BLOCK_END may be missing before it."""
+        self.followers = MarkerSet({ENVELOPE: _ENVELOPES, BLOCK: tags[BLOCK]})
+        """What may follow a block that nothing closes."""
 
     def open(
         self, text: str, opener: Match[str], final: bool, context: Context, before: str
@@ -154,8 +164,30 @@ class EnvelopeReader:
 
     def _end_value(self) -> None:
         """Continue after an envelope or an array."""
-        self.closed = not self._grammar.has_end and not self._depth
         self._state = self._between
+        if not self._grammar.has_end and not self._depth:
+            self.closed = not self._grammar.separator
+            self._state = self._after_value
+
+    def _after_value(self, text: str, pos: int, final: bool) -> int | None:
+        """Read after a block that nothing closes: a separator and another envelope, or text."""
+        separator = self._grammar.separator
+        start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
+        is_separated = text.startswith(separator, start)
+        if is_separated:
+            start = _SPACE.match(text, start + len(separator)).end()  # type: ignore[union-attr]
+        if start - pos > self._context.limits.header_chars:
+            self.closed = True
+            return pos
+        follower = self._grammar.followers.match(text, start)
+        is_cut = start == len(text) or (follower is not None and follower.lastgroup == PARTIAL)
+        if is_cut and not final:
+            return None
+        if follower and follower.lastgroup == ENVELOPE:
+            self._state = self._begin
+            return start
+        self.closed = True
+        return start if is_separated and (start == len(text) or follower) else pos
 
     def _after_block(self, text: str, pos: int, final: bool) -> int | None:
         """Drop a repeated closing tag."""
@@ -169,7 +201,7 @@ class EnvelopeReader:
         return pos
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
-        ordered = _ORDERED.match(text, pos, pos + _ORDERED_CHARS)
+        ordered = ORDERED.match(text, pos, pos + ORDERED_CHARS)
         if ordered and (name := json.loads(ordered["name"])).strip():
             call_id = json.loads(ordered["id1"] or ordered["id2"] or '""')
             self._context.output.start(self._context.toolbox.resolve(name), call_id)
@@ -179,8 +211,8 @@ class EnvelopeReader:
             self._state = self._read_arguments
             return ordered.end()
         scan = Arguments(self._context.limits)
-        scan.read(text[pos : pos + _ORDERED_CHARS])
-        if scan.status is Status.OPEN and len(text) - pos < _ORDERED_CHARS and not final:
+        scan.read(text[pos : pos + ORDERED_CHARS])
+        if scan.status is Status.OPEN and len(text) - pos < ORDERED_CHARS and not final:
             return None
         self._captured = CallOutput(self._context.limits.held_chars)
         self._arguments = StreamedArguments(
@@ -233,11 +265,13 @@ class EnvelopeReader:
     def _deliver(self, envelope: str) -> None:
         output = self._context.output
         fields = decode(_fields, to_bytes(envelope))
-        name, call_id = (_string(fields, keys) for keys in (_NAMES, _IDS))
+        if bytes(fields.get("function", ABSENT)).startswith(b"{"):
+            fields = decode(_fields, bytes(fields["function"]))
+        name, call_id = (_string(fields, keys) for keys in (NAMES, IDS))
         if not name.strip():
             output.fail(CallFault.MISSING_NAME, envelope)
             return
-        values = (value_or_none(fields.get(key, ABSENT)) for key in _ARGUMENTS)
+        values = (value_or_none(fields.get(key, ABSENT)) for key in ARGUMENTS)
         written = next(filter(None, values), b"null").decode()
         arguments = Arguments(self._context.limits)
         forward, _ = arguments.read(written)

@@ -33,14 +33,17 @@ class NamedObjectGrammar:
         read_header: Pattern[str],
         *,
         defers_in_reasoning: bool = False,
+        is_special: bool = True,
     ) -> None:
         """`tokens`: CALL_BEGIN and, if it exists, CALL_END. `headers`: the spellings of what
         follows CALL_BEGIN, up to the object. `read_header` finds `name` and `id` in a header; a
-        header that it does not match is broken.
+        header that it does not match is broken. `is_special`: CALL_BEGIN is a special token, so
+        that even a header without its object is a call.
         """
         self.spellings: Mapping[str, Sequence[Atoms]] = {CALL_BEGIN: tokens[CALL_BEGIN]}
         self.defers_in_reasoning = defers_in_reasoning
         self.read_header = read_header
+        self._is_special = is_special
         self.ends = MarkerSet(tokens)
         self._headers = MarkerSet(
             {_HEADER: [begin + header for begin in tokens[CALL_BEGIN] for header in headers]}
@@ -57,7 +60,7 @@ class NamedObjectGrammar:
             return Opening(reader, header.end())
         if not final:
             return Verdict.UNDECIDED
-        is_cut = _CUT_HEADER.fullmatch(text, opener.end())
+        is_cut = self._is_special and _CUT_HEADER.fullmatch(text, opener.end())
         return Verdict.TRUNCATED if is_cut else Verdict.RELEASED
 
 

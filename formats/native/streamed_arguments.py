@@ -1,7 +1,7 @@
-"""JSON arguments of a native call, forwarded as they arrive, with a way to recover.
+"""Arguments of a native call, forwarded as they arrive, with a way to recover.
 
-Markers inside a JSON string are data, so a string that the model never closes would swallow the
-rest of the response. Therefore the open string is kept from its first end marker on. If the JSON
+Markers inside a string are data, so a string that the model never closes would swallow the
+rest of the response. Therefore the open string is kept from its first end marker on. If the value
 turns out to be invalid, or the response ends inside the string, reading resumes at that marker.
 """
 
@@ -11,6 +11,7 @@ from formats.arguments import Arguments, Status
 from formats.events import CallFault, NoticeCode
 from formats.native.grammar import Context
 from formats.native.markers import PARTIAL, MarkerSet
+from formats.native.python_arguments import PythonArguments
 
 
 class Outcome(Enum):
@@ -27,15 +28,22 @@ class StreamedArguments:
         ends: MarkerSet,
         muted: bool = False,
         withholds_end: bool = False,
+        python: bool = False,
     ) -> None:
         """`muted` reads a failed call without output, to find its end. `withholds_end` leaves the
-        last brace to the caller, for a call that may still fail."""
+        last brace to the caller, for a call that may still fail. `python` reads keyword arguments
+        up to their closing parenthesis instead of JSON."""
         self.rewind = ""
         self._withholds_end = withholds_end
         self._context = context
         self._ends = ends
         self._muted = muted
-        self._arguments = Arguments(context.limits)
+        self._arguments: Arguments | PythonArguments
+        if python:
+            self._arguments = PythonArguments(context.limits)
+        else:
+            self._arguments = Arguments(context.limits)
+        self._invalid = CallFault.MALFORMED if python else CallFault.INVALID_JSON
         self._string = ""  # the open string, from its first possible end marker on
         self._marked = False  # whether that marker is whole
 
@@ -65,11 +73,11 @@ class StreamedArguments:
                 return self._fail(CallFault.NON_OBJECT_ARGS), end
             case Status.INVALID:
                 self._look_back(text, pos, end)
-                return self._resume_at_marker(CallFault.INVALID_JSON), end
+                return self._resume_at_marker(self._invalid), end
         self._look_back(text, pos, end)
         if not final:
             return Outcome.MORE, end
-        fault = CallFault.INVALID_JSON if self._marked else CallFault.TRUNCATED
+        fault = self._invalid if self._marked else CallFault.TRUNCATED
         return self._resume_at_marker(fault), end
 
     def _look_back(self, text: str, pos: int, end: int) -> None:
@@ -91,8 +99,7 @@ class StreamedArguments:
         return any(text.find(initial, pos, end) >= 0 for initial in self._ends.initials)
 
     def _resume_at_marker(self, fault: CallFault) -> Outcome:
-        if self._marked:
-            self.rewind = self._string
+        self.rewind = self._string if self._marked else self._arguments.unread
         return self._fail(fault)
 
     def _fail(self, fault: CallFault) -> Outcome:

@@ -296,6 +296,25 @@ def write_harmony(calls: Sequence[Call]) -> str:
     )
 
 
+def write_llama_json(calls: Sequence[Call]) -> str:
+    return "<|python_tag|>" + "; ".join(
+        _json({"name": call.name, "parameters": call.arguments}) for call in calls
+    )
+
+
+def write_python(calls: Sequence[Call]) -> str:
+    """Write a list of calls with Python's literals, as Llama 4 and LFM2 do."""
+    written = ", ".join(
+        f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+        for call in calls
+    )
+    return f"[{written}]"
+
+
+def write_lfm(calls: Sequence[Call]) -> str:
+    return f"<|tool_call_start|>{write_python(calls)}<|tool_call_end|>"
+
+
 def _structured(calls: Sequence[Call]) -> Iterator[Delta]:
     """Yield the name of each call, then pieces of all their arguments in rotation."""
     for index, call in enumerate(calls):
@@ -377,6 +396,11 @@ STYLES = {
     "nemotron": Style("nvidia/llama-3.3-nemotron-super-49b-v1.5", write_nemotron),
     "nemotron-3": Style("nvidia/nemotron-3-nano-30b-a3b", write_qwen_coder),
     "phi": Style("microsoft/phi-4-mini-instruct", write_phi),
+    "llama": Style("meta-llama/llama-3.3-70b-instruct", write_llama_json),
+    "llama-reasoning": Style("meta-llama/llama-3.3-70b-instruct", write_llama_json, "reasoning"),
+    "llama-python": Style("meta-llama/llama-4-maverick", write_python),
+    "lfm": Style("liquid/lfm2-8b-a1b", write_lfm),
+    "lfm-reasoning": Style("liquid/lfm2-8b-a1b", write_lfm, "reasoning_content"),
     "structured": Style("other/plain", None),
     "kimi-structured": Style("moonshotai/kimi-k2.5", None),
 }

@@ -46,7 +46,7 @@ ENDED = {
     for dialect in DIALECTS
 }
 END = {"anthropic": "tool_use", "openai": "tool_calls"}
-FORMATS = ("kimi", "qwen", "deepseek", "harmony", "mistral", "phi", "granite")
+FORMATS = ("kimi", "qwen", "deepseek", "harmony", "mistral", "phi", "granite", "llama", "lfm")
 
 
 def calls_of(events):

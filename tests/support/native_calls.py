@@ -51,6 +51,8 @@ CALLS = {
     "jamba": f"<tool_calls>[\n{_ENVELOPE}\n]</tool_calls>",
     "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0"
     "<|tool_call_argument_begin|>{json}<|tool_call_end|><|tool_calls_section_end|>",
+    "lfm": '<|tool_call_start|>[{{"name": "{name}", "arguments": {json}}}]<|tool_call_end|>',
+    "llama": '<|python_tag|>{{"name": "{name}", "parameters": {json}}}',
     "longcat": f"<longcat_tool_call>\n{_ENVELOPE}\n</longcat_tool_call>",
     "minimax": '<minimax:tool_call>\n<invoke name="{name}">\n{json}\n</invoke>\n'
     "</minimax:tool_call>",

@@ -43,6 +43,16 @@ def write_calls(format_name: str, calls: Sequence[Call]) -> str:
                 f"<|message|>{call.json}<|call|>"
                 for call in calls
             )
+        case "llama":
+            return "<|python_tag|>" + "; ".join(
+                f'{{"name": "{call.name}", "parameters": {call.json}}}' for call in calls
+            )
+        case "lfm":
+            inner = ", ".join(
+                f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})"
+                for call in calls
+            )
+            return f"<|tool_call_start|>[{inner}]<|tool_call_end|>"
     objects = (f'{{"name": "{call.name}", "arguments": {call.json}}}' for call in calls)
     return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in objects)
 

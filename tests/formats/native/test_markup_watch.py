@@ -9,6 +9,8 @@ MARKUP = {
     "kimi": "Let me look. <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0",
     "cohere": "Go.<|START_ACTION|>[{",
     "gemma": "Go.<|tool_call>call:f{}<tool_call|>",
+    "llama": 'Go. <|python_start|>[f(a="x")]<|python_end|>',
+    "lfm": 'Go. <|tool_call_start|>[f(a="x")]<|tool_call_end|>',
     "harmony": "Go.<|channel|>commentary to=functions.f",
     "deepseek": "x<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f",
     "qwen": 'I will.\n<tool_call>\n{"name": "f"}\n</tool_call>',
