@@ -77,6 +77,8 @@ OTHER_MODELS = {
     "deepseek-gpt-oss": "deepseek",
     "bk200": "standard",
     "mistral-large-latest": "mistral",
+    "nousresearch/nous-hermes-2-mixtral-8x7b-dpo": "qwen",
+    "deephermes-3-mistral-24b": "qwen",
     "mistral/anything": "mistral",
     "mixtral-8x22b": "mistral",
     "devstral-small-2507": "mistral",
