@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from proxy.admin.base import ConfigurationForm, EnvironmentAdmin
-from proxy.configuration.editing import check_secrets
+from proxy.configuration.editing import check_address
 from proxy.configuration.upstream import address_of, read_upstream
 from proxy.configuration.upstream_presets import PRESETS
 from proxy.models import GatewayProcess, Upstream
@@ -81,7 +81,7 @@ class UpstreamForm(ConfigurationForm):
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]
         try:
-            check_secrets(self.instance)
+            check_address(self.instance)
         except ValidationError as error:
             self._update_errors(error)  # type: ignore[attr-defined]
 

@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import Model
 
 from proxy.configuration.history import newest, restored_row
-from proxy.configuration.upstream import have_same_origin
+from proxy.configuration.upstream import have_same_origin, ignores_address
 from proxy.models import ConfigurationVersion, GatewaySettings, ModelRoute, Upstream
 from proxy.models.encrypted_headers import StoredSecret
 from proxy.models.history import Change
@@ -66,15 +66,22 @@ def version_of_record(record: Change | None) -> int:
     return record.version if record else 0
 
 
-def check_secrets(row: Model) -> None:
-    """Raise ValidationError if an upstream's stored secrets would be sent to another server.
+def check_address(row: Model) -> None:
+    """Raise ValidationError if an upstream's address is not used, or not for its stored secrets.
 
     Operators cannot read a stored secret. With a new address they could have it delivered.
     """
+    if isinstance(row, Upstream) and ignores_address(row):
+        raise ValidationError(
+            {
+                "base_url": f"The upstream {row.name} is the gateway's own demo, and answers from "
+                "the gateway itself. Add another upstream for this address."
+            }
+        )
     stored = Upstream.objects.filter(pk=row.pk).first() if isinstance(row, Upstream) else None
     if not isinstance(row, Upstream) or stored is None:
         return
-    if have_same_origin(row.base_url, stored.base_url):
+    if have_same_origin(row, stored):
         return
     headers = row.headers if isinstance(row.headers, dict) else {}
     kept = [name for name, value in headers.items() if isinstance(value, StoredSecret)]
@@ -107,7 +114,7 @@ def store(
     secrets that would be sent to another server.
     """
     lock()
-    check_secrets(row)
+    check_address(row)
     names = None if fields is None or row._state.adding else {*fields}
     if by_operator and isinstance(row, Upstream | ModelRoute):
         row.from_environment = False

@@ -88,9 +88,7 @@ def _spellings(text: str) -> re.Pattern[bytes]:
 def read_upstream(row: models.Upstream) -> Upstream:
     """Build the upstream of a row; raises ValidationError."""
     trouble = ""
-    # The demo is a part of the gateway. Every node uses its own, whatever the shared row says: a
-    # node of another version may need the row as it is.
-    is_demo = row.name == DEMO_NAME or row.base_url == DEMO_URL
+    is_demo = _address(row) == DEMO_URL
     try:
         key = demo_key() if is_demo else row.read_key().strip()
     except SecretUnreadable:
@@ -169,12 +167,24 @@ def origin_of(url: httpx.URL) -> Origin:
     return url.scheme, url.host, port_of(url)
 
 
-def have_same_origin(base_url: str, other: str) -> bool:
-    """Return whether requests to both addresses reach the same server; False if one is invalid."""
+def have_same_origin(row: models.Upstream, other: models.Upstream) -> bool:
+    """Return whether requests to both reach the same server; False if an address is invalid."""
     try:
-        return origin_of(httpx.URL(base_url)) == origin_of(httpx.URL(other))
+        return origin_of(httpx.URL(_address(row))) == origin_of(httpx.URL(_address(other)))
     except (httpx.InvalidURL, ValueError):
         return False
+
+
+def ignores_address(row: models.Upstream) -> bool:
+    """Return whether a row of the demo names another server than a gateway's own demo."""
+    is_demo = row.base_url == DEMO_URL or row.base_url.endswith("/demo/v1")  # of earlier versions
+    return row.name == DEMO_NAME and not is_demo
+
+
+def _address(row: models.Upstream) -> str:
+    # The demo is a part of the gateway. Every node uses its own, whatever the shared row says: a
+    # node of another version may need the row as it is.
+    return DEMO_URL if row.name == DEMO_NAME else row.base_url
 
 
 def address_of(origin: Origin) -> str:

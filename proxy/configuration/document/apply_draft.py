@@ -28,7 +28,7 @@ from proxy.configuration.document.schema import (
     UPSTREAMS,
     Table,
 )
-from proxy.configuration.editing import check_secrets, delete, store
+from proxy.configuration.editing import check_address, delete, store
 from proxy.models import GatewaySettings, ModelRoute
 
 # Set by `apply_credentials`.
@@ -117,7 +117,7 @@ class _DraftWriter:
             self._report(entry, name, message)
         try:
             row.full_clean(exclude=unchecked)
-            check_secrets(row)
+            check_address(row)
         except ValidationError as error:
             self._report_errors(entry, error)
         if len(self._problems) > problem_count or unchecked:

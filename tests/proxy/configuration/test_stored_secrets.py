@@ -10,13 +10,14 @@ import pytest
 import yaml
 from django.core.exceptions import ValidationError
 
+from proxy.configuration.bootstrap import bootstrap
 from proxy.configuration.document.export import export
 from proxy.configuration.document.import_document import run_import
 from proxy.configuration.document.problems import InvalidDocument
 from proxy.configuration.editing import revert, save
 from proxy.configuration.history import records
 from proxy.configuration.snapshot import load
-from proxy.configuration.upstream import DEMO_URL, demo_key, read_upstream
+from proxy.configuration.upstream import DEMO_NAME, DEMO_URL, demo_key, read_upstream
 from proxy.database.clock import clock
 from proxy.models import ModelRoute, Upstream
 from proxy.roles import OPERATORS
@@ -198,14 +199,14 @@ def test_an_upstream_that_is_deleted_and_comes_back_has_no_secrets(row):
 
 def test_the_key_of_the_demo_does_not_leave_the_gateway(row):
     demo = Upstream.objects.get(name="demo")
-    assert "the key" in by_api(demo, OTHER_SERVERS[0])
+    assert "the gateway's own demo" in by_api(demo, OTHER_SERVERS[0])
     assert secrets_sent(demo) == {demo_key()}
 
 
 def test_the_demo_stays_on_this_gateway_with_its_own_key(row):
-    """An operator's key for another server is not sent to the demo."""
+    """An operator's key for another server is refused: the demo would not use it."""
     demo = Upstream.objects.get(name="demo")
-    assert by_api(demo, OTHER_SERVERS[0], key=KEY) == ""
+    assert "the gateway's own demo" in by_api(demo, OTHER_SERVERS[0], key=KEY)
     assert read_upstream(Upstream.objects.get(pk=demo.pk)).url.host == "127.0.0.1"
     assert secrets_sent(demo) == {demo_key()}
 
@@ -259,3 +260,28 @@ def test_listed_variables_are_read(row, allowed, name, settings, monkeypatch):
     monkeypatch.setenv(name, "sk-of-the-environment")
     assert by_api(row, URL, key_variable=name) == ""
     assert "sk-of-the-environment" in secrets_sent(row)
+
+
+def test_a_document_of_an_older_gateway_may_have_another_address_of_the_demo(row):
+    """W4, N15: every gateway sends the requests of the demo to its own, whatever the address."""
+    bootstrap({})
+    document = yaml.safe_load(export()[0])
+    (demo,) = (entry for entry in document["upstreams"] if entry["name"] == DEMO_NAME)
+    demo["base_url"] = "http://127.0.0.1:8000/demo/v1"
+    run_import(yaml.safe_dump(document), now=clock.now(), reason="")
+    demo = Upstream.objects.get(name=DEMO_NAME)
+    assert secrets_sent(demo) == {demo_key()}
+    demo.name = "mine-too"
+    with pytest.raises(ValidationError, match="another server"):
+        save(demo)
+
+
+def test_a_stored_key_does_not_reach_another_server_by_way_of_the_name_of_the_demo(row):
+    """W4: under that name, the address is not used; under the next name it would be."""
+    ModelRoute.objects.all().delete()
+    Upstream.objects.filter(name=DEMO_NAME).delete()
+    row.base_url = f"{URL.removesuffix('/v1')}/demo/v1"
+    save(row)  # the same server
+    row.name = DEMO_NAME
+    with pytest.raises(ValidationError, match="another server"):
+        save(row)
