@@ -54,7 +54,7 @@ LLAMA = NativeFormat(
         PythonCallsGrammar({CALLS_BEGIN: _BEGIN, CALLS_END: [_PYTHON_END]}, read_name=_read_name),
         BareCallsGrammar(_LIST_ENDS),
         _CUSTOM_TAG,
-        # Models made from Llama, such as Hermes 3, write these too.
+        # Models made from Llama, whatever their name, may write these too.
         QWEN_TAGS,
         HERMES,
     ],

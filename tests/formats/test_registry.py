@@ -61,7 +61,7 @@ OTHER_MODELS = {
     "us.meta.llama4-maverick-17b-instruct-v1:0": "llama",
     "llama3.2:3b": "llama",
     "llama-3.3-70b-versatile": "llama",
-    "hermes-3-llama-3.1-8b": "llama",
+    "hermes-3-llama-3.1-8b": "qwen",
     "deepseek-r1-distill-llama-70b": "deepseek",
     "ollama/phi": "standard",
     "codellama-34b": "standard",
