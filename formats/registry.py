@@ -252,8 +252,7 @@ _WORDS = (
     (re.compile(r"(?<![a-z])seed-?oss(?![a-z])"), "seed"),
     (re.compile(r"(?<![a-z-])step-?\d"), "step"),
     (re.compile(r"(?<![a-z])mimo(?![a-z])"), "qwen"),
-    # Before Mistral, of which some are made; the format of Llama reads their JSON, too.
-    (re.compile("hermes(?!.*llama)"), "qwen"),
+    (re.compile("hermes"), "qwen"),  # before the models that it is made from
     (re.compile("(?:mis|mix|minis|codes|devs|magis|pix|vox)tral"), "mistral"),
     (re.compile("nemotron"), "nemotron"),  # before the models that it is made from
     (re.compile(r"(?<![a-z])ernie"), "ernie"),
