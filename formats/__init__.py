@@ -69,6 +69,7 @@ from formats.events import (
     merge_deltas,
     next_state,
 )
+from formats.foreign_body import describe_body, is_foreign
 from formats.model_fields import named_models, selects_model
 from formats.native.markup_watch import MarkupWatch
 from formats.pipeline import Pipeline
@@ -143,11 +144,13 @@ __all__ = [
     "build_pipeline",
     "cached_by_tools",
     "collect",
+    "describe_body",
     "detect_format",
     "estimate_tokens",
     "format_with_markers",
     "hides_thinking",
     "is_error_body",
+    "is_foreign",
     "kind_of_status",
     "merge_deltas",
     "named_models",

@@ -17,6 +17,7 @@ _HTML = re.compile(r"<(?:!doctype\s+html|html|head|body|title|h1|center)\b", re.
 _TITLE = re.compile(r"<(title|h1)\b[^>]{0,200}>([^<]{1,1000})", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,1000}>")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+_FIELDS = (b"data", b"event", b"id", b"retry")
 _MAX_UNPRINTABLE = 0.1
 """Share of the characters; more of them are binary data."""
 
@@ -29,6 +30,20 @@ class ForeignBody:
     """A noun for a sentence: `a web page`."""
     quote: str
     """The title of a page, or the beginning of a text; empty if there is none."""
+
+
+def is_foreign(start: bytes, content_type: str = "") -> bool:
+    """Return whether a body that starts like this is neither JSON nor server-sent events."""
+    if start.startswith((b"{", b"[", b":")):
+        return False
+    name, separator, _ = start.partition(b":")
+    if not separator:
+        name = start.splitlines()[0] if start else b""
+    if name in _FIELDS:
+        return False
+    if not separator and name == start:  # there may be more of the first line
+        return not any(field.startswith(name) for field in _FIELDS)
+    return not (separator and "event-stream" in content_type.lower() and name.isalpha())
 
 
 def describe_body(body: bytes, content_type: str = "") -> ForeignBody:

@@ -70,12 +70,20 @@ _MIN_TOKENS = 256  # smaller numbers in such a message are versions, ranges and 
 
 
 def read_error_answer(
-    status: int, body: bytes, *, tokens: int | None = None, window: int | None = None
+    status: int,
+    body: bytes,
+    *,
+    otherwise: str = "",
+    tokens: int | None = None,
+    window: int | None = None,
 ) -> UpstreamError:
-    """Read an error answer; `tokens` and `window` are explained at `overflow_message`."""
+    """Read an error answer; `tokens` and `window` are explained at `overflow_message`.
+
+    `otherwise` is the message of a body that has none.
+    """
     if status in _GATEWAY_REFUSED:
         return UpstreamError(_GATEWAY_REFUSED[status])
-    message = read_message(body) or _phrase(status)
+    message = read_message(body) or otherwise or _phrase(status)
     kept = status if status in _KEPT else None
     return as_context_overflow(
         UpstreamError(message, kind=kind_of_status(status), status=kept),

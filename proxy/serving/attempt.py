@@ -1,6 +1,7 @@
 """One attempt at one upstream: sends the request and waits until its answer starts or fails."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -27,11 +28,13 @@ from formats import (
     UpstreamError,
     build_pipeline,
     hides_thinking,
+    is_foreign,
 )
 from proxy.audit.exchange import DecodingSettings, Exchange
 from proxy.configuration.routing import Route
-from proxy.errors import GatewayError, UpstreamFailed
-from proxy.upstreams.answer_headers import forwarded_headers
+from proxy.configuration.upstream import Upstream
+from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
+from proxy.upstreams.answer_headers import forwarded_headers, header_value
 from proxy.upstreams.client import (
     NOTHING_FORWARDED,
     Answer,
@@ -40,9 +43,11 @@ from proxy.upstreams.client import (
     redact_failures,
     transport_failure,
 )
+from proxy.upstreams.error_answers import foreign_body_message
 
 _MAX_BLANK_BYTES = 8 * 1024
 """Before an answer. Some upstreams keep a connection open with an empty line per second."""
+_MAX_FOREIGN_BYTES = 64 * 1024
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the byte order mark
 
 
@@ -141,6 +146,8 @@ async def attempt(
             taken_ids=taken_ids,
             aliases=rendered.aliases,
         )
+        if not start or is_foreign(start, header_value(body.headers, b"content-type")):
+            raise await _foreign_body(upstream, body, start, reader)
         if is_document == conversation.stream:
             pipeline.stop_passthrough()  # the client wants the other form
         if is_document:
@@ -230,6 +237,19 @@ async def _read_start(reader: _FirstReads) -> tuple[bytes, bytes]:
                 )
             )
     return blank, start
+
+
+async def _foreign_body(
+    upstream: Upstream, body: Answer, start: bytes, reader: _FirstReads
+) -> UpstreamFailed:
+    """Return the error for a body that is not an answer; it names what came."""
+    text = bytearray(start)
+    with suppress(TimeoutError, httpx.TransportError):  # the beginning says enough
+        while start and len(text) < _MAX_FOREIGN_BYTES and (data := await reader.read()):
+            text += data
+    message = foreign_body_message(upstream, body.status, body.headers, bytes(text))
+    code = ErrorCode.UPSTREAM_BAD_CHUNK if start else ErrorCode.UPSTREAM_TRUNCATED
+    return UpstreamFailed(code, message)
 
 
 def _document_start(blank: bytes, start: bytes) -> bytes:

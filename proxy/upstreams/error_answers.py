@@ -6,17 +6,19 @@ gateway's credential or is not an error of that dialect, such as an HTML page.
 
 import re
 
-from formats import UpstreamError, is_error_body, read_error_answer
+from formats import UpstreamError, describe_body, is_error_body, read_error_answer
 from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, ErrorResponse, UpstreamFailed, code_of_kind
 from proxy.upstreams.answer_headers import (
     Headers,
     forwarded_headers,
+    header_value,
     redact_credentials,
     retry_after,
 )
 
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,60}", re.ASCII)
 _RETRIED_STATUSES = frozenset({502, 503, 529})
 """A request that fails with one of these may be tried again (`serving.retry`)."""
 _THINKING_REJECTED = re.compile(rb"signature.{0,80}thinking|thinking.{0,80}signature", re.DOTALL)
@@ -32,7 +34,13 @@ def parse_error_answer(
             ErrorCode.UPSTREAM_REDIRECT,
             f"the upstream {route.upstream.name} answered with a redirect, which is not followed",
         )
-    error = read_error_answer(status, body, tokens=tokens, window=route.context_window)
+    error = read_error_answer(
+        status,
+        body,
+        otherwise=foreign_body_message(route.upstream, status, headers, body),
+        tokens=tokens,
+        window=route.context_window,
+    )
     is_gateway_credential = status in (401, 402, 403)
     return UpstreamFailed(
         ErrorCode.UPSTREAM_AUTH if is_gateway_credential else code_of_kind(error.kind, str(error)),
@@ -47,6 +55,16 @@ def parse_error_answer(
         else _error_response(route.upstream, error, status, headers, body),
         rejects_thinking=status == 400 and bool(_THINKING_REJECTED.search(body)),
     )
+
+
+def foreign_body_message(upstream: Upstream, status: int, headers: Headers, body: bytes) -> str:
+    """Name a body that is not an answer of any dialect, such as the page of a proxy."""
+    content_type = header_value(headers, b"content-type")
+    foreign, media_type = describe_body(body, content_type), _MEDIA_TYPE.match(content_type)
+    kind = f", {media_type[0].lower()}" if media_type else ""
+    quote = f": {foreign.quote}" if foreign.quote else ""
+    message = f"{upstream.name} sent {foreign.kind} (HTTP {status}{kind}){quote}"
+    return redact_credentials(message, upstream)
 
 
 def _error_response(
