@@ -63,6 +63,15 @@ STATUS: dict[FailureKind, int] = {
 }
 
 
+TEMPORARY = frozenset({FailureKind.UPSTREAM, FailureKind.TIMEOUT, FailureKind.OVERLOADED})
+"""Kinds after which a retry makes sense, unless the error says otherwise."""
+
+
+def message_with_id(message: str, request_id: str | None) -> str:
+    """Return the message with the id by which the gateway's operator finds the request."""
+    return message if request_id is None else f"{message} (request {request_id})"
+
+
 _KIND_OF_STATUS: dict[int, FailureKind] = {
     400: FailureKind.INVALID_REQUEST,
     404: FailureKind.NOT_FOUND,

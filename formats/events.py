@@ -126,6 +126,8 @@ class MessageFailed(Struct, frozen=True, gc=False):
     kind: FailureKind
     message: str
     fault: AnswerFault | None = None
+    is_final: bool = False
+    """True if the same request would fail again, whatever the kind says."""
 
 
 class NoticeCode(StrEnum):

@@ -15,6 +15,8 @@ are delivered first.
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from formats.delivery import Delivery, failure_of_call
 from formats.errors import FormatsError, UpstreamError
 from formats.events import (
@@ -144,9 +146,9 @@ class Pipeline:
         """Decode an answer that is one JSON document."""
         return self._events(body, self._decoder.read_whole)
 
-    def fail(self, error: FormatsError) -> list[Event]:
+    def fail(self, error: FormatsError, *, is_final: bool = False) -> list[Event]:
         """End the message for an external reason: a timeout, a lost connection."""
-        return self._deliver([_failed(error)])
+        return self._deliver([replace(_failed(error), is_final=is_final)])
 
     def _read_end(self, rest: bytes) -> list[Event]:
         return [*self._decoder.feed(rest), *self._decoder.close()]

@@ -50,6 +50,8 @@ class ReplyOptions(Struct, frozen=True):
     """Creation time for OpenAI's chunks, in seconds since the epoch, if the upstream sends none."""
     include_usage: bool = True
     """True if an OpenAI client asked for the usage chunk."""
+    request_id: str | None = None
+    """Named in errors, because clients show only their message."""
     input_estimate: int = 1
     """Input tokens for `message_start`, before the upstream has counted them: Claude Code takes a
     zero for an empty context, and never compacts it."""

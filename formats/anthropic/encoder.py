@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
-from formats.errors import FailureKind
+from formats.errors import TEMPORARY, FailureKind, message_with_id
 from formats.events import (
     CallFault,
     Event,
@@ -53,6 +53,7 @@ class AnthropicEncoder:
     terminator = _STOP
 
     def __init__(self, options: ReplyOptions) -> None:
+        self._request_id = options.request_id
         self._input_estimate = max(options.input_estimate, 1)
         self._block: type[Event] | None = None  # the type of the open block's deltas
         self._index = -1
@@ -103,9 +104,9 @@ class AnthropicEncoder:
                 self._fail_call(is_closed_later=fault is not CallFault.SUPERSEDED)
             case MessageEnd():
                 return self._end(event)
-            case MessageFailed(kind=kind, message=message):
+            case MessageFailed():
                 closing = b"" if self._block is ToolCallDelta else self._close()
-                return closing + encode_event("error", encode_error(kind, message)) + _STOP
+                return closing + encode_event("error", self._error(event)) + _STOP
             case Notice():
                 pass
         return b""
@@ -181,6 +182,12 @@ class AnthropicEncoder:
             "content_block_stop", b'{"type":"content_block_stop","index":%d}' % index
         )
 
+    def _error(self, event: MessageFailed) -> bytes:
+        kind = event.kind
+        if kind in TEMPORARY:  # inside a stream there is no status that tells clients to retry
+            kind = FailureKind.UPSTREAM if event.is_final else FailureKind.OVERLOADED
+        return encode_error(kind, event.message, request_id=self._request_id)
+
     def _end(self, event: MessageEnd) -> bytes:
         closing = self._close()
         if self._index < 0:  # an empty answer: some SDKs read content[0]
@@ -236,7 +243,7 @@ def encode_error(
 ) -> bytes:
     """Encode an error, for a stream or as a response body. `param` is only for OpenAI."""
     shown = FailureKind.UPSTREAM if kind is FailureKind.INTERNAL else kind
-    error: dict[str, object] = {"type": shown, "message": message}
+    error: dict[str, object] = {"type": shown, "message": message_with_id(message, request_id)}
     if details:
         error["details"] = details
     body: dict[str, object] = {"type": "error", "error": error}

@@ -10,7 +10,7 @@ field: its text is in DeepSeek's `reasoning_content`, and Anthropic's signatures
 from collections.abc import Iterable, Mapping
 
 from formats.conversation import Reasoning, RedactedReasoning, Text, ToolCall
-from formats.errors import FailureKind
+from formats.errors import TEMPORARY, FailureKind, message_with_id
 from formats.events import (
     Event,
     MessageEnd,
@@ -42,6 +42,9 @@ FINISH_REASONS: dict[StopReason, str] = {
     StopReason.TOOL_USE: "tool_calls",
     StopReason.REFUSAL: "content_filter",
 }
+SERVER_ERROR = "server_error"
+"""OpenAI's type and code for faults that are not the client's: SDKs and agents retry it."""
+_SERVER_ERRORS = TEMPORARY | {FailureKind.TRANSFORMATION, FailureKind.INTERNAL}
 _DONE = b"data: [DONE]\n\n"
 PING = b": ping\n\n"
 
@@ -94,8 +97,11 @@ class OpenAIEncoder:
                 self._call = None
             case MessageEnd():
                 return self._end(event)
-            case MessageFailed(kind=kind, message=message):
-                return b'data: {"error":%b}\n\n' % _error(kind, message)
+            case MessageFailed(kind=kind, message=message, is_final=is_final):
+                error = encode_error(
+                    kind, message, request_id=self._options.request_id, is_final=is_final
+                )
+                return b"data: %b\n\n" % error
             case ToolCallEnd() | Notice():
                 pass
         return b""
@@ -204,21 +210,23 @@ def encode_error(
     request_id: str | None = None,
     param: str | None = None,
     details: Mapping[str, object] | None = None,
+    is_final: bool = False,
 ) -> bytes:
-    """Encode the body of an error response.
+    """Encode an error, for a stream or as a response body.
 
     `param` is the field of the request that caused the error. `details` are only for Anthropic.
     """
-    body = b'{"error":' + _error(kind, message, param)
+    name = SERVER_ERROR if kind in _SERVER_ERRORS and not is_final else kind.value
+    body = b'{"error":' + _error(name, message_with_id(message, request_id), param)
     return body + (b"}" if request_id is None else b',"request_id":%b}' % encode_string(request_id))
 
 
-def _error(kind: FailureKind, message: str, param: str | None = None) -> bytes:
+def _error(name: str, message: str, param: str | None = None) -> bytes:
     return b'{"message":%b,"type":"%b","param":%b,"code":"%b"}' % (
         encode_string(message),
-        kind.encode(),
+        name.encode(),
         encode_string(param) if param else b"null",
-        kind.encode(),
+        name.encode(),
     )
 
 

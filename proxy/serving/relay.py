@@ -134,7 +134,8 @@ class Relay:
         except (GatewayError, FormatsError) as error:
             failed = error if isinstance(error, GatewayError) else GatewayError.of(error)
             self._exchange.error = failed
-            data = dialect.encoder(self._options).feed([MessageFailed(failed.kind, str(failed))])
+            failure = MessageFailed(failed.kind, str(failed), is_final=not failed.should_retry)
+            data = dialect.encoder(self._options).feed([failure])
             self._exchange.add_sent(data)
             yield data
             return
@@ -302,7 +303,8 @@ class Relay:
         if not self._exchange.is_answered:
             self._exchange.error = error
         failure = UpstreamError(str(error), kind=error.kind)
-        return self._record(answer, answer.pipeline.fail(failure))
+        events = answer.pipeline.fail(failure, is_final=not error.should_retry)
+        return self._record(answer, events)
 
     def _record(self, answer: StartedAnswer, events: list[Event]) -> list[Event]:
         """Record events that come without a read; redact the message of a failure first."""

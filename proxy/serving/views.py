@@ -173,6 +173,7 @@ def _relay(request: GatewayRequest, conversation: Conversation) -> Relay:
     options = ReplyOptions(
         created=int(time.time()),
         include_usage=conversation.include_usage,
+        request_id=exchange.request_id,
         input_estimate=exchange.request.input_estimate,
     )
     snapshot = request.admission.snapshot

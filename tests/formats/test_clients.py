@@ -26,7 +26,7 @@ from formats import (
     collect,
 )
 from formats.events import CallFault
-from tests.support.client_views import payloads, view
+from tests.support.client_views import error_type, payloads, view
 from tests.support.wire import IDENTITY, OPTIONS, calls, decode, entry, relay, stream
 
 START = MessageStart("msg_1", "m")
@@ -250,7 +250,10 @@ def test_seed_000_a_failed_translation_is_a_502_and_a_typed_error_event(client, 
     assert isinstance(failed, MessageFailed)
     assert STATUS[failed.kind] == 502
     received = view(relay(body, client=client, format_name="kimi"), client)
-    assert (received.error, received.stop) == ("format_transformation_error", None)
+    assert (received.error, received.stop) == (
+        error_type("format_transformation_error", client),
+        None,
+    )
 
 
 def test_seed_000_an_exceeded_limit_is_a_502_and_a_defect_of_the_library_a_500():
@@ -265,7 +268,7 @@ def test_an_error_body_is_in_the_clients_dialect_and_has_the_request_id(client):
         DIALECTS[client].encode_error(FailureKind.INVALID_REQUEST, "why", request_id="req_1")
     )
     assert body["error"]["type"] == "invalid_request_error"
-    assert body["error"]["message"] == "why"
+    assert body["error"]["message"] == "why (request req_1)"
     assert body["request_id"] == "req_1"
 
 
@@ -276,6 +279,46 @@ def test_an_error_outside_the_stream_ends_the_message_once():
     shown = pipeline.feed(stream({"content": "Hi <|tool"}, finish=None, done=False))
     shown += pipeline.encode(pipeline.fail(UpstreamError("gone", kind=FailureKind.TIMEOUT)))
     received = view(shown, "anthropic")
-    assert (received.text, received.error) == ("Hi <|tool", "timeout_error")
+    assert (received.text, received.error) == ("Hi <|tool", "overloaded_error")
     assert pipeline.done
     assert pipeline.feed(stream({"content": "more"})) + pipeline.close() == b""
+
+
+TYPES = {
+    # kind: (Anthropic, if a retry makes sense or not; OpenAI, the same)
+    FailureKind.UPSTREAM: ("overloaded_error", "api_error", "server_error", "api_error"),
+    FailureKind.TIMEOUT: ("overloaded_error", "api_error", "server_error", "timeout_error"),
+    FailureKind.OVERLOADED: ("overloaded_error", "api_error", "server_error", "overloaded_error"),
+    FailureKind.INTERNAL: ("api_error", "api_error", "server_error", "internal_error"),
+    FailureKind.RATE_LIMIT: ("rate_limit_error",) * 4,
+    FailureKind.INVALID_REQUEST: ("invalid_request_error",) * 4,
+    FailureKind.TRANSFORMATION: (
+        "format_transformation_error",
+        "format_transformation_error",
+        "server_error",
+        "format_transformation_error",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_c4_the_type_of_an_error_in_a_stream_says_whether_to_retry(kind):
+    """C4: opencode never retries `api_error`; inside a stream there is no status."""
+    types = []
+    for client in ("anthropic", "openai"):
+        for is_final in (False, True):
+            body = encoded(START, MessageFailed(kind, "why", is_final=is_final), client=client)
+            types.append(view(body, client).error)
+    assert tuple(types) == TYPES[kind]
+
+
+@pytest.mark.parametrize("client", DIALECTS)
+def test_n2_an_error_in_a_stream_names_the_request(client):
+    """N2: Claude Code prints only the message."""
+    encoder = DIALECTS[client].encoder(ReplyOptions(request_id="req_1"))
+    sent = encoder.feed([START, TextDelta("x"), MessageFailed(FailureKind.UPSTREAM, "why")])
+    error = next(event for _, event in payloads(sent) if "error" in event)
+    assert error["error"]["message"] == "why (request req_1)"
+    assert error["request_id"] == "req_1"
+    code = error["error"].get("code", "server_error")
+    assert code == "server_error"

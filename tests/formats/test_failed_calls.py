@@ -16,7 +16,7 @@ from formats import (
     ToolCallStart,
 )
 from formats.conversation import ToolCall
-from tests.support.client_views import check_end, view
+from tests.support.client_views import check_end, error_type, view
 from tests.support.wire import (
     anthropic_stream,
     calls,
@@ -65,7 +65,7 @@ def test_w10_nothing_but_the_error_follows_a_failed_call(upstream, client, argum
         sent = relay(reads, client=client, upstream=upstream)
         check_end(sent, client)
         received = view(sent, client)
-        assert received.error == "format_transformation_error"
+        assert received.error == error_type("format_transformation_error", client)
         assert [c["name"] for c in received.calls] == ["before"]
         assert b"ater" not in sent
         assert received.names[-2:] == (["error", "message_stop"] if client == "anthropic" else [])
@@ -108,7 +108,7 @@ def test_w10_a_failed_call_in_the_text_ends_the_stream_at_once(client):
         format_name="kimi",
     )
     check_end(sent, client)
-    assert view(sent, client).error == "format_transformation_error"
+    assert view(sent, client).error == error_type("format_transformation_error", client)
     assert b"more text" not in sent
 
 
@@ -166,4 +166,4 @@ def test_t9_an_empty_entry_alone_or_arguments_without_a_name_still_fail(client):
         [entry(0, "c0", "f", "{}"), entry(1, "c1", "", '{"a":1}')],
     ):
         sent = relay(stream(calls(*entries), finish="tool_calls"), client=client)
-        assert view(sent, client).error == "format_transformation_error"
+        assert view(sent, client).error == error_type("format_transformation_error", client)

@@ -7,7 +7,7 @@ import pytest
 from formats import DIALECTS, AnswerFault, Limits, MessageFailed, TextDelta, ToolCallStart, collect
 from formats.conversation import ToolCall
 from proxy.errors import ErrorCode
-from tests.support.client_views import view
+from tests.support.client_views import error_type, view
 from tests.support.wire import byte_cuts, chunk, data, decode, relay, stream
 
 GOOD = chunk({"content": "so far "}) + chunk({"content": "so good"})
@@ -69,7 +69,7 @@ def test_unreadable_data_is_a_terminal_error_in_both_dialects(case, client):
     received = view(sent, client)
     assert (received.text, received.error, received.stop) == (
         "so far so good",
-        "format_transformation_error",
+        error_type("format_transformation_error", client),
         None,
     )
     assert b"[DONE]" not in sent

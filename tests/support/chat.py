@@ -41,7 +41,8 @@ def error_of(response: httpx.Response) -> tuple[int, str, str]:
     assert body["type"] == "error"
     assert body["request_id"] == response.headers["request-id"] == response.headers["x-request-id"]
     assert response.headers["content-type"] == "application/json"
-    return response.status_code, body["error"]["type"], body["error"]["message"]
+    message = body["error"]["message"].removesuffix(f" (request {body['request_id']})")
+    return response.status_code, body["error"]["type"], message
 
 
 def says(text: str) -> list[Any]:

@@ -32,6 +32,16 @@ def payloads(body: bytes) -> list[tuple[str, Any]]:
     return events
 
 
+def error_type(kind: str, client: str) -> str:
+    """Return the type by which a client's dialect shows an error of this kind inside a stream."""
+    if client == "openai":
+        return "server_error" if kind in {*_TEMPORARY, "format_transformation_error"} else kind
+    return "overloaded_error" if kind in _TEMPORARY else kind
+
+
+_TEMPORARY = {"api_error", "timeout_error", "overloaded_error"}
+
+
 def view(body: bytes, client: str) -> View:
     return _anthropic(body) if client == "anthropic" else _openai(body)
 

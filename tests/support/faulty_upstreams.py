@@ -72,6 +72,8 @@ def failed_in_the_middle(response: httpx.Response, dialect: str) -> View:
     assert seen.error
     assert seen.stop is None
     assert b"[DONE]" not in response.content
+    assert f" (request {response.headers['request-id']})" in response.text  # N2
+    assert f'"request_id":"{response.headers["request-id"]}"' in response.text
     if dialect == "anthropic":
         assert seen.names[-2:] == ["error", "message_stop"]
     return seen

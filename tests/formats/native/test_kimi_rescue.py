@@ -138,7 +138,7 @@ def test_a_chunk_that_is_not_json_fails_the_answer():
     assert b"[DONE]" not in out
     last = json.loads(out.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
     assert last.keys() == {"error"}
-    assert last["error"]["type"] == "format_transformation_error"
+    assert last["error"]["type"] == "server_error"
 
 
 @pytest.mark.parametrize("cut", range(1, len("<|tool_calls_section_begin|>")))

@@ -28,7 +28,7 @@ from formats import (
 )
 from formats.conversation import ToolCall
 from formats.native.rescue import CallRescue
-from tests.support.client_views import view
+from tests.support.client_views import error_type, view
 from tests.support.native_vectors import (
     IN_DELTAS,
     IN_TEXT,
@@ -114,7 +114,7 @@ def test_every_dialect_streams_the_expected_message(vector):
             got = view(body, client)
             text = got.text if vector["channel"] == "content" else got.reasoning
             if vector["expect"]["error"]:
-                assert got.error == "format_transformation_error"
+                assert got.error == error_type("format_transformation_error", client)
                 assert got.stop is None
                 assert wanted["text"].startswith(text)
                 assert got.calls == wanted["calls"][: len(got.calls)]

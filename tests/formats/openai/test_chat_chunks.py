@@ -95,7 +95,7 @@ def test_an_error_in_a_rewritten_stream_has_only_the_fields_of_openai():
     out = relay(body, client="openai")
     last = json.loads(out.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
     assert last == {
-        "error": {"message": "no", "type": "api_error", "param": None, "code": "api_error"}
+        "error": {"message": "no", "type": "server_error", "param": None, "code": "server_error"}
     }
 
 

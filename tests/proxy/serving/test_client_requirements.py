@@ -816,7 +816,7 @@ BODIES = {
     "a string": (b'{"error":"why"}', "why"),
     "FastAPI": (b'{"detail":"why"}', "why"),
     "FastAPI's list": (b'{"detail":[{"loc":["body"],"msg":"why"}]}', "why"),
-    "nothing": (b"", "The upstream answered 500 Internal Server Error"),
+    "nothing": (b"", "openrouter sent an empty body (HTTP 500, application/json)"),
 }
 
 

@@ -81,7 +81,7 @@ def test_a_stream_from_a_silent_upstream_is_opened_and_kept_alive(client, upstre
 def test_a_failure_after_the_stream_was_opened_is_an_event(client, upstream, model):
     upstream.script(model, [Pause(2.0), *reply(b'{"error":{"message":"no"}}', status=500)])
     seen = read(client.post("/v1/messages", json=ask(model, stream=True)))
-    assert (seen.error, seen.names[-2:]) == ("api_error", ["error", "message_stop"])
+    assert (seen.error, seen.names[-2:]) == ("overloaded_error", ["error", "message_stop"])
     assert set(seen.names[:-2]) == {"ping"}
 
 
@@ -103,7 +103,7 @@ def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstrea
     )
     script = upstream.script("slow-body", reply(chunk({"content": "one"}), Pause(20)))
     seen = read(client.post("/v1/messages", json=ask("slow-body", stream=True)))
-    assert (seen.text, seen.error) == ("one", "timeout_error")
+    assert (seen.text, seen.error) == ("one", "overloaded_error")
     wait_for(lambda: script.last.closed_at)
     upstream.script("slow-start", [Pause(20)])
     response = client.post("/v1/messages", json=ask("slow-start", stream=True))
@@ -113,7 +113,7 @@ def test_an_answer_that_falls_silent_for_too_long_fails(gateway, client, upstrea
         "slow-comments", reply(chunk({"content": "one"}), *[b": alive\n\n", Pause(0.2)] * 50)
     )
     seen = read(client.post("/v1/messages", json=ask("slow-comments", stream=True)))
-    assert (seen.text, seen.error) == ("one", "timeout_error")
+    assert (seen.text, seen.error) == ("one", "overloaded_error")
     upstream.script("slow-event", reply(b": nothing\n\n", Pause(20)))
     response = client.post("/v1/messages", json=ask("slow-event"))
     assert response.headers["x-athena-error"] == "first_byte_timeout"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat import TOOLS, chunk, data, error_of, read, reply, says, stream
-from tests.support.client_views import check_end, view
+from tests.support.client_views import check_end, error_type, view
 from tests.support.faulty_upstreams import PATHS, failed_in_the_middle
 from tests.support.scripted_upstream import Close, Pause, Reset, whole
 from tests.support.upstream_answers import Call, event
@@ -41,7 +41,7 @@ def test_an_answer_that_breaks_off_ends_in_an_error(either, case, dialect):
     seen = failed_in_the_middle(response, dialect)
     assert (seen.text, seen.error, seen.calls) == (
         "so far",
-        "api_error" if dialect == "anthropic" else seen.error,
+        error_type("api_error", dialect),
         [],
     )
     if dialect == "anthropic":  # the call's block stays open: clients run closed blocks
@@ -108,7 +108,7 @@ def test_an_unreadable_event_is_an_error_and_is_in_the_transcript(athena_faulty,
     model, _ = athena_faulty.script("test/bad", reply(TEXT_CHUNK, bad, chunk({"content": "on"})))
     response = athena_faulty.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
-    assert (seen.text, seen.error) == ("so far", "format_transformation_error")
+    assert (seen.text, seen.error) == ("so far", error_type("format_transformation_error", dialect))
     gateway = athena_faulty.gateway
     assert athena_faulty.row(response) == ("transform_failed", "translation", code, 200)
     assert bad in gateway.transcript(gateway.exchange(response))["raw"]
@@ -153,7 +153,7 @@ def test_an_endless_line_or_event_of_64_megabytes_is_aborted_and_never_buffered(
     Path(f"/proc/{gateway.process.pid}/clear_refs").write_text("5")  # reset the peak
     response = athena_faulty.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
-    assert (seen.text, seen.error) == ("so far", "format_transformation_error")
+    assert (seen.text, seen.error) == ("so far", error_type("format_transformation_error", dialect))
     growth = memory(gateway, "VmHWM") - before
     print(f"{code}: {growth} KiB")
     # An event may have 4 MiB, and is in memory twice while its size is checked.
@@ -245,8 +245,8 @@ def test_an_error_reported_in_the_stream_reaches_the_client(athena_faulty, case,
     assert seen.text == "so far"
     assert KEY not in response.text
     assert athena_faulty.row(response)[0] in ("upstream_error", "client_error")
-    if dialect == "anthropic" and kind:
-        assert seen.error == kind
+    if kind:
+        assert seen.error == error_type(kind, dialect)
 
 
 def test_a_redirect_is_not_followed(either):

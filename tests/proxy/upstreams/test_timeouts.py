@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.support.chat import chunk, error_of, reply
+from tests.support.client_views import error_type
 from tests.support.faulty_upstreams import PATHS, failed_in_the_middle
 from tests.support.scripted_upstream import Drip, Pause
 from tests.support.upstream_answers import event, stream
@@ -33,7 +34,7 @@ def test_a_first_byte_timeout_in_an_opened_stream_is_an_error_event(athena_fault
     model, script = athena_faulty.script("later", [Pause(20)])
     response = athena_faulty.post(model, stream=True)
     seen = failed_in_the_middle(response, "anthropic")
-    assert (seen.error, seen.names[0]) == ("timeout_error", "ping")
+    assert (seen.error, seen.names[0]) == ("overloaded_error", "ping")
     assert athena_faulty.row(response) == ("timeout", "answer", "first_byte_timeout", 200)
     wait_for(lambda: script.last.closed_at)
 
@@ -43,7 +44,7 @@ def test_an_idle_answer_ends_in_an_error(either, dialect):
     model, script = either.script("idle", reply(TEXT_CHUNK, Pause(20)))
     response = either.post(model, dialect, stream=True)
     seen = failed_in_the_middle(response, dialect)
-    assert (seen.text, seen.error) == ("one", "timeout_error")
+    assert (seen.text, seen.error) == ("one", error_type("timeout_error", dialect))
     assert either.row(response) == ("timeout", "body", "upstream_idle", 200)
     wait_for(lambda: script.last.closed_at)
     assert error_of(either.post(model))[0] == 504  # without streaming
@@ -56,7 +57,7 @@ def test_comments_do_not_count_as_progress(either, comment):
     )
     response = either.post(model, stream=True)
     seen = failed_in_the_middle(response, "anthropic")
-    assert (seen.text, seen.error) == ("one", "timeout_error")
+    assert (seen.text, seen.error) == ("one", "overloaded_error")
     assert either.row(response) == ("timeout", "body", "upstream_no_progress", 200)
     wait_for(lambda: script.last.closed_at)
 
@@ -67,7 +68,7 @@ def test_anthropic_pings_do_not_count_as_progress(athena_faulty):
     model, script = athena_faulty.script("pings", reply(anthropic_start(), drip))
     response = athena_faulty.post(model, stream=True)
     seen = failed_in_the_middle(response, "anthropic")
-    assert (seen.text, seen.error) == ("one", "timeout_error")
+    assert (seen.text, seen.error) == ("one", "overloaded_error")
     assert seen.names.count("ping") >= 2  # the gateway keeps the client waiting
     assert athena_faulty.row(response) == ("timeout", "body", "upstream_no_progress", 200)
     wait_for(lambda: script.last.closed_at)
@@ -88,6 +89,6 @@ def test_an_endless_answer_is_aborted_at_the_total_timeout(either, dialect):
     response = either.post(model, dialect, stream=True)
     assert time.monotonic() - start >= 1.9
     seen = failed_in_the_middle(response, dialect)
-    assert (seen.text[:6], seen.error) == ("oneone", "timeout_error")
+    assert (seen.text[:6], seen.error) == ("oneone", error_type("timeout_error", dialect))
     assert either.row(response) == ("timeout", "body", "stream_too_long", 200)
     wait_for(lambda: script.last.closed_at)
