@@ -71,6 +71,7 @@ from formats.events import (
 )
 from formats.foreign_body import describe_body, is_foreign
 from formats.model_fields import named_models, selects_model
+from formats.native.format import SplitThinking
 from formats.native.markup_watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
@@ -83,7 +84,7 @@ from formats.registry import (
     Override,
     build_pipeline,
     detect_format,
-    format_with_markers,
+    format_with_settings,
 )
 from formats.reply import Collector, Reply, ReplyOptions, collect
 from formats.target_limits import hides_thinking
@@ -127,6 +128,7 @@ __all__ = [
     "Rendered",
     "Reply",
     "ReplyOptions",
+    "SplitThinking",
     "State",
     "StopReason",
     "Target",
@@ -147,7 +149,7 @@ __all__ = [
     "describe_body",
     "detect_format",
     "estimate_tokens",
-    "format_with_markers",
+    "format_with_settings",
     "hides_thinking",
     "is_error_body",
     "is_foreign",

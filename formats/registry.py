@@ -28,7 +28,7 @@ from formats.hidden_thinking import HiddenThinking
 from formats.native.cohere import COHERE
 from formats.native.deepseek import DEEPSEEK
 from formats.native.ernie import ERNIE
-from formats.native.format import NativeFormat
+from formats.native.format import NativeFormat, SplitThinking
 from formats.native.gemma import GEMMA
 from formats.native.glm import GLM
 from formats.native.granite import GRANITE
@@ -111,14 +111,21 @@ def detect_format(model: str, overrides: Iterable[Override] = ()) -> Detection:
 
 
 @cache
-def format_with_markers(format_name: str, markers: Markers = ()) -> NativeFormat | None:
-    """Return a format that also reads these spellings; raises ValueError for an invalid one."""
+def format_with_settings(
+    format_name: str, markers: Markers = (), split_thinking: SplitThinking | None = None
+) -> NativeFormat | None:
+    """Return a format that also reads these spellings; raises ValueError for an invalid one.
+
+    `split_thinking` None is the format's own choice. The standard format can split thinking, too.
+    """
     native = FORMATS[format_name]
-    if not markers:
+    if markers:
+        if native is None:
+            raise ValueError(f"the format {format_name} has no markers")
+        native = native.with_spellings(markers)
+    if split_thinking is None or (native is None and split_thinking is SplitThinking.NEVER):
         return native
-    if native is None:
-        raise ValueError(f"the format {format_name} has no markers")
-    return native.with_spellings(markers)
+    return (native or NativeFormat([])).with_split_thinking(split_thinking)
 
 
 def build_pipeline(
@@ -133,15 +140,18 @@ def build_pipeline(
     limits: Limits = DEFAULT_LIMITS,
     strict: bool = False,
     markers: Markers = (),
+    split_thinking: str | None = None,
     hides_thinking: bool = False,
     max_tokens: int | None = None,
 ) -> Pipeline:
     """Build the pipeline from the bytes of an upstream's answer to the bytes for a client.
 
-    `max_tokens` is the client's limit, which the pipeline enforces if it hides thinking.
+    `split_thinking` is a value of SplitThinking, or None for the format's own choice. `max_tokens`
+    is the client's limit, which the pipeline enforces if it hides thinking.
     """
     tools = toolbox or Toolbox()
-    native = format_with_markers(format_name, markers)
+    split = None if split_thinking is None else SplitThinking(split_thinking)
+    native = format_with_settings(format_name, markers, split)
     is_same = client == upstream
     decoder = DIALECTS[upstream].decoder(limits)
     reader = CallRescue(native, tools, limits, strict=strict) if native else None

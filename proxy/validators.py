@@ -10,7 +10,7 @@ import httpx
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-from formats import format_with_markers
+from formats import format_with_settings
 from proxy.security.egress import ForbiddenAddress
 from proxy.security.key_variables import reason_against
 
@@ -160,7 +160,7 @@ def validate_patterns(value: Any) -> None:
 def validate_markers(format_name: str, markers: Any) -> None:
     """Check `{"SECTION_BEGIN": ["<|calls|>"], …}` against the tokens of the format."""
     try:
-        format_with_markers(format_name, marker_pairs(markers))
+        format_with_settings(format_name, marker_pairs(markers))
     except (KeyError, TypeError, ValueError) as error:
         raise ValidationError({"markers": str(error)}) from error
 

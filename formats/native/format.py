@@ -28,12 +28,12 @@ _THINK = [literal("<think>")]
 _THINK_END = [literal("</think>")]
 
 
-class Thinking(StrEnum):
+class SplitThinking(StrEnum):
     """What to do with `<think>` in the text. A family's own markers of reasoning always count."""
 
-    KEEP = "keep"
+    NEVER = "never"
     """It is text."""
-    SPLIT = "split"
+    MARKED = "marked"
     """The text between `<think>` and `</think>` is reasoning."""
     OPENED = "opened"
     """The same, and the answer begins inside: the model's template has opened the thinking."""
@@ -69,7 +69,7 @@ class NativeFormat:
         *,
         at_start: Sequence[Grammar] = (),
         reasoning: ReasoningMarkers = _NONE,
-        thinking: Thinking = Thinking.KEEP,
+        split_thinking: SplitThinking = SplitThinking.NEVER,
         turn_markers: Sequence[Atoms] = (),
         final_markers: Sequence[Atoms] = (),
     ) -> None:
@@ -80,13 +80,13 @@ class NativeFormat:
         self._grammars = grammars
         self._at_start = at_start
         self._reasoning = reasoning
-        self._thinking = thinking
+        self._split_thinking = split_thinking
         self._turn_markers = turn_markers
         self._final_markers = final_markers
-        self.opens_in_reasoning = thinking is Thinking.OPENED
+        self.opens_in_reasoning = split_thinking is SplitThinking.OPENED
         self._markers_of = _markers_of(grammars)
         self._starters_of = _markers_of(at_start)
-        splits = thinking is not Thinking.KEEP
+        splits = split_thinking is not SplitThinking.NEVER
         ends = {
             THINK_END: () if splits else _THINK_END,
             REASONING_END: (*reasoning.end, *(_THINK_END if splits else ())),
@@ -113,9 +113,9 @@ class NativeFormat:
             if (marker := markers.match(text, pos))
         ]
 
-    def with_thinking(self, thinking: Thinking) -> "NativeFormat":
+    def with_split_thinking(self, split_thinking: SplitThinking) -> "NativeFormat":
         """Return the format with another treatment of `<think>` in the text."""
-        return self._copy(self._grammars, thinking)
+        return self._copy(self._grammars, split_thinking)
 
     def with_spellings(self, spellings: Iterable[tuple[str, str]]) -> "NativeFormat":
         """Return a format that also accepts these spellings, (role, text), of its tokens.
@@ -140,14 +140,14 @@ class NativeFormat:
                 raise ValueError(
                     f"unknown token {role!r}; this format has {', '.join(roles) or 'none'}"
                 )
-        return self._copy(grammars, self._thinking)
+        return self._copy(grammars, self._split_thinking)
 
-    def _copy(self, grammars: Sequence[Grammar], thinking: Thinking) -> "NativeFormat":
+    def _copy(self, grammars: Sequence[Grammar], split_thinking: SplitThinking) -> "NativeFormat":
         return NativeFormat(
             grammars,
             at_start=self._at_start,
             reasoning=self._reasoning,
-            thinking=thinking,
+            split_thinking=split_thinking,
             turn_markers=self._turn_markers,
             final_markers=self._final_markers,
         )

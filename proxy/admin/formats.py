@@ -30,14 +30,21 @@ class FormatOverrideAdmin(SwitchedAdmin):
 
 @admin.register(FormatSettings)
 class FormatSettingsAdmin(ConfigurationAdmin):
-    list_display = ("format", "buffer_limit", "strict", "markers", "context_warning")
+    list_display = (
+        "format",
+        "buffer_limit",
+        "strict",
+        "split_thinking",
+        "markers",
+        "context_warning",
+    )
     readonly_fields = ("format",)
     fieldsets = (
         (
             None,
             {
                 "description": "Applies to every model that uses this format.",
-                "fields": ("format", "buffer_limit", "strict", "context_warning"),
+                "fields": ("format", "buffer_limit", "strict", "split_thinking", "context_warning"),
             },
         ),
         (

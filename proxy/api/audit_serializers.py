@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from formats import FORMATS
 from proxy.models import Comment, Exchange, FailureGroup, GroupState, Replay, Transcript
-from proxy.models.formats import FORMAT_BOUNDS
+from proxy.models.formats import FORMAT_BOUNDS, SPLIT_THINKING
 from proxy.support.failure_text import explain_failure
 
 _BUFFER_MIN, _BUFFER_MAX = (int(bound) for bound in FORMAT_BOUNDS["buffer_limit"])
@@ -153,6 +153,7 @@ class ReplayIn(serializers.Serializer[Any]):
         required=False, min_value=_BUFFER_MIN, max_value=_BUFFER_MAX
     )
     strict = serializers.BooleanField(required=False, allow_null=True, default=None)
+    split_thinking = serializers.ChoiceField(choices=SPLIT_THINKING, required=False)
 
 
 class Problem(serializers.Serializer[Any]):

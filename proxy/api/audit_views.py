@@ -139,6 +139,7 @@ class Exchanges(mixins.RetrieveModelMixin, Endpoint):
                 format_name=options.get("format"),
                 held_chars=options.get("buffer_limit"),
                 strict=options.get("strict"),
+                split_thinking=options.get("split_thinking"),
                 author=user_of(request),
             )
         except NotReplayable as error:

@@ -368,6 +368,7 @@ class ResolvedRouteOut(serializers.Serializer[Any]):
     format_reason = serializers.ChoiceField(choices=FORMAT_REASONS)
     buffer_limit = serializers.IntegerField()
     strict = serializers.BooleanField()
+    split_thinking = serializers.CharField(allow_null=True)
     context_warning = serializers.IntegerField(allow_null=True)
     max_tokens = serializers.IntegerField(allow_null=True)
     context_window = serializers.IntegerField(allow_null=True)

@@ -85,6 +85,7 @@ def _resolved_route(route: Route) -> dict[str, Any]:
         "format_reason": route.format.reason,
         "buffer_limit": route.limits.held_chars,
         "strict": route.strict,
+        "split_thinking": route.split_thinking,
         "context_warning": route.context_warning,
         "max_tokens": route.target.max_tokens,
         "context_window": route.context_window,

@@ -20,6 +20,7 @@ from proxy.configuration.routing import (
 from proxy.configuration.snapshot import Snapshot
 from proxy.errors import GatewayError
 from proxy.models import FormatOverride, FormatSettings, GatewaySettings, ModelRoute, Upstream
+from proxy.models.formats import SPLIT_THINKING
 
 _MAX_FALLBACKS = 10
 
@@ -95,6 +96,9 @@ def _format_facts(snapshot: Snapshot, route: Route, name: str) -> Iterator[Fact]
     yield Fact("buffer limit", f"{route.limits.held_chars:,} characters", origin, settings)
     unclosed = "is an error" if route.strict else "is accepted if its calls are complete"
     yield Fact("unclosed section", unclosed, origin, settings)
+    if route.split_thinking is not None:
+        label = dict(SPLIT_THINKING)[route.split_thinking]
+        yield Fact("thinking split off the text", label, origin, settings)
     if route.markers:
         spellings = ", ".join(f"{role} {text}" for role, text in route.markers)
         yield Fact("additional spellings of tokens", spellings, origin, settings)

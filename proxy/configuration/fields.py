@@ -62,7 +62,7 @@ ROUTE_FIELDS = (
     "active",
 )
 OVERRIDE_FIELDS = ("pattern", "format", "priority", "note", "active")
-FORMAT_FIELDS = ("buffer_limit", "strict", "markers", "context_warning")
+FORMAT_FIELDS = ("buffer_limit", "strict", "split_thinking", "markers", "context_warning")
 KEY_FIELDS = (
     "label",
     "owner",

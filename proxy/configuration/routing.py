@@ -36,6 +36,7 @@ class Route:
     limits: Limits
     strict: bool
     markers: Markers
+    split_thinking: str | None
     context_warning: int | None
     context_window: int | None
     parallel_calls: bool
@@ -122,6 +123,7 @@ def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Rou
         limits=limits,
         strict=settings.strict,
         markers=settings.markers,
+        split_thinking=settings.split_thinking,
         context_warning=settings.context_warning,
         context_window=row.context_window,
         parallel_calls=row.parallel_calls,

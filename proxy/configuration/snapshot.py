@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.db.models import Model
 from django.db.models.functions import Now
 
-from formats import FORMATS, Limits, Markers, Override
+from formats import FORMATS, Limits, Markers, Override, SplitThinking
 from proxy import models
 from proxy.configuration.patterns import matcher
 from proxy.configuration.upstream import Upstream, invalid_upstream, read_upstream
@@ -60,6 +60,7 @@ class FormatRow:
     strict: bool = False
     markers: Markers = ()
     context_warning: int | None = None
+    split_thinking: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,4 +275,7 @@ def _format(row: models.FormatSettings) -> tuple[str, FormatRow]:
     if row.markers != {}:
         validate_markers(row.format, row.markers)
     markers = marker_pairs(row.markers)
-    return row.format, FormatRow(row.buffer_limit, row.strict, markers, row.context_warning)
+    split_thinking = None if row.split_thinking is None else SplitThinking(row.split_thinking).value
+    return row.format, FormatRow(
+        row.buffer_limit, row.strict, markers, row.context_warning, split_thinking
+    )

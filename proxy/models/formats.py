@@ -3,12 +3,19 @@
 from django.core.validators import MinValueValidator
 from django.db import models
 
-from formats import FORMATS
+from formats import FORMATS, SplitThinking
 from proxy.models.bounded_numbers import KIB, MIB, Bounds
 from proxy.models.history import recorded
 from proxy.validators import validate_markers, validate_pattern
 
 FORMAT_BOUNDS = Bounds("format", buffer_limit=(KIB, 64 * MIB))
+
+
+SPLIT_THINKING = [
+    (SplitThinking.NEVER.value, "never: it is text"),
+    (SplitThinking.MARKED.value, "between <think> and </think>"),
+    (SplitThinking.OPENED.value, "from the beginning of the answer to </think>"),
+]
 
 
 def format_choices() -> list[tuple[str, str]]:
@@ -54,6 +61,15 @@ class FormatSettings(models.Model):
         default=dict,
         blank=True,
         help_text='Additional spellings of its tokens: {"SECTION_BEGIN": ["<|calls|>"]}',
+    )
+    split_thinking = models.CharField(  # noqa: DJ001 - null is the format's own choice
+        "split off thinking",
+        max_length=10,
+        choices=SPLIT_THINKING,
+        null=True,
+        blank=True,
+        help_text="What to move from the text to the reasoning. Empty: only what the format's own "
+        "markers enclose, which is always moved.",
     )
     context_warning = models.PositiveIntegerField(
         "context warning size",

@@ -117,6 +117,7 @@ class Replay(models.Model):
     format = models.CharField(max_length=20)
     buffer_limit = models.PositiveIntegerField(validators=[MinValueValidator(1024)])
     strict = models.BooleanField(default=False)
+    split_thinking = models.CharField(max_length=10, null=True, blank=True)  # noqa: DJ001
     configuration_version = models.PositiveBigIntegerField()
     result = models.CharField(max_length=20, choices=Result)
     error = models.CharField(max_length=500, blank=True)

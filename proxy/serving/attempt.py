@@ -131,6 +131,7 @@ async def attempt(
         limits=route.limits,
         strict=route.strict,
         markers=route.markers,
+        split_thinking=route.split_thinking,
         hides_thinking=hides_thinking(conversation, route.target),
         max_tokens=conversation.sampling.max_tokens,
     )

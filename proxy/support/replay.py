@@ -39,14 +39,15 @@ def replay(
     format_name: str | None = None,
     held_chars: int | None = None,
     strict: bool | None = None,
+    split_thinking: str | None = None,
     author: Any = None,
     snapshot: Snapshot | None = None,
     transcript: Transcript | None = None,
 ) -> Replay:
     """Replay an exchange; the row is not saved. Raises NotReplayable.
 
-    Defaults: the model's current format, with the current buffer limit and strictness of that
-    format, and the stored transcript.
+    Defaults: the model's current format, with the current buffer limit, strictness and splitting
+    of thinking of that format, and the stored transcript.
     """
     content = replayable_content(transcript or _stored_transcript(exchange))
     snapshot = snapshot or load()
@@ -60,6 +61,7 @@ def replay(
         "format": name,
         "held_chars": limit,
         "strict": is_strict,
+        "split_thinking": split_thinking or row.split_thinking,
         "markers": [list(pair) for pair in row.markers],
     }
     replayed = decode_again(raw_answer(content), reading, content.tools)
@@ -70,6 +72,7 @@ def replay(
         format=name,
         buffer_limit=limit,
         strict=is_strict,
+        split_thinking=reading["split_thinking"],
         configuration_version=snapshot.version,
         result=compare(exchange, content, replayed),
         error=storable(f"{failure.kind}: {failure.message}")[:500] if failure else "",

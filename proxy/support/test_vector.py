@@ -85,6 +85,7 @@ def make_wire_fixture(
         "format": replay.format,
         "held_chars": replay.buffer_limit,
         "strict": replay.strict,
+        "split_thinking": replay.split_thinking,
     }
     if replay.format != content.reading["format"]:
         reading["markers"] = []  # markers belong to the original format

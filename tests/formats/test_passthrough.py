@@ -35,7 +35,7 @@ from formats.delivery import Delivery
 from formats.native.markup_watch import MarkupWatch
 from formats.native.rescue import CallRescue
 from formats.pipeline import Pipeline
-from formats.registry import format_with_markers
+from formats.registry import format_with_settings
 from tests.support.client_views import check_end, error_type, view
 from tests.support.native_calls import NATIVE, TOOLS, encoded, garbage, whole, write_call
 from tests.support.official_sdks import QUESTION, openai_client, streamed_by_anthropic
@@ -69,7 +69,7 @@ def relayed(dialect, parts, format_name="standard", **options):
 
 def encoding_pipeline(dialect, format_name):
     """Return a pipeline without passthrough."""
-    native = format_with_markers(format_name)
+    native = format_with_settings(format_name)
     return Pipeline(
         DIALECTS[dialect].decoder(Limits()),
         CallRescue(native, TOOLS) if native else MarkupWatch(),

@@ -8,7 +8,7 @@ from formats import (
     FailureKind,
     MessageFailed,
     as_context_overflow,
-    format_with_markers,
+    format_with_settings,
     read_error_answer,
 )
 from formats.conversation import Text, ToolCall
@@ -159,4 +159,4 @@ def test_an_added_spelling_may_begin_with_any_symbol():
 )
 def test_an_invalid_spelling_is_refused(format_name, role, text):
     with pytest.raises(ValueError, match=r"token|mark"):
-        format_with_markers(format_name, ((role, text),))
+        format_with_settings(format_name, ((role, text),))

@@ -44,6 +44,7 @@ def replay_input(exchange: Exchange, redactor: Redactor, limit: int) -> dict[str
         "held_chars": route.limits.held_chars,
         "strict": route.strict,
         "markers": [list(pair) for pair in route.markers],
+        "split_thinking": route.split_thinking,
         "token": exchange.token,
         "message_id": exchange.message_id,
         "model": redactor.redact_start(exchange.request.model, 1000),
@@ -89,6 +90,7 @@ def decode_again(raw: bytes, reading: dict[str, Any], tools: list[dict[str, Any]
         limits=Limits(held_chars=reading["held_chars"]),
         strict=reading["strict"],
         markers=tuple((role, text) for role, text in reading["markers"]),
+        split_thinking=reading.get("split_thinking"),  # not in transcripts of older versions
     )
     if reading["is_whole"]:
         events = pipeline.decode_whole(raw)

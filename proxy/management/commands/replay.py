@@ -16,7 +16,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils.dateparse import parse_datetime
 
-from formats import FORMATS
+from formats import FORMATS, SplitThinking
 from proxy.audit.transcripts.codec import TranscriptContent, pack
 from proxy.configuration.snapshot import NotBootstrapped, load
 from proxy.models import Exchange, FailureGroup, Replay, Transcript
@@ -43,6 +43,7 @@ class Command(BaseCommand):
         which.add_argument("--file", type=Path, help="a transcript downloaded from the API")
         parser.add_argument("--format", choices=sorted(FORMATS), help="default: as configured")
         parser.add_argument("--strict", action="store_true", default=None)
+        parser.add_argument("--split-thinking", choices=[value.value for value in SplitThinking])
         parser.add_argument(
             "--save-fixture", metavar="NAME", help="save the exchange as a test fixture"
         )
@@ -65,6 +66,7 @@ class Command(BaseCommand):
                     exchange,
                     format_name=options["format"],
                     strict=options["strict"],
+                    split_thinking=options["split_thinking"],
                     snapshot=snapshot,
                     transcript=transcript,
                 )

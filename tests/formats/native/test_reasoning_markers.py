@@ -2,8 +2,8 @@
 
 import pytest
 
-from formats import NoticeCode, ReasoningDelta, TextDelta
-from formats.native.format import NativeFormat, ReasoningMarkers, Thinking
+from formats import FORMATS, NoticeCode, ReasoningDelta, TextDelta, build_pipeline, collect
+from formats.native.format import NativeFormat, ReasoningMarkers, SplitThinking
 from formats.native.markers import literal
 from formats.native.qwen import QWEN
 from formats.native.rescue import CallRescue
@@ -15,6 +15,7 @@ from tests.support.native_replies import (
     reasoning_of,
     text_of,
 )
+from tests.support.wire import IDENTITY, text_from
 
 CALL = '<tool_call>{"name": "f", "arguments": {"n": 1}}</tool_call>'
 OWN = NativeFormat(
@@ -24,11 +25,11 @@ FORMATS_AND_TAGS = pytest.mark.parametrize(
     ("native", "begin", "end"),
     [
         (OWN, "[THINK]", "[/THINK]"),
-        (QWEN.with_thinking(Thinking.SPLIT), "<think>", "</think>"),
-        (OWN.with_thinking(Thinking.SPLIT), "<think>", "</think>"),
-        (OWN.with_thinking(Thinking.OPENED), "", "[/THINK]"),
-        (QWEN.with_thinking(Thinking.OPENED), "", "</think>"),
-        (QWEN.with_thinking(Thinking.OPENED), "<think>", "</think>"),
+        (QWEN.with_split_thinking(SplitThinking.MARKED), "<think>", "</think>"),
+        (OWN.with_split_thinking(SplitThinking.MARKED), "<think>", "</think>"),
+        (OWN.with_split_thinking(SplitThinking.OPENED), "", "[/THINK]"),
+        (QWEN.with_split_thinking(SplitThinking.OPENED), "", "</think>"),
+        (QWEN.with_split_thinking(SplitThinking.OPENED), "<think>", "</think>"),
     ],
 )
 
@@ -71,17 +72,40 @@ def test_think_is_text_unless_the_format_splits_it():
     assert parts(read_text(OWN, text)) == ("", text, [])
 
 
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    ("split", "text"),
+    [
+        (None, "<think>One.</think>Two."),
+        ("never", "<think>One.</think>Two."),
+        ("marked", "Two."),
+        ("opened", "Two."),
+    ],
+)
+def test_every_format_can_split_off_thinking(name, split, text):
+    pipeline = build_pipeline(
+        client="openai",
+        upstream="openai",
+        format_name=name,
+        identity=IDENTITY,
+        split_thinking=split,
+    )
+    body = text_from("openai", ["<think>One.", "</think>Two."], "content")
+    events = pipeline.decode(body) + pipeline.decode_end()
+    assert text_of(collect(events)) == text
+
+
 def test_markers_in_the_reasoning_are_removed():
     reply = read_text(OWN, "[THINK]One.[/THINK] Two.", "reasoning")
     assert parts(reply) == ("One. Two.", "", [])
 
 
 def test_an_answer_begins_as_text_if_the_upstream_separates_the_reasoning():
-    native = QWEN.with_thinking(Thinking.OPENED)
+    native = QWEN.with_split_thinking(SplitThinking.OPENED)
     reply = read_deltas(native, ReasoningDelta("One."), TextDelta("Two."))
     assert parts(reply) == ("One.", "Two.", [])
 
 
 def test_opened_reasoning_streams():
-    rescue = CallRescue(QWEN.with_thinking(Thinking.OPENED), TOOLS)
+    rescue = CallRescue(QWEN.with_split_thinking(SplitThinking.OPENED), TOOLS)
     assert rescue.feed([TextDelta("One.")]) == [ReasoningDelta("One.")]

@@ -107,6 +107,7 @@ def full_configuration():
     FormatSettings.objects.filter(format="kimi").update(
         buffer_limit=4096,
         strict=True,
+        split_thinking="marked",
         markers={"SECTION_BEGIN": ["<|calls|>"]},
         context_warning=5000,
     )

@@ -132,12 +132,14 @@ def test_limits_strictness_and_markers_come_from_the_format():
         format="kimi",
         buffer_limit=2048,
         strict=True,
+        split_thinking="opened",
         markers={"SECTION_BEGIN": ["<|calls|>"]},
         context_warning=5000,
     )
     found = route("moonshotai/kimi-k2")
     assert (found.limits.held_chars, found.strict, found.context_warning) == (2048, True, 5000)
     assert found.markers == (("SECTION_BEGIN", "<|calls|>"),)
+    assert found.split_thinking == "opened"
     assert route("vendor/plain").limits.held_chars == 1024 * 1024
 
 

@@ -65,6 +65,18 @@ def test_a_replay_uses_current_limit_strictness_and_markers_by_default():
     assert (outcome.buffer_limit, outcome.strict) == (4096, False)
 
 
+def test_a_replay_can_split_off_thinking():
+    row = stored_exchange(stream({"content": "<think>One.</think>Two."}))
+    assert check(row, Replay.Result.SAME).split_thinking is None
+    outcome = check(row, Replay.Result.DIFFERENT, split_thinking="marked")
+    assert outcome.split_thinking == "marked"
+    assert ["ReasoningDelta", {"text": "One."}] in outcome.events
+    FormatSettings.objects.update_or_create(
+        format="standard", defaults={"split_thinking": "opened"}
+    )
+    assert check(row, Replay.Result.DIFFERENT).split_thinking == "opened"
+
+
 def test_a_good_answer_that_stays_good_is_the_same():
     row = stored_exchange(stream({"content": "Hello"}))
     check(row, Replay.Result.SAME)
