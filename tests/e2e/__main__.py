@@ -1,13 +1,14 @@
-"""`make e2e`: installs Claude Code and runs the tests that drive it. Arguments go to pytest.
+"""`make e2e`: installs Claude Code and Vercel's AI SDK, and runs the tests that drive them.
 
-If Claude Code cannot be installed, the run succeeds and prints a clearly visible note: a machine
-without Node is not a defect of the gateway.
+Arguments go to pytest. If one cannot be installed, its tests do not run, and a clearly visible note
+is printed; the run succeeds: a machine without Node is not a defect of the gateway.
 """
 
 import sys
 
 import pytest
 
+from tests.e2e import vercel
 from tests.e2e.install import VERSION, NotInstalledError, install
 
 _BAR = "!" * 88
@@ -23,6 +24,10 @@ def main() -> int:
         )
         return 0
     sys.stdout.write(f"Claude Code {VERSION}: {binary}\n")
+    try:
+        vercel.install()
+    except NotInstalledError as error:
+        sys.stdout.write(f"{_BAR}\nE2E SKIPPED: Vercel's AI SDK.\nReason: {error}\n{_BAR}\n")
     sys.stdout.flush()
     return int(pytest.main(["-m", "e2e", "tests/e2e", *sys.argv[1:]]))
 
