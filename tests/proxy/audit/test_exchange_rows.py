@@ -17,6 +17,7 @@ from tests.support.client_views import view
 from tests.support.custom_tools import NESTED, PATCH, structured
 from tests.support.database import dump
 from tests.support.gateway import KEY, Gateway
+from tests.support.native_calls import write_call
 from tests.support.raw_client import start_request
 from tests.support.scripted_upstream import Close, Hold, Pause, whole
 from tests.support.waiting import wait_for
@@ -39,18 +40,15 @@ KIMI = (
     '<|tool_call_argument_begin|>{"harbor": "Bergen"}<|tool_call_end|><|tool_calls_section_end|>'
 )
 BROKEN = KIMI.replace('"Bergen"}', '"Bergen"')
-NATIVE = {
-    "kimi": ("moonshotai/kimi", KIMI),
-    "qwen": (
-        "qwen/qwen",
-        'See. <tool_call>\n{"name": "get_tide", "arguments": {"harbor": "Bergen"}}\n</tool_call>',
-    ),
-    "deepseek": (
-        "deepseek/deepseek",
-        "See. <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_tide\n```json\n"
-        '{"harbor": "Bergen"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
-    ),
-    "standard": ("vendor/plain", "Only text."),
+# Models whose format is not detected by its own name.
+MODELS = {
+    "gemma": "gemma-4",
+    "lfm": "lfm-2",
+    "llama": "llama-4",
+    "phi": "phi-4",
+    "seed": "seed-oss",
+    "step": "step-3",
+    "standard": "plain",
 }
 
 
@@ -617,8 +615,12 @@ def test_an_exchange_with_leaked_markup_keeps_its_transcript_by_default(gateway,
 def test_decoding_a_stored_answer_again_gives_the_same_events_and_bytes(
     keeper, client, upstream, format_name, dialect
 ):
-    vendor, text = NATIVE[format_name]
-    name = f"{vendor}-{letters()}" if dialect == "openai" else f"anthropic-{vendor}-{letters()}"
+    name = f"vendor/{MODELS.get(format_name, format_name)}-{letters()}"
+    if dialect == "anthropic":
+        name = f"anthropic-{name}"
+    text = "Only text."
+    if format_name != "standard":
+        text = "See. " + write_call(format_name, "get_tide", {"harbor": "Bergen"})
     if dialect == "openai":
         upstream.script(name, reply(*[chunk({"content": char}) for char in text], END))
     else:
