@@ -196,7 +196,7 @@ def test_forwarded_requests_need_the_metrics_token(own_gateway):
         for method in ("GET", "POST"):
             refused = client.request(method, url, headers=forwarded)
             assert refused.status_code == 404, "the page must not be disclosed"
-            assert refused.json()["error"]["message"] == "there is nothing at /metrics"
+            assert refused.json()["error"]["message"].startswith("there is nothing at /metrics (")
         for given in ("Bearer wrong", f"Bearer {TOKEN}x", TOKEN, f"Basic {TOKEN}", "Bearer"):
             refused = client.get(url, headers=forwarded | {"authorization": given})
             assert refused.status_code == 404, given
