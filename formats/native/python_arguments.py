@@ -47,7 +47,7 @@ _INSIDE = {
 }
 # Needs no escape in JSON, and ends no string of Python.
 _PLAIN = re.compile(r"[^\"'\\\x00-\x1f]*+")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _DIGIT_SEPARATOR = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]{1,64}")

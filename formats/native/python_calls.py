@@ -28,7 +28,7 @@ _CALL = re.compile(r"([^\W\d][\w.-]{0,127}+)\s{0,8}+\(")
 _CUT_CALL = re.compile(r"(?:[^\W\d][\w.-]{0,127}+\s{0,8}+)?\Z")
 # What may stand before the next call, inside a list and outside of one.
 _IN_LIST = re.compile(r"[\s,;]*")
-_OUTSIDE = re.compile(r"\s*[,;\n]\s*")
+_OUTSIDE = re.compile(r"[^\S\n]{0,32}+(?:[,;]|\n\s{0,256}+[,;]?)\s{0,256}+")
 # What shows that a parenthesis opens arguments: there are none, or the first is a literal.
 _ARGUMENTS = re.compile(
     r"""\s{0,32}+(?:(?P<none>\))|\w{1,128}+\s{0,32}+=\s{0,32}+"""

@@ -37,6 +37,7 @@ LEAK_FORMATS = (
     "internlm",
     "jamba",
     "kimi",
+    "lfm",
     "llama",
     "longcat",
     "minimax",

@@ -56,6 +56,7 @@ def answered(
         limits=Limits(),
         strict=False,
         markers=(),
+        split_thinking=None,
         sample_calls=1.0,
     )
     exchange.answer.decoding = DecodingSettings(
