@@ -127,14 +127,16 @@ def test_3_round_trip_decoding_encoded_events_returns_the_events(dialect, events
         client=dialect, upstream=dialect, format_name="standard", identity=IDENTITY
     )
     got = [*pipeline.decode(encoded(events, dialect)), *pipeline.decode_end()]
-    if isinstance(events[-1], MessageFailed) and dialect == "openai":
-        # OpenAI has no end of a call: only a later event shows that one is complete.
-        events = [event for event in events if not isinstance(event, ToolCallEnd)]
-        got = [event for event in got if not isinstance(event, ToolCallEnd)]
-        failed = events[-1]
-        if failed.kind in TEMPORARY | {FailureKind.TRANSFORMATION}:
-            # Faults that are not the client's have one name.
+    if isinstance(failed := events[-1], MessageFailed):
+        if dialect == "openai":
+            # OpenAI has no end of a call: only a later event shows that one is complete.
+            events = [event for event in events if not isinstance(event, ToolCallEnd)]
+            got = [event for event in got if not isinstance(event, ToolCallEnd)]
+        # Faults that are not the client's have one name in a stream: one that clients retry.
+        if dialect == "openai" and failed.kind in TEMPORARY | {FailureKind.TRANSFORMATION}:
             events[-1] = MessageFailed(FailureKind.UPSTREAM, failed.message)
+        elif dialect == "anthropic" and failed.kind in TEMPORARY:
+            events[-1] = MessageFailed(FailureKind.OVERLOADED, failed.message)
     assert merge_deltas(got) == merge_deltas(events)
 
 
