@@ -21,7 +21,7 @@ from tests.support.chat import END, ask, chunk, reply, says, stream
 from tests.support.gateway import KEY, Gateway
 from tests.support.metrics import scrape, value
 from tests.support.raw_client import start_request
-from tests.support.scripted_upstream import Pause, whole
+from tests.support.scripted_upstream import Hold, Pause, whole
 from tests.support.waiting import wait_for
 
 TOKEN = "a-token-of-the-metrics"
@@ -321,7 +321,7 @@ def test_any_worker_reports_for_all_workers_including_dead_ones(workers, upstrea
     assert value(scrape(workers.url), "athena_upstream_ttfb_seconds_count") == sent
     assert value(scrape(workers.url), "athena_config_version") >= 1
 
-    upstream.script(model, reply(chunk({"content": "one"}), Pause(30), END))
+    upstream.script(model, reply(chunk({"content": "one"}), Hold(), END))
     connection = start_request(workers, ask(model, stream=True))
     wait_for(lambda: value(scrape(workers.url), "athena_open_streams") == 1)
     holders = counts_of_workers(workers, "athena_open_streams", "gauge_livesum")
