@@ -1,4 +1,4 @@
-"""Whole answers are checked as strictly from an Anthropic upstream as from one of OpenAI's dialect."""
+"""Checks of whole answers: the same for upstreams of both dialects."""
 
 import json
 
