@@ -25,30 +25,30 @@ from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
 from formats.hidden_thinking import HiddenThinking
-from formats.native.cohere import COHERE
-from formats.native.deepseek import DEEPSEEK
-from formats.native.ernie import ERNIE
+from formats.native.families.cohere import COHERE
+from formats.native.families.deepseek import DEEPSEEK
+from formats.native.families.ernie import ERNIE
+from formats.native.families.gemma import GEMMA
+from formats.native.families.glm import GLM
+from formats.native.families.granite import GRANITE
+from formats.native.families.harmony import HARMONY
+from formats.native.families.hunyuan import HUNYUAN
+from formats.native.families.internlm import INTERNLM
+from formats.native.families.jamba import JAMBA
+from formats.native.families.kimi import KIMI
+from formats.native.families.lfm import LFM
+from formats.native.families.llama import LLAMA
+from formats.native.families.longcat import LONGCAT
+from formats.native.families.minimax import MINIMAX
+from formats.native.families.mistral import MISTRAL
+from formats.native.families.nemotron import NEMOTRON
+from formats.native.families.phi import PHI
+from formats.native.families.qwen import QWEN
+from formats.native.families.seed import SEED
+from formats.native.families.step import STEP
 from formats.native.format import NativeFormat, SplitThinking
-from formats.native.gemma import GEMMA
-from formats.native.glm import GLM
-from formats.native.granite import GRANITE
-from formats.native.harmony import HARMONY
-from formats.native.hunyuan import HUNYUAN
-from formats.native.internlm import INTERNLM
-from formats.native.jamba import JAMBA
-from formats.native.kimi import KIMI
-from formats.native.lfm import LFM
-from formats.native.llama import LLAMA
-from formats.native.longcat import LONGCAT
 from formats.native.markup_watch import MarkupWatch
-from formats.native.minimax import MINIMAX
-from formats.native.mistral import MISTRAL
-from formats.native.nemotron import NEMOTRON
-from formats.native.phi import PHI
-from formats.native.qwen import QWEN
 from formats.native.rescue import CallRescue
-from formats.native.seed import SEED
-from formats.native.step import STEP
 from formats.passthrough import Passthrough, ResumableEncoder
 from formats.pipeline import Decoder, Pipeline, Transform
 from formats.reply import Reply, ReplyOptions

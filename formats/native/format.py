@@ -11,8 +11,8 @@ from re import Match
 from typing import NamedTuple
 
 from formats.native.grammar import Context, Grammar, Opening, Passage, Verdict
+from formats.native.grammars.token_grammar import TokenGrammar
 from formats.native.markers import PARTIAL, Atoms, MarkerSet, literal
-from formats.native.token_grammar import TokenGrammar
 
 CALL = "CALL"
 START_CALL = "START_CALL"

@@ -11,9 +11,7 @@ from formats import (
     merge_deltas,
 )
 from formats.native.format import NativeFormat
-from formats.native.markers import literal
-from formats.native.rescue import CallRescue
-from formats.native.tag_grammar import (
+from formats.native.grammars.tag_grammar import (
     BLOCK,
     BLOCK_END,
     FUNCTION,
@@ -24,6 +22,8 @@ from formats.native.tag_grammar import (
     Parameter,
     TagGrammar,
 )
+from formats.native.markers import literal
+from formats.native.rescue import CallRescue
 
 
 def tags(function, parameter):

@@ -3,9 +3,9 @@
 import pytest
 
 from formats import FORMATS, NoticeCode, ReasoningDelta, TextDelta, build_pipeline, collect
+from formats.native.families.qwen import QWEN
 from formats.native.format import NativeFormat, ReasoningMarkers, SplitThinking
 from formats.native.markers import literal
-from formats.native.qwen import QWEN
 from formats.native.rescue import CallRescue
 from tests.support.native_replies import (
     TOOLS,

@@ -6,7 +6,7 @@ import pytest
 
 from formats import FailureKind, NoticeCode, StopReason, Tool, Toolbox, collect, merge_deltas
 from formats.conversation import Reasoning, Text, ToolCall
-from formats.native.parameter_values import coerce
+from formats.native.grammars.parameter_values import coerce
 from tests.support.wire import byte_cuts, calls, decode, entry, reply_from, stream
 
 KIMI = (
