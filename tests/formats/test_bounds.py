@@ -5,11 +5,10 @@ again with the next piece.
 """
 
 import json
-import sys
 import time
 import tracemalloc
+from cProfile import Profile
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -153,22 +152,13 @@ def work(format_name: str, text: str, piece: int) -> tuple[int, int]:
     native = FORMATS[format_name]
     assert native
     transform = CallRescue(native, Toolbox(), Limits(held_chars=1 << 30))
-    calls = 0
     held = 0
-
-    def count(frame: Any, event: str, arg: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
     pieces = [text[at : at + piece] for at in range(0, len(text), piece)]
-    sys.setprofile(count)
-    try:
+    with Profile() as profile:
         for part in pieces:
             transform.feed([TextDelta(part)])
             held = max(held, len(transform._scanner._pending))
-    finally:
-        sys.setprofile(None)
-    return calls, held
+    return sum(entry.callcount for entry in profile.getstats()), held
 
 
 FORMAT_OF = {"hermes": "qwen", "coder": "qwen", "dsml": "deepseek", "draft": "kimi"}
@@ -179,8 +169,8 @@ def test_work_grows_linearly_with_the_input(opening):
     first = opening.partition(" ")[0]
     names = NATIVE if first == "text" else [FORMAT_OF.get(first, first)]
     for name, unit in product(names, HOSTILE.values()):
-        once, held = work(name, OPENINGS[opening] + unit * (2000 // len(unit)), 50)
-        twice, _ = work(name, OPENINGS[opening] + unit * (4000 // len(unit)), 50)
+        once, _ = work(name, OPENINGS[opening] + unit * (1000 // len(unit)), 50)
+        twice, held = work(name, OPENINGS[opening] + unit * (2000 // len(unit)), 50)
         assert twice < 2.5 * once + 100, unit
         # Held text is scanned again with every piece, so it must not grow with the input.
         assert held < 1200, unit
@@ -188,8 +178,8 @@ def test_work_grows_linearly_with_the_input(opening):
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("unit", ["angles", "openers", "braces", "quotes"])
-def test_a_megabyte_of_hostile_text_is_read_to_its_end(format_name, unit):
-    size = 1_000_000 if format_name == "kimi" else 200_000
+def test_long_hostile_text_is_read_to_its_end(format_name, unit):
+    size = 100_000 if format_name == "kimi" else 20_000
     body = HOSTILE[unit] * (size // len(HOSTILE[unit]))
     half = size // 2
     reply = collect(
@@ -215,10 +205,10 @@ def many_calls(count):
 @pytest.mark.parametrize("messages", [consecutive_messages, many_calls])
 def test_work_grows_linearly_with_the_number_of_messages(messages, upstream):
     def cost(count):
-        """Return the CPU seconds to parse and render a request, the minimum of three."""
+        """Return the CPU seconds to parse and render a request, the minimum of two."""
         body = json.dumps({"model": "m", "messages": messages(count)}).encode()
         seconds = []
-        for _ in range(3):
+        for _ in range(2):
             start = time.process_time()
             conversation = DIALECTS["openai"].parse(body, Complexity(nodes=10**6))
             DIALECTS[upstream].render(conversation, Target())
@@ -227,7 +217,7 @@ def test_work_grows_linearly_with_the_number_of_messages(messages, upstream):
         return min(seconds)
 
     # Other load may disturb one measurement, but not five.
-    assert any(cost(20_000) < 9 * cost(5_000) + 0.05 for _ in range(5))
+    assert any(cost(6_000) < 9 * cost(1_500) + 0.02 for _ in range(5))
 
 
 DRAFT = "<think>" + KIMI_CALL

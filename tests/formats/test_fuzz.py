@@ -1,5 +1,7 @@
 """Inputs that fuzzing found pass, and the fuzzing targets pass for their seeds."""
 
+from itertools import islice
+
 import pytest
 
 from tests.fuzz.corpus import FAILING_INPUTS, seeds
@@ -15,9 +17,9 @@ def test_inputs_that_once_failed_pass(path):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_has_seeds_and_passes_some(target):
-    known = list(seeds(target))
-    assert known
-    for data in known[:6]:
+    some = list(islice(seeds(target), 4))
+    assert some
+    for data in some:
         TARGETS[target](data)
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from formats import (
     DIALECTS,
-    FORMATS,
     FailureKind,
     MessageEnd,
     MessageFailed,
@@ -29,8 +28,11 @@ from tests.support.native_calls import (
     CALLS,
     NATIVE,
     TOOLS,
+    answers,
     encoded,
+    format_names,
     garbage,
+    native_names,
     whole,
     write_call,
 )
@@ -47,10 +49,15 @@ from tests.support.wire import (
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-@pytest.mark.parametrize("format_name", FORMATS)
-@given(text=garbage | whole, channel=st.sampled_from(["content", "reasoning"]), seed=st.integers())
-@settings(max_examples=20)
-def test_1_chunking_any_split_gives_the_same_events(upstream, format_name, text, channel, seed):
+@given(
+    answer=answers,
+    channel=st.sampled_from(["content", "reasoning"]),
+    seed=st.integers(),
+)
+@settings(max_examples=150)
+def test_1_chunking_any_split_gives_the_same_events(upstream, answer, channel, seed):
+    format_name, texts = answer
+    text = "".join(texts)
     random = Random(seed)
     cut = pieces(text, [random.randrange(1000) for _ in range(random.randrange(6))])
     unsplit = merge_deltas(
@@ -78,8 +85,8 @@ def test_1_chunking_any_split_of_the_bytes_gives_the_same_events(dialect, events
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-@pytest.mark.parametrize("format_name", FORMATS)
 @given(
+    format_name=format_names,
     body=st.binary(max_size=80)
     | st.lists(garbage | whole, max_size=4).map(
         lambda texts: stream(*({"content": text} for text in texts))
@@ -100,9 +107,9 @@ def test_1_chunking_any_split_of_the_bytes_gives_the_same_events(dialect, events
             ),
         ),
         max_size=5,
-    ).map(lambda deltas: stream(*deltas))
+    ).map(lambda deltas: stream(*deltas)),
 )
-@settings(max_examples=20)
+@settings(max_examples=80)
 def test_2_order_every_output_follows_the_event_table(upstream, format_name, body):
     state = State.START
     for event in decode(body, upstream=upstream, format_name=format_name, tools=TOOLS):
@@ -145,9 +152,13 @@ def test_every_native_format_is_covered_by_the_laws():
 
 
 @pytest.mark.parametrize("finish", ["stop", "length", "tool_calls"])
-@pytest.mark.parametrize("format_name", NATIVE)
-@given(name=names, given_arguments=arguments, cut=st.integers(0, 10_000))
-@settings(max_examples=20)
+@given(
+    format_name=native_names,
+    name=names,
+    given_arguments=arguments,
+    cut=st.integers(0, 10_000),
+)
+@settings(max_examples=100)
 def test_4_truncation_a_cut_call_is_never_listed_as_complete(
     format_name, finish, name, given_arguments, cut
 ):
@@ -178,9 +189,11 @@ def test_4_truncation_a_cut_stream_ends_in_an_error_or_is_complete(dialect, even
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-@pytest.mark.parametrize("format_name", FORMATS)
-@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<✿"))))
-@settings(max_examples=20)
+@given(
+    format_name=format_names,
+    texts=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<✿"))),
+)
+@settings(max_examples=100)
 def test_5_identity_text_without_markers_passes_unchanged(upstream, format_name, texts):
     assume("".join(texts))
     reply = collect(
@@ -190,9 +203,8 @@ def test_5_identity_text_without_markers_passes_unchanged(upstream, format_name,
     assert reply.failure is None
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
-@given(text=garbage)
-@settings(max_examples=20)
+@given(format_name=format_names, text=garbage)
+@settings(max_examples=100)
 def test_5_identity_text_in_backticks_is_never_a_call(format_name, text):
     assume("<" in text and "✿" not in text)
     quoted = re.sub(r"(?=[<\[])", "`", text)
@@ -202,9 +214,8 @@ def test_5_identity_text_in_backticks_is_never_a_call(format_name, text):
 
 @pytest.mark.parametrize("upstream", DIALECTS)
 @pytest.mark.parametrize("client", DIALECTS)
-@pytest.mark.parametrize("format_name", NATIVE)
-@given(before=prose, name=names, given_arguments=arguments)
-@settings(max_examples=8)
+@given(format_name=native_names, before=prose, name=names, given_arguments=arguments)
+@settings(max_examples=50)
 def test_7_matrix_every_cell_gives_the_same_message(
     client, upstream, format_name, before, name, given_arguments
 ):

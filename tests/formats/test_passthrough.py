@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from formats import (
     DIALECTS,
-    FORMATS,
     Identity,
     Limits,
     MessageEnd,
@@ -37,7 +36,7 @@ from formats.native.rescue import CallRescue
 from formats.pipeline import Pipeline
 from formats.registry import format_with_settings
 from tests.support.client_views import check_end, error_type, view
-from tests.support.native_calls import NATIVE, TOOLS, encoded, garbage, whole, write_call
+from tests.support.native_calls import TOOLS, answers, encoded, format_names
 from tests.support.official_sdks import QUESTION, openai_client, streamed_by_anthropic
 from tests.support.strategies import messages, pieces
 from tests.support.wire import byte_cuts, chunk, data, stream, text_from
@@ -47,7 +46,6 @@ ODD = {
     "anthropic": b': a comment\r\n\r\nevent: odd\nid: 7\ndata: {"type":"odd",\ndata: "a":1.50}\n\n',
     "openai": b': OPENROUTER PROCESSING\n\n: \n\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk", "created":1700000000,"model":"m","choices":[], "odd":1.0}\n\n',
 }
-WRITTEN = [write_call(name, "ping", {"a": 1, "b": ["<", "é"]}) for name in NATIVE]
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
 
 
@@ -103,9 +101,13 @@ def _passes(events):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("format_name", FORMATS)
-@given(events=messages().filter(_passes), crlf=st.booleans(), seed=st.integers(0, 99))
-@settings(max_examples=12)
+@given(
+    format_name=format_names,
+    events=messages().filter(_passes),
+    crlf=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=40)
 def test_an_answer_without_native_calls_passes_byte_for_byte_at_any_split(
     dialect, format_name, events, crlf, seed
 ):
@@ -123,16 +125,14 @@ def test_an_answer_without_native_calls_passes_byte_for_byte_at_any_split(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("format_name", FORMATS)
 @given(
-    texts=st.lists(garbage | whole | st.sampled_from(WRITTEN), min_size=1, max_size=3),
+    answer=answers,
     channel=st.sampled_from(["content", "reasoning"]),
     seed=st.integers(0, 9999),
 )
-@settings(max_examples=30)
-def test_passthrough_means_the_same_to_the_client_as_encoding(
-    dialect, format_name, texts, channel, seed
-):
+@settings(max_examples=100)
+def test_passthrough_means_the_same_to_the_client_as_encoding(dialect, answer, channel, seed):
+    format_name, texts = answer
     random = Random(seed)
     text = "".join(texts)
     cut = pieces(text, [random.randrange(1000) for _ in range(random.randrange(9))])
@@ -143,14 +143,16 @@ def test_passthrough_means_the_same_to_the_client_as_encoding(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("format_name", FORMATS)
 @given(
-    events=messages(), texts=st.lists(garbage | whole | st.sampled_from(WRITTEN)), data=st.data()
+    answer=answers,
+    events=messages(),
+    data=st.data(),
 )
-@settings(max_examples=25)
+@settings(max_examples=50)
 def test_passthrough_means_the_same_with_structured_calls_and_signed_thinking(
-    dialect, format_name, events, texts, data
+    dialect, answer, events, data
 ):
+    format_name, texts = answer
     for text in texts:
         places = [at for at in range(1, len(events)) if _is_between_calls(events, at)]
         kind = data.draw(st.sampled_from([TextDelta, ReasoningDelta]))
@@ -170,10 +172,10 @@ def _is_between_calls(events, at):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("format_name", NATIVE)
-@given(texts=st.lists(garbage | whole | st.sampled_from(WRITTEN), min_size=1, max_size=3))
-@settings(max_examples=6)
-def test_the_official_sdk_rebuilds_the_same_message(dialect, format_name, texts):
+@given(answer=answers)
+@settings(max_examples=25)
+def test_the_official_sdk_rebuilds_the_same_message(dialect, answer):
+    format_name, texts = answer
     body = text_from(dialect, texts, "content")
     expected = rebuilt_by_sdk(encoded_answer(dialect, body, format_name), dialect)
     for parts in cuts(body):

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from formats import (
     DIALECTS,
-    FORMATS,
     AnswerFault,
     Limits,
     MessageFailed,
@@ -16,11 +15,10 @@ from formats import (
     next_state,
 )
 from tests.support.client_views import check_end
-from tests.support.native_calls import NATIVE, TOOLS, garbage, whole, write_call
+from tests.support.native_calls import TOOLS, answers
 from tests.support.strategies import pieces
 from tests.support.wire import IDENTITY, event_reads, text_from
 
-CALLS = [write_call(name, "ping", {"a": 1, "b": ["<", "é"]}) for name in NATIVE]
 LIMITS = st.builds(
     Limits,
     line_bytes=st.sampled_from([30, 200, 10**6]),
@@ -55,21 +53,18 @@ def check(upstream, client, format_name, reads, limits):
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-@pytest.mark.parametrize("format_name", FORMATS)
 @given(
-    texts=st.lists(
-        garbage | whole | st.sampled_from([*CALLS, "<think>", "</think>"]), min_size=1, max_size=4
-    ),
+    answer=answers,
+    think=st.sampled_from(["", "<think>", "</think>"]),
     places=st.lists(st.integers(0, 999), max_size=8),
     channel=st.sampled_from(["content", "reasoning"]),
     limits=LIMITS,
 )
-@settings(max_examples=40)
-def test_w11_no_error_escapes_whatever_the_limits(
-    upstream, format_name, texts, places, channel, limits
-):
+@settings(max_examples=150)
+def test_w11_no_error_escapes_whatever_the_limits(upstream, answer, think, places, channel, limits):
     """W11: the error of a limit is an event like any other."""
-    body = text_from(upstream, pieces("".join(texts), places), channel)
+    format_name, texts = answer
+    body = text_from(upstream, pieces(think.join(["", *texts]), places), channel)
     for client in DIALECTS:
         for reads in ([body], event_reads(body)):
             check(upstream, client, format_name, reads, limits)

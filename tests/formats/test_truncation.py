@@ -109,10 +109,11 @@ def read_in(dialect, body, size):
     """Return the reads of a stream: whole (0), events (1), or bytes at its end (2)."""
     if size == 0:
         return [body]
-    end = len(body) - 200 if size == 2 else len(body)
-    *events, last = body[:end].split(b"\n\n")
+    end = len(body) - 40 if size == 2 else len(body)
+    blank = b"\r\n\r\n" if b"\r" in body else b"\n\n"
+    *events, last = body[:end].split(blank)
     rest = last + body[end:]
-    return [*(event + b"\n\n" for event in events), *(rest[at : at + 1] for at in range(len(rest)))]
+    return [*(event + blank for event in events), *(rest[at : at + 1] for at in range(len(rest)))]
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"], ids=["LF", "CRLF"])

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import chain
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -17,19 +18,19 @@ KIMI_LOG = (_CHAT / "kimi-calls-in-reasoning-token-by-token.sse").read_bytes()
 
 NATIVE = [name for name, native in FORMATS.items() if native]
 
-# Fragments of what models of each format write, from which hostile text is made.
-SHARDS = sorted(
-    {
-        shard
-        for vector in IN_TEXT
-        if len(vector["text"]) < 1000
-        for shard in re.findall(
-            r"<[^<>]{1,40}>|\[/?[A-Z_]+\]|✿\w+✿:?|[{}\[\]\",:`]|\w+|\s+", vector["text"]
-        )
-    }
-)
-garbage = st.lists(st.sampled_from(SHARDS), max_size=30).map("".join)
-whole = st.sampled_from([vector["text"] for vector in IN_TEXT if len(vector["text"]) < 1000])
+_TEXTS: dict[str, list[str]] = {name: [] for name in FORMATS}
+for _vector in IN_TEXT:
+    if len(_vector["text"]) < 1000:
+        _TEXTS[_vector["format"]].append(_vector["text"])
+
+
+def _garbage(texts: list[str]) -> st.SearchStrategy[str]:
+    """Hostile text, made of the fragments of these texts."""
+    shard = re.compile(r"<[^<>]{1,40}>|\[/?[A-Z_]+\]|✿\w+✿:?|[{}\[\]\",:`]|\w+|\s+")
+    shards = sorted({found for text in texts for found in shard.findall(text)})
+    return st.lists(st.sampled_from(shards), max_size=30).map("".join)
+
+
 TOOLS = Toolbox(
     Tool(name, None, b'{"type":"object","properties":{"a":{"type":"integer"},"b":{}}}')
     for name in ("ping", "ferry_times")
@@ -86,3 +87,20 @@ def _write_gemma(value: object) -> str:
 
 def encoded(events: list[Event], dialect: str) -> bytes:
     return DIALECTS[dialect].encoder(OPTIONS).feed(events)
+
+
+def _written_by(format_name: str) -> st.SearchStrategy[tuple[str, list[str]]]:
+    """Texts that resemble calls of the format, and some of other formats."""
+    texts = garbage | whole
+    if format_name in CALLS:
+        own = [*_TEXTS[format_name], write_call(format_name, "ping", {"a": 1, "b": ["<", "é"]})]
+        texts = _garbage(own) | st.sampled_from(own) | texts
+    return st.tuples(st.just(format_name), st.lists(texts, min_size=1, max_size=3))
+
+
+format_names = st.sampled_from([*FORMATS])
+native_names = st.sampled_from(NATIVE)
+garbage = _garbage(list(chain(*_TEXTS.values())))
+whole = st.sampled_from(list(chain(*_TEXTS.values())))
+answers = st.one_of([_written_by(name) for name in FORMATS])
+"""The name of a format, and the texts of an answer that is read as this format."""

@@ -5,6 +5,7 @@ call, so after a fault only its beginning is compared.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
@@ -41,8 +42,6 @@ from tests.support.native_vectors import (
 )
 from tests.support.wire import OPTIONS, cuts, decode, relay, stream, text_from, toolbox
 
-NAMING_A_MODEL = [vector for vector in VECTORS if "model" in vector]
-
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_every_registered_format_has_vectors(format_name):
@@ -58,9 +57,27 @@ def test_only_ambiguous_vectors_differ_from_the_policy():
     assert all(vector["ambiguous"] for vector in VECTORS if "differs" in vector)
 
 
-@pytest.mark.parametrize("vector", NAMING_A_MODEL, ids=vector_id)
-def test_the_format_of_a_vectors_model_is_detected(vector):
-    assert detect_format(vector["model"]).format == vector["format"]
+def test_the_format_of_a_vectors_model_is_detected():
+    for vector in VECTORS:
+        if "model" in vector:
+            assert detect_format(vector["model"]).format == vector["format"], vector["id"]
+
+
+def texts_of(format_name: str) -> list[dict[str, Any]]:
+    return [vector for vector in IN_TEXT if vector["format"] == format_name]
+
+
+@contextmanager
+def named(vector: dict[str, Any]) -> Iterator[None]:
+    """Name the vector in a failure.
+
+    A test for each vector would cost more than reading it.
+    """
+    try:
+        yield
+    except AssertionError as error:
+        error.add_note(f"The vector is {vector['id']}.")
+        raise
 
 
 def splits(vector: dict[str, Any]) -> Iterator[list[str]]:
@@ -83,64 +100,70 @@ def transformed(vector: dict[str, Any], pieces: list[str]) -> list[Event]:
     return [event for read in reads for event in rescue.feed([read])]
 
 
-@pytest.mark.parametrize("vector", IN_TEXT, ids=vector_id)
-def test_text_gives_the_expected_message_at_any_split(vector):
-    whole = None
-    for pieces in splits(vector):
-        events = transformed(vector, pieces)
-        if whole is None:
-            whole = merge_deltas(events)
-            reply = collect(events)
-            tools = toolbox(vector["tools"])
-            assert text_and_calls(reply, vector["channel"], tools) == expected(vector)
-            assert (reply.faults[0] if reply.faults else None) == vector["expect"]["error"]
-            if "reasoning" in vector["expect"]:
-                assert reasoning(reply) == vector["expect"]["reasoning"]
-        assert merge_deltas(events) == whole
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_text_gives_the_expected_message_at_any_split(format_name):
+    for vector in texts_of(format_name):
+        with named(vector):
+            whole = None
+            for pieces in splits(vector):
+                events = transformed(vector, pieces)
+                if whole is None:
+                    whole = merge_deltas(events)
+                    reply = collect(events)
+                    tools = toolbox(vector["tools"])
+                    assert text_and_calls(reply, vector["channel"], tools) == expected(vector)
+                    assert (reply.faults[0] if reply.faults else None) == vector["expect"]["error"]
+                    if "reasoning" in vector["expect"]:
+                        assert reasoning(reply) == vector["expect"]["reasoning"]
+                assert merge_deltas(events) == whole
 
 
-@pytest.mark.parametrize("vector", IN_TEXT, ids=vector_id)
-def test_every_dialect_streams_the_expected_message(vector):
-    wanted = expected(vector)
-    for client, upstream in product(DIALECTS, DIALECTS):
-        for pieces in list(splits(vector))[:3:2]:
-            body = relay(
-                text_from(upstream, pieces, vector["channel"]),
-                client=client,
-                upstream=upstream,
-                format_name=vector["format"],
-                toolbox=toolbox(vector["tools"]),
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_every_dialect_streams_the_expected_message(format_name):
+    for vector in texts_of(format_name):
+        with named(vector):
+            wanted = expected(vector)
+            for client, upstream in product(DIALECTS, DIALECTS):
+                for pieces in list(splits(vector))[:3:2]:
+                    body = relay(
+                        text_from(upstream, pieces, vector["channel"]),
+                        client=client,
+                        upstream=upstream,
+                        format_name=vector["format"],
+                        toolbox=toolbox(vector["tools"]),
+                    )
+                    got = view(body, client)
+                    text = got.text if vector["channel"] == "content" else got.reasoning
+                    if vector["expect"]["error"]:
+                        assert got.error == error_type("format_transformation_error", client)
+                        assert got.stop is None
+                        assert wanted["text"].startswith(text)
+                        assert got.calls == wanted["calls"][: len(got.calls)]
+                    else:
+                        assert got.error is None
+                        assert {"text": text, "calls": got.calls} == wanted
+                        assert (got.stop in ("tool_use", "tool_calls")) is bool(wanted["calls"])
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_every_dialect_collects_the_expected_message(format_name):
+    for vector in texts_of(format_name):
+        with named(vector):
+            collector = Collector()
+            collector.feed(
+                decode(
+                    text_from("openai", [vector["text"]], vector["channel"]),
+                    format_name=vector["format"],
+                    tools=toolbox(vector["tools"]),
+                )
             )
-            got = view(body, client)
-            text = got.text if vector["channel"] == "content" else got.reasoning
             if vector["expect"]["error"]:
-                assert got.error == error_type("format_transformation_error", client)
-                assert got.stop is None
-                assert wanted["text"].startswith(text)
-                assert got.calls == wanted["calls"][: len(got.calls)]
-            else:
-                assert got.error is None
-                assert {"text": text, "calls": got.calls} == wanted
-                assert (got.stop in ("tool_use", "tool_calls")) is bool(wanted["calls"])
-
-
-@pytest.mark.parametrize("vector", IN_TEXT, ids=vector_id)
-def test_every_dialect_collects_the_expected_message(vector):
-    collector = Collector()
-    collector.feed(
-        decode(
-            text_from("openai", [vector["text"]], vector["channel"]),
-            format_name=vector["format"],
-            tools=toolbox(vector["tools"]),
-        )
-    )
-    if vector["expect"]["error"]:
-        assert isinstance(collector.reply.failure, MessageFailed)
-        return
-    for dialect in DIALECTS.values():
-        body = dialect.encode_reply(collector.reply, OPTIONS)
-        reply = collect(dialect.decoder(Limits()).read_whole(body))
-        assert text_and_calls(reply, vector["channel"]) == expected(vector)
+                assert isinstance(collector.reply.failure, MessageFailed)
+                continue
+            for dialect in DIALECTS.values():
+                body = dialect.encode_reply(collector.reply, OPTIONS)
+                reply = collect(dialect.decoder(Limits()).read_whole(body))
+                assert text_and_calls(reply, vector["channel"]) == expected(vector)
 
 
 CUT = [vector for vector in IN_TEXT if vector["expect"]["error"] == "truncated"]

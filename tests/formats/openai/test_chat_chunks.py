@@ -34,7 +34,7 @@ THEIRS = {"id": "gen-1", "model": "vendor/model", "created": 1_772_239_251}
 
 
 @given(events=messages())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_every_chunk_of_any_answer_is_of_the_official_type(events):
     if isinstance(events[-1], MessageFailed):
         return

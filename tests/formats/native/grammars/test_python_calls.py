@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats import FORMATS, CallFault, NoticeCode, TextDelta, Tool, Toolbox
@@ -48,6 +48,7 @@ def read(written, sizes=(1 << 20, 1, 3)):
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]\w{0,8}", fullmatch=True), LITERALS, max_size=4))
+@settings(max_examples=40)
 def test_any_literal_that_python_writes_becomes_the_same_json(arguments):
     written = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
     status, read_json = read(written + ")", sizes=(1 << 20, 1, 5))
