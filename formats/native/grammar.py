@@ -4,7 +4,7 @@ A region is the part of a text that holds calls. A grammar decides whether a mar
 returns a reader for it; the reader reports the calls to a `CallOutput`.
 """
 
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from re import Match
@@ -122,6 +122,32 @@ class Reader(Protocol):
     rewind: str
 
     def step(self, text: str, pos: int, final: bool) -> int | None: ...
+
+
+Step: TypeAlias = Callable[[str, int, bool], int | None]
+
+
+class StateReader:
+    """A reader whose state is the method that takes the next step."""
+
+    def __init__(self, context: Context, first: Step) -> None:
+        self.closed = False
+        self.rewind = ""
+        self._context = context
+        self._state = first
+
+    def step(self, text: str, pos: int, final: bool) -> int | None:
+        return self._state(text, pos, final)
+
+    def _drop_before(
+        self, marker: "Match[str] | None", text: str, pos: int, final: bool
+    ) -> int | None:
+        """Drop the text up to `marker`, which is cut off or missing; at the end, drop all."""
+        if final:
+            self.closed = True
+            return len(text)
+        end = marker.start() if marker else len(text)
+        return end if end > pos else None
 
 
 class Verdict(Enum):

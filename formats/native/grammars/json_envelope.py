@@ -22,7 +22,7 @@ import msgspec
 from formats.arguments import Arguments, Status
 from formats.events import CallFault, NoticeCode
 from formats.json_codec import ABSENT, decode, to_bytes, value_or_none
-from formats.native.grammar import CallOutput, Context, Opening, Verdict
+from formats.native.grammar import CallOutput, Context, Opening, StateReader, Verdict
 from formats.native.grammars.streamed_arguments import Outcome, StreamedArguments
 from formats.native.markers import PARTIAL, Atoms, MarkerSet, literal
 
@@ -102,20 +102,14 @@ class EnvelopeGrammar:
         return Opening(EnvelopeReader(self, context), start) if opening else Verdict.RELEASED
 
 
-class EnvelopeReader:
+class EnvelopeReader(StateReader):
     def __init__(self, grammar: EnvelopeGrammar, context: Context) -> None:
-        self.closed = False
-        self.rewind = ""
+        super().__init__(context, self._between)
         self._grammar = grammar
-        self._context = context
         self._depth = 0  # of arrays around the next envelope
         self._arguments: StreamedArguments
         self._tail: Arguments  # scans the envelope after its arguments
         self._captured = CallOutput()  # an envelope that has to be complete before it is sent
-        self._state = self._between
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
         """Read before an envelope, or after the last one."""
@@ -295,11 +289,7 @@ class EnvelopeReader:
         if marker and marker.lastgroup != PARTIAL:
             self._state = self._between
             return marker.start()
-        if final:
-            self.closed = True
-            return len(text)
-        end = marker.start() if marker else len(text)
-        return end if end > pos else None
+        return self._drop_before(marker, text, pos, final)
 
 
 def _string(fields: Mapping[str, msgspec.Raw], keys: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from formats.events import CallFault, NoticeCode
 from formats.native.grammar import Context, Opening, Passage, Verdict
-from formats.native.grammars.streamed_arguments import Outcome, StreamedArguments
+from formats.native.grammars.streamed_arguments import CallReader, StreamedArguments
 from formats.native.markers import PARTIAL, Atoms, MarkerSet, literal
 
 MESSAGE_START = "MESSAGE_START"
@@ -128,24 +128,18 @@ class FirstMessageGrammar:
         return self._messages.open_header(text, opener.start(), MESSAGE_START, final, context)
 
 
-class MessageReader:
+class MessageReader(CallReader):
     """Reads the body of a call, or drops that of an invented output."""
 
     def __init__(
         self, grammar: MessageGrammar, context: Context, header: Header, *, is_cut: bool = False
     ) -> None:
         """`is_cut`: the header has no end."""
-        self.closed = False
-        self.rewind = ""
+        super().__init__(context, self._begin)
         self._grammar = grammar
-        self._context = context
         self._header = header
         self._is_cut = is_cut
         self._arguments = StreamedArguments(context, ends=grammar.ends)
-        self._state = self._begin
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
         output, header = self._context.output, self._header
@@ -169,31 +163,16 @@ class MessageReader:
             return None
         if marker and marker.lastgroup == MESSAGE_END:
             self._context.output.arguments("{}")
-            self._end()
+            self._end_call()
             return start
         if self._header.type != "json" and text[start : start + 1] not in ("{", '"', ""):
             self._context.output.fail(CallFault.MALFORMED, self._header.type)
             self._state = self._skip
             return start
-        self._state = self._read_body
+        self._state = self._read_arguments
         return start
 
-    def _read_body(self, text: str, pos: int, final: bool) -> int | None:
-        if pos == len(text) and not final:
-            return None
-        outcome, end = self._arguments.read(text, pos, final)
-        if outcome is Outcome.COMPLETE:
-            self._end()
-        elif outcome is Outcome.FAILED:
-            self.rewind = self._arguments.rewind
-            self._state = self._skip
-        return end
-
-    def _end(self) -> None:
-        self._context.output.end()
-        self._state = self._after
-
-    def _after(self, text: str, pos: int, final: bool) -> int | None:
+    def _after_call(self, text: str, pos: int, final: bool) -> int | None:
         """Drop what is between the arguments and the end of the message."""
         marker = self._grammar.markers.search(text, pos)
         end = marker.start() if marker else len(text)
@@ -218,8 +197,4 @@ class MessageReader:
                 return marker.end()
             self.closed = True
             return marker.end() if marker.lastgroup == MESSAGE_END else marker.start()
-        if final:
-            self.closed = True
-            return len(text)
-        end = marker.start() if marker else len(text)
-        return end if end > pos else None
+        return self._drop_before(marker, text, pos, final)

@@ -11,7 +11,7 @@ from re import Match, Pattern
 
 from formats.events import CallFault
 from formats.native.grammar import Context, Opening, Verdict
-from formats.native.grammars.streamed_arguments import Outcome, StreamedArguments
+from formats.native.grammars.streamed_arguments import CallReader, StreamedArguments
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 
 CALL_BEGIN = "CALL_BEGIN"
@@ -64,18 +64,11 @@ class NamedObjectGrammar:
         return Verdict.TRUNCATED if is_cut else Verdict.RELEASED
 
 
-class NamedObjectReader:
+class NamedObjectReader(CallReader):
     def __init__(self, grammar: NamedObjectGrammar, context: Context, header: str) -> None:
-        self.closed = False
-        self.rewind = ""
+        super().__init__(context, self._begin)
         self._grammar = grammar
-        self._context = context
         self._header = header
-        self._arguments: StreamedArguments
-        self._state = self._begin
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
         header = self._grammar.read_header.fullmatch(self._header)
@@ -91,29 +84,17 @@ class NamedObjectReader:
         return pos
 
     def _read_arguments(self, text: str, pos: int, final: bool) -> int | None:
-        if pos == len(text) and not final:
-            return None
-        if self._arguments.empty:
+        if self._arguments.empty and pos < len(text):
             start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
             marker = self._grammar.ends.match(text, start)
             if marker and marker.lastgroup == PARTIAL and not final:
                 return None
             if marker and marker.lastgroup != PARTIAL:
-                self._end()
+                self._end_call()
                 return start
-        outcome, end = self._arguments.read(text, pos, final)
-        if outcome is Outcome.COMPLETE:
-            self._end()
-        elif outcome is Outcome.FAILED:
-            self.rewind = self._arguments.rewind
-            self._state = self._skip
-        return end
+        return super()._read_arguments(text, pos, final)
 
-    def _end(self) -> None:
-        self._context.output.end()
-        self._state = self._after
-
-    def _after(self, text: str, pos: int, final: bool) -> int | None:
+    def _after_call(self, text: str, pos: int, final: bool) -> int | None:
         """Drop a closing token that may follow the call."""
         start = _SPACE.match(text, pos).end()  # type: ignore[union-attr]
         marker = self._grammar.ends.match(text, start)
@@ -128,8 +109,4 @@ class NamedObjectReader:
         if marker and marker.lastgroup != PARTIAL:
             self.closed = True
             return marker.end() if marker.lastgroup == CALL_END else marker.start()
-        if final:
-            self.closed = True
-            return len(text)
-        end = marker.start() if marker else len(text)
-        return end if end > pos else None
+        return self._drop_before(marker, text, pos, final)

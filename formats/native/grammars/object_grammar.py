@@ -15,7 +15,7 @@ from re import Match
 from formats.errors import LimitExceeded
 from formats.events import CallFault, NoticeCode
 from formats.json_codec import encode_string, escape
-from formats.native.grammar import Context, Opening, Verdict
+from formats.native.grammar import Context, Opening, StateReader, Verdict
 from formats.native.grammars.parameter_values import STRING, coerce, json_or_coerced, raw_json
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 from formats.toolbox import schema_types
@@ -77,12 +77,10 @@ class ObjectGrammar:
         return Verdict.RELEASED
 
 
-class ObjectReader:
+class ObjectReader(StateReader):
     def __init__(self, grammar: ObjectGrammar, context: Context) -> None:
-        self.closed = False
-        self.rewind = ""
+        super().__init__(context, self._read_name)
         self._grammar = grammar
-        self._context = context
         self._function = ""
         self._stack: list[str] = []  # the closing brackets of open objects and arrays
         self._types: frozenset[str] = frozenset()  # of the value that is read
@@ -91,10 +89,6 @@ class ObjectReader:
         self._is_key = False
         self._streams = False
         self._tail = ""  # an open string, from its first end marker on
-        self._state = self._read_name
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
 
     def _read_name(self, text: str, pos: int, final: bool) -> int | None:
         """Read the name and the opening brace, which `open` or `_after` have found."""
@@ -351,8 +345,4 @@ class ObjectReader:
         if marker and marker.lastgroup == CALL_BEGIN:
             self.closed = True
             return marker.start()
-        if final:
-            self.closed = True
-            return len(text)
-        end = marker.start() if marker else len(text)
-        return end if end > pos else None
+        return self._drop_before(marker, text, pos, final)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from re import Match
 
 from formats.events import NoticeCode
-from formats.native.grammar import Context, Opening, Verdict
+from formats.native.grammar import Context, Opening, StateReader, Verdict
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 
 OUTPUT_BEGIN = "OUTPUT_BEGIN"
@@ -40,16 +40,10 @@ class PlayedOutputGrammar:
         return Verdict.REMOVED
 
 
-class PlayedOutputReader:
+class PlayedOutputReader(StateReader):
     def __init__(self, grammar: PlayedOutputGrammar, context: Context) -> None:
-        self.closed = False
-        self.rewind = ""
+        super().__init__(context, self._begin)
         self._grammar = grammar
-        self._context = context
-        self._state = self._begin
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
         self._context.output.notice(NoticeCode.TOOL_OUTPUT_DROPPED)

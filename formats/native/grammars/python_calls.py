@@ -13,7 +13,7 @@ from re import Match
 
 from formats.events import CallFault
 from formats.native.grammar import Context, Opening, Verdict
-from formats.native.grammars.streamed_arguments import Outcome, StreamedArguments
+from formats.native.grammars.streamed_arguments import CallReader, StreamedArguments
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 
 CALLS_BEGIN = "CALLS_BEGIN"
@@ -131,7 +131,7 @@ class BareCallsGrammar:
         return Verdict.TRUNCATED if is_declared else Verdict.RELEASED
 
 
-class PythonCallsReader:
+class PythonCallsReader(CallReader):
     def __init__(
         self,
         ends: MarkerSet,
@@ -145,18 +145,11 @@ class PythonCallsReader:
         """`is_empty`: there is no call. `skips_line`: a broken call ends with its line, because no
         token may follow.
         """
-        self.closed = False
-        self.rewind = ""
+        super().__init__(context, self._after if is_empty else self._begin)
         self._ends = ends
-        self._context = context
         self._read_name = read_name
         self._in_list = in_list
         self._skips_line = skips_line
-        self._arguments: StreamedArguments
-        self._state = self._after if is_empty else self._begin
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
         call = _CALL.match(text, _SPACE.match(text, pos).end())  # type: ignore[union-attr]
@@ -169,19 +162,7 @@ class PythonCallsReader:
         self._state = self._read_arguments
         return call.end()
 
-    def _read_arguments(self, text: str, pos: int, final: bool) -> int | None:
-        if pos == len(text) and not final:
-            return None
-        outcome, end = self._arguments.read(text, pos, final)
-        if outcome is Outcome.COMPLETE:
-            self._context.output.end()
-            self._state = self._between
-        elif outcome is Outcome.FAILED:
-            self.rewind = self._arguments.rewind
-            self._state = self._skip
-        return end
-
-    def _between(self, text: str, pos: int, final: bool) -> int | None:
+    def _after_call(self, text: str, pos: int, final: bool) -> int | None:
         """Read after a call: another one, the end of the list, a token, or other text."""
         separator = (_IN_LIST if self._in_list else _OUTSIDE).match(text, pos)
         start = (separator or _SPACE.match(text, pos)).end()  # type: ignore[union-attr]
@@ -235,11 +216,7 @@ class PythonCallsReader:
         if marker and marker.lastgroup != PARTIAL:
             self.closed = True
             return marker.start() if marker.lastgroup == CALLS_BEGIN else marker.end()
-        if final:
-            self.closed = True
-            return len(text)
-        end = marker.start() if marker else len(text)
-        return end if end > pos else None
+        return self._drop_before(marker, text, pos, final)
 
 
 def _undecided(final: bool) -> Verdict:

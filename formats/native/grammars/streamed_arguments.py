@@ -5,11 +5,12 @@ rest of the response. Therefore the open string is kept from its first end marke
 turns out to be invalid, or the response ends inside the string, reading resumes at that marker.
 """
 
+from abc import ABC, abstractmethod
 from enum import Enum
 
 from formats.arguments import Arguments, Status
 from formats.events import CallFault, NoticeCode
-from formats.native.grammar import Context
+from formats.native.grammar import Context, StateReader
 from formats.native.grammars.python_arguments import PythonArguments
 from formats.native.markers import PARTIAL, MarkerSet
 
@@ -106,3 +107,31 @@ class StreamedArguments:
         if not self._muted:
             self._context.output.fail(fault)
         return Outcome.FAILED
+
+
+class CallReader(StateReader, ABC):
+    """Forwards the arguments of a call; subclasses read what comes before and after them."""
+
+    _arguments: StreamedArguments
+
+    def _read_arguments(self, text: str, pos: int, final: bool) -> int | None:
+        if pos == len(text) and not final:
+            return None
+        outcome, end = self._arguments.read(text, pos, final)
+        if outcome is Outcome.COMPLETE:
+            self._end_call()
+        elif outcome is Outcome.FAILED:
+            self.rewind = self._arguments.rewind
+            self._state = self._skip
+        return end
+
+    def _end_call(self) -> None:
+        self._context.output.end()
+        self._state = self._after_call
+
+    @abstractmethod
+    def _after_call(self, text: str, pos: int, final: bool) -> int | None: ...
+
+    @abstractmethod
+    def _skip(self, text: str, pos: int, final: bool) -> int | None:
+        """Drop the rest of a broken call."""

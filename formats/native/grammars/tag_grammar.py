@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from formats.events import CallFault, NoticeCode
 from formats.json_codec import encode_string
-from formats.native.grammar import Context, Opening, Verdict
+from formats.native.grammar import Context, Opening, StateReader, Verdict
 from formats.native.grammars.nested_elements import element_json, may_nest
 from formats.native.grammars.parameter_values import STRING, Value, coerce, json_or_coerced
 from formats.native.grammars.streamed_arguments import Outcome, StreamedArguments
@@ -140,15 +140,13 @@ class TagGrammar:
         return Verdict.RELEASED
 
 
-class TagReader:
+class TagReader(StateReader):
     def __init__(
         self, grammar: TagGrammar, context: Context, function: Function | None = None
     ) -> None:
         """`function`: the opener has named it, and the reader begins inside."""
-        self.closed = False
-        self.rewind = ""
+        super().__init__(context, self._begin if function else self._between)
         self._grammar = grammar
-        self._context = context
         self._function = ""
         self._separator = "{"  # written before the next parameter
         self._value: Value
@@ -159,10 +157,6 @@ class TagReader:
         self._wrapper: Value | None = None  # a first parameter that may wrap all arguments
         self._json: StreamedArguments
         self._opened = function
-        self._state = self._begin if function else self._between
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
         if self._opened:

@@ -14,7 +14,15 @@ from enum import Enum
 from re import Match
 
 from formats.events import CallFault, NoticeCode
-from formats.native.grammar import CallOutput, Context, Name, Opening, Unnamed, Verdict
+from formats.native.grammar import (
+    CallOutput,
+    Context,
+    Name,
+    Opening,
+    StateReader,
+    Unnamed,
+    Verdict,
+)
 from formats.native.grammars.streamed_arguments import Outcome, StreamedArguments
 from formats.native.markers import PARTIAL, Atoms, MarkerSet
 from formats.toolbox import Toolbox
@@ -180,7 +188,7 @@ class TokenGrammar:
         return Verdict.RELEASED
 
 
-class TokenReader:
+class TokenReader(StateReader):
     def __init__(
         self,
         tokens: Tokens,
@@ -189,21 +197,15 @@ class TokenReader:
         in_section: bool = False,
         header: str | None = None,
     ) -> None:
-        self.closed = False
-        self.rewind = ""
+        super().__init__(context, self._begin)
         self.in_section = in_section
         self.header = header
         self.header_is_cut = False
         self.header_chars = context.limits.header_chars
         self._tokens = tokens
-        self._context = context
         self._name: Name = Unnamed.BAD
         self._captured = CallOutput()  # arguments from which the tool has to be inferred
         self._arguments: StreamedArguments
-        self._state = self._begin
-
-    def step(self, text: str, pos: int, final: bool) -> int | None:
-        return self._state(text, pos, final)
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
         if self.header is not None:
@@ -324,11 +326,7 @@ class TokenReader:
         if marker and marker.lastgroup != PARTIAL:
             self._state = self._between
             return marker.start()
-        if final:
-            self.closed = True
-            return len(text)
-        end = marker.start() if marker else len(text)
-        return end if end > pos else None
+        return self._drop_before(marker, text, pos, final)
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
         """Read between calls: noise before a token is dropped, other text ends the region."""
