@@ -7,13 +7,15 @@ conversation when they see it.
 
 import re
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from formats.errors import AnswerFault, FailureKind, UpstreamError, kind_of_status
 from formats.foreign_body import one_line
 from formats.json_codec import decode
+
+_T = TypeVar("_T")
 
 _MESSAGE_CHARS = 2000
 _NESTING = 4
@@ -157,6 +159,17 @@ def foreign_document(body: bytes) -> UpstreamError:
         kind=FailureKind.TRANSFORMATION,
         fault=AnswerFault.BAD_CHUNK,
     )
+
+
+def read_document(decoder: msgspec.json.Decoder[_T], body: bytes, what: str) -> _T:
+    """Decode a whole answer, such as "a message"; raises UpstreamError if it is not one."""
+    check_utf8(body)
+    try:
+        return decode(decoder, body)
+    except msgspec.ValidationError as error:
+        raise foreign_document(body) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable_part(what, error) from error
 
 
 def check_utf8(data: bytes) -> None:

@@ -48,8 +48,8 @@ from formats.json_codec import decode, value_or_none
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
 from formats.upstream_errors import (
-    check_utf8,
     foreign_document,
+    read_document,
     truncated_answer,
     unreadable_part,
 )
@@ -124,14 +124,8 @@ class AnthropicDecoder:
 
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a message that came as one JSON document."""
-        check_utf8(body)
         self.is_terminated = True
-        try:
-            message = decode(_messages, body)
-        except msgspec.ValidationError as error:
-            raise foreign_document(body) from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise unreadable_part("a message", error) from error
+        message = read_document(_messages, body, "a message")
         if message.error is not None:
             raise _reported_error(message.error)
         if message.content is None or message.type not in (None, "message"):

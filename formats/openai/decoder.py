@@ -37,8 +37,8 @@ from formats.openai.upstream_errors import FAILED, reported_error
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
 from formats.upstream_errors import (
-    check_utf8,
     foreign_document,
+    read_document,
     truncated_answer,
     unreadable_part,
 )
@@ -112,14 +112,8 @@ class OpenAIDecoder:
 
     def read_whole(self, body: bytes) -> list[Event]:
         """The events of a completion that came as one JSON document."""
-        check_utf8(body)
         self.is_terminated = True
-        try:
-            chunk = decode(_chunks, body)
-        except msgspec.ValidationError as error:
-            raise foreign_document(body) from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise unreadable_part("a completion", error) from error
+        chunk = read_document(_chunks, body, "a completion")
         if chunk.error is None and not chunk.choices:
             raise foreign_document(body)
         self._accept(chunk, body, form=WHOLE)
