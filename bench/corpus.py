@@ -7,8 +7,6 @@ exists in both dialects, as a list of events, to be fed in bulk or one by one.
 import json
 from collections.abc import Callable, Iterator, Mapping
 
-from bench.translate import answer, argument_deltas
-
 SENTENCE = 'The quick brown fox jumps over the lazy dog;\n"quoted" text, a back\\slash, a café. '
 TEXT_PIECE = 12
 NATIVE_PIECE = 7
@@ -54,6 +52,30 @@ NATIVE_CALLS = {
     "phi": f"functools[{ENVELOPE}]",
 }
 """By format, a call as models write it into text."""
+
+
+def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:
+    payload = {
+        "id": "chatcmpl-0123456789abcdef",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": "moonshotai/kimi-k2.5",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}],
+    }
+    return b"data: " + json.dumps(payload).encode() + b"\n\n"
+
+
+def answer(*deltas: Mapping[str, object]) -> list[bytes]:
+    chunks = [chunk({"role": "assistant", "content": ""}), *map(chunk, deltas)]
+    return [*chunks, chunk({}, "stop"), b"data: [DONE]\n\n"]
+
+
+def argument_deltas(count: int) -> list[Mapping[str, object]]:
+    """A structured call with one argument in `count` pieces of ten characters."""
+    pieces = ['{"content": "', *["ten chars " for _ in range(count - 2)], '"}']
+    first = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "Write"}}
+    later = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+    return [{"tool_calls": [entry]} for entry in (first, *later)]
 
 
 def pieces(text: str, size: int) -> list[str]:

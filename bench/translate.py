@@ -9,55 +9,24 @@ bare JSON decode", because milliseconds vary with the machine.
 import json
 import platform
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from time import process_time
 
 import msgspec
 
+from bench.corpus import NATIVE_CALLS, NATIVE_PIECE, answer, argument_deltas, pieces
 from formats import (
     DIALECTS,
-    FORMATS,
     Identity,
-    Limits,
     Target,
     Toolbox,
     build_pipeline,
     detect_format,
     estimate_tokens,
 )
-from formats.native.rescue import CallRescue
 
 ROUNDS = 7
-KIMI_SECTION = (
-    "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_tide:0"
-    '<|tool_call_argument_begin|>{"harbor": "Moss", "days": 3}<|tool_call_end|>'
-    "<|tool_calls_section_end|>"
-)
-
-
-def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:
-    payload = {
-        "id": "chatcmpl-0123456789abcdef",
-        "object": "chat.completion.chunk",
-        "created": 1_700_000_000,
-        "model": "moonshotai/kimi-k2.5",
-        "choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}],
-    }
-    return b"data: " + json.dumps(payload).encode() + b"\n\n"
-
-
-def answer(*deltas: Mapping[str, object]) -> list[bytes]:
-    chunks = [chunk({"role": "assistant", "content": ""}), *map(chunk, deltas)]
-    return [*chunks, chunk({}, "stop"), b"data: [DONE]\n\n"]
-
-
-def argument_deltas(count: int) -> list[Mapping[str, object]]:
-    """A structured call with one argument in `count` pieces of ten characters."""
-    pieces = ['{"content": "', *["ten chars " for _ in range(count - 2)], '"}']
-    first = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "Write"}}
-    later = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
-    return [{"tool_calls": [entry]} for entry in (first, *later)]
 
 
 def request(size: int = 62_000) -> bytes:
@@ -142,34 +111,30 @@ def row(name: str, value: float, unit: str, target: str = "") -> None:
     print(f"{name:<58}{value:>10.2f} {unit:<12}{target}")
 
 
+def families(words: list[bytes]) -> None:
+    """Print a row for each format: plain text, and an answer with one call, in pieces."""
+    print(f"\n{'format':<12}{'plain text, µs/chunk':>22}{'a call, µs':>12}{'chunks':>8}")
+    for name, call in NATIVE_CALLS.items():
+        text = best(partial(relay, [b"".join(words)], name), 5) / len(words)
+        chunks = answer(*({"content": piece} for piece in pieces(call, NATIVE_PIECE)))
+        whole = best(partial(relay, chunks, name), 100)
+        print(f"{name:<12}{text * 1e6:>22.2f}{whole * 1e6:>12.0f}{len(chunks):>8}")
+
+
 def main() -> None:
     words = answer(*({"content": f" word{n % 10}"} for n in range(2000)))
     body = request()
-    section = answer(*({"content": piece} for piece in KIMI_SECTION.split(" ")))
     writes = answer(*argument_deltas(4000))
     print(f"Python {platform.python_version()}, msgspec {msgspec.__version__}\n")
     row("detection", best(lambda: detect_format("moonshotai/kimi-k2.5"), 20_000) * 1e6, "µs")
     payloads = [data[6:-2] for data in words[:-1]]
     bare = best(lambda: list(map(msgspec.json.decode, payloads)), 5) / len(words)
     row("a bare JSON decode, for comparison", bare * 1e6, "µs/chunk")
-    for name in FORMATS:
-        bulk = best(partial(relay, [b"".join(words)], name), 5) / len(words)
-        row(f"plain text, {name}, in bulk", bulk * 1e6, "µs/chunk", "target 3.5")
     apart = best(lambda: relay(words, "kimi"), 5) / len(words)
     row("plain text, kimi, a read each", apart * 1e6, "µs/chunk")
     kept = best(lambda: relay(words, "kimi", "openai"), 5) / len(words)
     row("the same, passed through", kept * 1e6, "µs/chunk", "not above the last")
     assert relay(words, "kimi", "openai") == b"".join(words)
-    native = FORMATS["kimi"]
-    assert native
-    events = DIALECTS["openai"].decoder(Limits()).feed(b"".join(section))
-    alone = best(lambda: CallRescue(native, Toolbox()).feed(events), 200)
-    row("a Kimi section, only the transform", alone * 1e6, "µs", "target 100")
-    row(
-        "an answer with that section, from bytes to bytes",
-        best(lambda: relay([b"".join(section)], "kimi"), 200) * 1e6,
-        "µs",
-    )
     row(
         "40 KB of arguments in 4,000 deltas, in bulk",
         best(lambda: relay([b"".join(writes)], "kimi"), 3) * 1e3,
@@ -201,6 +166,7 @@ def main() -> None:
         "KB",
         "target 100",
     )
+    families(words)
 
 
 if __name__ == "__main__":
