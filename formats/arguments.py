@@ -46,6 +46,12 @@ _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_BEGUN = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+# The beginning of a number or literal. Only this is forwarded: clients parse arguments as they
+# arrive, and the official SDK raises an exception of its own for anything that cannot become JSON.
+_SCALAR_BEGIN = re.compile(
+    r"t(?:r(?:ue?)?)?|f(?:a(?:l(?:se?)?)?)?|n(?:u(?:ll?)?)?"
+    r"|-?(?:(?:0|[1-9][0-9]*+)(?:\.(?:[0-9]++(?:[eE][-+]?[0-9]*+)?)?|[eE][-+]?[0-9]*+)?)?"
+)
 _CUT_NUMBER = re.compile(r"-|-?(?:0|[1-9][0-9]*)(?:\.|(?:\.[0-9]+)?[eE][-+]?)")
 _LITERALS = frozenset({"true", "false", "null"})
 _VALUES = frozenset({_Expect.VALUE, _Expect.FIRST_ITEM})
@@ -231,9 +237,10 @@ class Arguments:
     def _scan_scalar(self, text: str, pos: int) -> int:
         end = _SCALAR.match(text, pos).end()  # type: ignore[union-attr]
         self._scalar += text[pos:end]
-        if len(self._scalar) > _SCALAR_CHARS:
+        legal = _SCALAR_BEGIN.match(self._scalar, 0, _SCALAR_CHARS).end()  # type: ignore[union-attr]
+        if legal < len(self._scalar):
             self.status = Status.INVALID
-            return end - (len(self._scalar) - _SCALAR_CHARS)
+            return end - (len(self._scalar) - legal)
         if end < len(text):
             self._end_scalar()
         return end
