@@ -4,8 +4,7 @@ import pytest
 
 from tests.e2e import vercel
 from tests.support.chat import chunk, data, reply, stream
-from tests.support.gateway import KEY, Gateway
-from tests.support.scripted_upstream import ScriptedUpstream
+from tests.support.gateway import KEY
 from tests.support.wire import calls, entry
 
 pytestmark = [
@@ -17,25 +16,8 @@ pytestmark = [
 DIALECTS = ("anthropic", "openai")
 
 
-@pytest.fixture(scope="module")
-def scripted():
-    return ScriptedUpstream()
-
-
-@pytest.fixture(scope="module")
-def gateway(scripted, tmp_path_factory):
-    gateway = Gateway(
-        tmp_path_factory.mktemp("gateway"),
-        OPENROUTER_API_KEY="x" * 20,
-        OPENROUTER_BASE_URL=scripted.url,
-        ATHENA_ANTHROPIC_API_KEY="",
-    ).start()
-    yield gateway
-    gateway.stop()
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_c1_thinking_between_calls_comes_back(gateway, scripted, tmp_path, dialect):
+def test_c1_thinking_between_calls_comes_back(scripted_gateway, scripted, tmp_path, dialect):
     """C1: without a signature_delta the SDK dropped it, and the model lost its reasoning."""
     model = f"test/thinks-{dialect}"
     call = calls(entry(0, "call_1", "look", '{"path":"x"}') | {"type": "function"})
@@ -45,7 +27,7 @@ def test_c1_thinking_between_calls_comes_back(gateway, scripted, tmp_path, diale
         reply(stream(*thoughts, call, finish="tool_calls")),
         reply(stream({"content": "Done."})),
     )
-    result = vercel.run(dialect, gateway.url, KEY, model, tmp_path)
+    result = vercel.run(dialect, scripted_gateway.url, KEY, model, tmp_path)
     assert (result["text"], result["reasoning"], result["errors"]) == ("Done.", "Hm, look.", [])
     turn = result["bodies"][1]["messages"][1]
     if dialect == "anthropic":
@@ -57,12 +39,12 @@ def test_c1_thinking_between_calls_comes_back(gateway, scripted, tmp_path, diale
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_c4_an_error_in_a_stream_has_a_type_and_the_request_id(
-    gateway, scripted, tmp_path, dialect
+    scripted_gateway, scripted, tmp_path, dialect
 ):
     """C4, N2: agents decide by the type whether to retry, and print the message."""
     model = f"test/fails-{dialect}"
     scripted.script(model, reply(chunk({"content": "so"}), data({"error": {"message": "Full"}})))
-    result = vercel.run(dialect, gateway.url, KEY, model, tmp_path)
+    result = vercel.run(dialect, scripted_gateway.url, KEY, model, tmp_path)
     [error] = result["errors"]
     assert result["text"] == "so"
     assert error["message"].startswith("Full (request req_")

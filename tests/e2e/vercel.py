@@ -7,12 +7,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.install import ROOT, NotInstalledError
+from tests.e2e.install import ROOT, NotInstalledError, npm_install
 
 PACKAGES = {"ai": "7.0.173", "@ai-sdk/anthropic": "4.0.104", "@ai-sdk/openai-compatible": "3.0.92"}
 _SCRIPT = Path(__file__).with_name("vercel.mjs")
 _PREFIX = ROOT / ".e2e" / f"vercel-{PACKAGES['ai']}"
-_INSTALL_SECONDS = 300
 _RUN_SECONDS = 60
 
 
@@ -24,26 +23,11 @@ def is_installed() -> bool:
 
 def install() -> None:
     """Install the packages if necessary; raises NotInstalledError."""
-    npm = shutil.which("npm")
     if is_installed():
         return
-    if npm is None:
-        raise NotInstalledError("npm was not found; it comes with Node.js")
-    _PREFIX.mkdir(parents=True, exist_ok=True)
-    packages = [f"{name}@{version}" for name, version in PACKAGES.items()]
-    command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix"]
-    try:
-        done = subprocess.run(
-            [*command, str(_PREFIX), *packages],
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NotInstalledError(f"npm did not finish within {_INSTALL_SECONDS} s") from error
-    if done.returncode or not is_installed():
-        raise NotInstalledError(f"npm install failed:\n{done.stderr[-2000:]}")
+    npm_install(_PREFIX, *(f"{name}@{version}" for name, version in PACKAGES.items()))
+    if not is_installed():
+        raise NotInstalledError("npm did not install all packages, or Node.js is missing")
 
 
 def run(dialect: str, url: str, key: str, model: str, directory: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.support import database
 
 _TESTS = Path(__file__).parent.parent
 # `either` asks for its gateway by name, so that it is not among the fixtures of its tests.
-_FIXTURES = {"db", "transactional_db", "gateway", "demo_gateway", "either"}
+_FIXTURES = {"db", "transactional_db", "gateway", "demo_gateway", "scripted_gateway", "either"}
 
 INDEPENDENT = {
     "proxy/http": "framing, sizes and time limits of requests and answers",
