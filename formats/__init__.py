@@ -91,7 +91,12 @@ from formats.target_limits import hides_thinking
 from formats.token_estimate import estimate_tokens
 from formats.tool_cache import cached_by_tools
 from formats.toolbox import Toolbox
-from formats.upstream_errors import as_context_overflow, is_error_body, read_error_answer
+from formats.upstream_errors import (
+    as_context_overflow,
+    is_error_body,
+    read_error_answer,
+    with_request_id,
+)
 
 __all__ = [
     "DIALECTS",
@@ -159,4 +164,5 @@ __all__ = [
     "next_state",
     "read_error_answer",
     "selects_model",
+    "with_request_id",
 ]

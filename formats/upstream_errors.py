@@ -11,9 +11,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from formats.errors import AnswerFault, FailureKind, UpstreamError, kind_of_status
+from formats.errors import (
+    AnswerFault,
+    FailureKind,
+    UpstreamError,
+    kind_of_status,
+    message_with_id,
+)
 from formats.foreign_body import one_line
-from formats.json_codec import decode
+from formats.json_codec import decode, encode, encode_string
 
 _T = TypeVar("_T")
 
@@ -27,6 +33,7 @@ class _ErrorBody(msgspec.Struct):
 
 
 _errors = msgspec.json.Decoder(_ErrorBody)
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 # Statuses that mean the same for the client; all others are replaced by the status of the kind.
 _KEPT = frozenset({400, 404, 413, 429, 500, 502, 504, 529})
@@ -184,9 +191,28 @@ def check_utf8(data: bytes) -> None:
 def is_error_body(body: bytes) -> bool:
     """Return whether a body is a JSON object with an `error`, as in both dialects."""
     try:
-        return bool(_errors.decode(body).error)
+        return bool(_fields.decode(body) and _errors.decode(body).error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
+
+
+def with_request_id(body: bytes, request_id: str, *, otherwise: str) -> bytes:
+    """Return an error body of either dialect with the gateway's request id, also in its message.
+
+    `is_error_body` must be true. Every other value keeps its bytes; the upstream's own id becomes
+    `upstream_request_id`. `otherwise` is the message of an error that has none.
+    """
+    fields = _fields.decode(body)
+    error = _fields.decode(fields["error"])
+    message = _json.decode(error.get("message", b"null"))
+    if message is None or isinstance(message, str):  # anything else has no end to write it at
+        named = message_with_id(message or otherwise, request_id)
+        error["message"] = msgspec.Raw(encode_string(named))
+    if "request_id" in fields:
+        fields["upstream_request_id"] = fields["request_id"]
+    fields["error"] = msgspec.Raw(encode(error))
+    fields["request_id"] = msgspec.Raw(encode_string(request_id))
+    return encode(fields)
 
 
 def read_message(body: bytes) -> str | None:

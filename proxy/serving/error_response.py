@@ -5,7 +5,7 @@ import logging
 from django.core.exceptions import SuspiciousOperation
 from django.http import Http404, HttpResponse
 
-from formats import DIALECTS, FormatsError
+from formats import DIALECTS, FormatsError, with_request_id
 from proxy.errors import ErrorCode, GatewayError, UpstreamFailed
 from proxy.serving.request import GatewayRequest
 
@@ -26,9 +26,10 @@ def error_response(request: GatewayRequest, error: Exception) -> HttpResponse:
         **failure.headers,
     }
     if isinstance(failure, UpstreamFailed) and (response := failure.error_response):
-        exchange.add_sent(response.body)
+        body = with_request_id(response.body, exchange.request_id, otherwise=str(failure))
+        exchange.add_sent(body)
         return HttpResponse(
-            response.body,
+            body,
             content_type="application/json",
             status=response.status,
             headers={**headers, **response.headers},

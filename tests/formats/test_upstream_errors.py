@@ -9,7 +9,9 @@ from formats import (
     MessageFailed,
     as_context_overflow,
     format_with_settings,
+    is_error_body,
     read_error_answer,
+    with_request_id,
 )
 from formats.conversation import Text, ToolCall
 from formats.errors import UpstreamError
@@ -121,6 +123,30 @@ def test_a_body_without_a_readable_message_is_not_forwarded(body):
 )  # fmt: skip
 def test_the_message_is_found_in_every_shape_of_error(body, message):
     assert str(read_error_answer(400, json.dumps(body).encode())) == message
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"error":{"message":"m"}}', b'{"error":{"message":"m (request req_1)"},"request_id":"req_1"}'),
+        (b'{"error":{"code":4.0}}', b'{"error":{"code":4.0,"message":"No (request req_1)"},"request_id":"req_1"}'),
+        (b'{"error":{"message":null}}', b'{"error":{"message":"No (request req_1)"},"request_id":"req_1"}'),
+        (b'{"error":{"message":{"a":1e1}}}', b'{"error":{"message":{"a":1e1}},"request_id":"req_1"}'),
+        (b'{"error":{"message":"a"},"error":{"message":"b"}}', b'{"error":{"message":"b (request req_1)"},"request_id":"req_1"}'),
+        (b'{"request_id":null,"error":{"message":"m"}}', b'{"request_id":"req_1","error":{"message":"m (request req_1)"},"upstream_request_id":null}'),
+    ],
+)  # fmt: skip
+def test_n2_an_error_body_of_any_shape_gets_the_request_id_and_keeps_its_values(body, expected):
+    assert is_error_body(body)
+    assert with_request_id(body, "req_1", otherwise="No") == expected
+
+
+ODD_BODIES = [b"{}", b"[]", b'{"error":{}}', b'{"error":"m"}', b'{"error":{"a":1}', b'{"error":{"a":"\xff"}}', b'{"\xff":1,"error":{"a":1}}', b'{"error":{"a":"\\ud800"}}', b'{"error":' * 5000]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ODD_BODIES)
+def test_a_body_that_cannot_get_the_request_id_is_not_an_error_body(body):
+    assert not is_error_body(body)
 
 
 TOOLS = [{"function": {"name": "f", "parameters": {}}}]

@@ -256,7 +256,8 @@ def _split(text, size):
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-REFUSED = b'{ "type":"error","error":{"type":"odd_error" ,"message":"No\\u0021", "n":1.50},"request_id":"req_up"}'
+REFUSAL = b'{ "type":"error","error":{"type":"odd\\u0021" ,"message":"No\\u0021", "param":"a.b","code":null,"n":1.50},"request_id":"req_up","big":12345678901234567890123}'
+REFUSED = b'{"type":"error","error":{"type":"odd\\u0021","message":"No! (request %b)","param":"a.b","code":null,"n":1.50},"request_id":"%b","big":12345678901234567890123,"upstream_request_id":"req_up"}'
 FORWARDED_HEADERS = {
     "retry-after": "7",
     "x-should-retry": "true",
@@ -271,6 +272,10 @@ WITHHELD_HEADERS = [
 ]
 
 
+def named(message, response):
+    return f"{message} (request {response.headers['request-id']})"
+
+
 @pytest.mark.parametrize(
     ("status", "code"),
     [
@@ -282,7 +287,10 @@ WITHHELD_HEADERS = [
         (500, "upstream_error"),
     ],
 )
-def test_an_upstreams_error_response_is_passed_through(gateway, client, upstream, status, code):
+def test_n2_an_upstreams_error_response_keeps_its_values_and_names_the_request(
+    gateway, client, upstream, status, code
+):
+    """N2: clients show the body without the headers."""
     headers = [
         *(f"{name}: {value}" for name, value in FORWARDED_HEADERS.items()),
         *WITHHELD_HEADERS,
@@ -291,13 +299,14 @@ def test_an_upstreams_error_response_is_passed_through(gateway, client, upstream
     for dialect in PATHS:
         for streamed in (True, False):
             model = f"{dialect}-standard-refused-{status}-{streamed}"
-            upstream.script(model, whole(REFUSED, status, headers))
+            upstream.script(model, whole(REFUSAL, status, headers))
             body = small(dialect, model, streamed=streamed)
             responses.append(client.post(PATHS[dialect], json=body))
     ours = {"request-id", "x-request-id", "x-athena-error", "x-athena-error-source"}
     ours |= {"date", "content-type", "content-length", "x-upstream-request-id"}
     for response in responses:
-        assert (response.status_code, response.content) == (status, REFUSED)
+        named = response.headers["request-id"].encode()
+        assert (response.status_code, response.content) == (status, REFUSED % (named, named))
         assert set(response.headers) == ours | set(FORWARDED_HEADERS)
         assert {name: response.headers[name] for name in FORWARDED_HEADERS} == FORWARDED_HEADERS
         assert response.headers["x-upstream-request-id"] == "req_up"
@@ -317,7 +326,7 @@ def test_an_error_response_that_a_client_must_not_see_is_replaced(client, upstre
     )
     ask = small(dialect, model)
     leaking, refused, page = (client.post(PATHS[dialect], json=ask) for _ in range(3))
-    assert leaking.json() == {"error": {"message": "bad key [redacted]", "type": "x"}}
+    assert leaking.json()["error"] == {"message": named("bad key [redacted]", leaking), "type": "x"}
     assert (refused.status_code, refused.headers["x-athena-error"]) == (502, "upstream_auth")
     assert "x-api-key" not in refused.text
     assert page.status_code == 404
@@ -334,7 +343,7 @@ def test_a_key_written_in_escapes_is_redacted_from_an_error_response(client, ups
     assert json.loads(body)["error"]["raw"] == [key]
     upstream.script(model, whole(body, 400))
     response = client.post(PATHS[dialect], json=small(dialect, model))
-    assert response.json() == {"error": {"message": "bad", "raw": ["[redacted]"]}}
+    assert response.json()["error"] == {"message": named("bad", response), "raw": ["[redacted]"]}
 
 
 @pytest.mark.parametrize("status", [201, 600, 999])
@@ -347,6 +356,39 @@ def test_an_error_response_with_an_invalid_status_is_a_bad_gateway(
     assert response.status_code == 502
     assert response.json()["error"]["message"]
     assert gateway.exchange(response)["status"] == 502
+
+
+TOO_LONG = [
+    "prompt is too long: 250000 tokens > 200000 maximum",
+    "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000",
+]
+
+
+@pytest.mark.parametrize("message", TOO_LONG)
+def test_n2_the_wording_that_claude_code_acts_on_is_at_the_start(client, upstream, message):
+    error = {"type": "invalid_request_error", "message": message}
+    model = "anthropic-compatible-too-long"
+    upstream.script(model, whole({"type": "error", "error": error}, 400))
+    response = client.post(PATHS["anthropic"], json=small("anthropic", model))
+    assert response.json()["error"] == error | {"message": named(message, response)}
+
+
+def test_n2_both_sdks_show_the_request_of_an_upstreams_error(gateway, upstream):
+    model = "-standard-shown"
+    for dialect in PATHS:
+        upstream.script(dialect + model, whole({"error": {"message": "No", "code": "odd"}}, 400))
+    ask = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 9}
+    with pytest.raises(anthropic.BadRequestError) as seen:
+        anthropic.Anthropic(base_url=gateway.url, api_key=KEY, max_retries=0).messages.create(
+            model=f"anthropic{model}", **ask
+        )
+    assert f"(request {seen.value.request_id})" in str(seen.value)
+    with pytest.raises(openai.BadRequestError) as seen:
+        openai.OpenAI(
+            base_url=f"{gateway.url}/v1", api_key=KEY, max_retries=0
+        ).chat.completions.create(model=f"openai{model}", **ask)
+    assert f"(request {seen.value.request_id})" in str(seen.value)
+    assert seen.value.code == "odd"
 
 
 def test_an_overflow_in_other_words_still_makes_claude_code_compact(client, upstream):
