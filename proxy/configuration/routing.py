@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from formats import Detection, Limits, Markers, Override, Target, detect_format
-from proxy.configuration.patterns import matches
 from proxy.configuration.snapshot import FormatRow, RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, GatewayError
@@ -79,16 +78,14 @@ def bare_name(requested: str) -> str:
 
 def matching_routes(snapshot: Snapshot, name: str) -> Iterator[RouteRow]:
     """The routes whose pattern matches, in order of precedence. The first wins."""
-    folded = name.lower()
-    return (row for row in snapshot.routes if matches(folded, row.pattern))
+    return (snapshot.routes[at] for at in snapshot.route_patterns.matching(name.lower()))
 
 
 def matching_overrides(snapshot: Snapshot, model: str, *, requested: str) -> Iterator[Override]:
     """The overrides that match, in order of precedence; the upstream's name comes first."""
     for name in (model.lower(), requested.lower()):
-        for override in snapshot.overrides:
-            if matches(name, override.pattern.lower()):
-                yield override
+        for at in snapshot.override_patterns.matching(name):
+            yield snapshot.overrides[at]
 
 
 def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:

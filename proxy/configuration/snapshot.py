@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 from formats import FORMATS, Limits, Markers, Override, SplitThinking
 from proxy import models
-from proxy.configuration.patterns import matcher
+from proxy.configuration.patterns import PatternIndex
 from proxy.configuration.upstream import Upstream, invalid_upstream, read_upstream
 from proxy.database.clock import clock
 from proxy.http.request_limits import RequestLimits
@@ -108,15 +108,19 @@ class Snapshot:
     """A cache of `routing.resolve`, by requested name; `routing` limits its size."""
     model_names: frozenset[str] = field(init=False, default=frozenset(), repr=False, compare=False)
     """All model names and patterns in the routes."""
+    route_patterns: PatternIndex = field(init=False, repr=False, compare=False)
+    """In lower case, in the order of `routes`."""
+    override_patterns: PatternIndex = field(init=False, repr=False, compare=False)
+    """In lower case, in the order of `overrides`."""
 
     def __post_init__(self) -> None:
         names = [(row.upstream_model, row.listed_as, row.pattern) for row in self.routes]
         object.__setattr__(self, "model_names", frozenset(chain.from_iterable(names)))
-        for pattern in (
-            *(row.pattern for row in self.routes),
-            *(o.pattern for o in self.overrides),
-        ):
-            matcher(pattern.lower())  # prepared here, in the thread that loads
+        # Prepared here, in the thread that loads.
+        routes = PatternIndex(row.pattern.lower() for row in self.routes)
+        overrides = PatternIndex(override.pattern.lower() for override in self.overrides)
+        object.__setattr__(self, "route_patterns", routes)
+        object.__setattr__(self, "override_patterns", overrides)
 
     def secrets(self) -> set[str]:
         """The secrets of every upstream that a route uses."""
