@@ -95,6 +95,7 @@ from formats.upstream_errors import (
     as_context_overflow,
     is_error_body,
     read_error_answer,
+    read_message,
     with_request_id,
 )
 
@@ -163,6 +164,7 @@ __all__ = [
     "named_models",
     "next_state",
     "read_error_answer",
+    "read_message",
     "selects_model",
     "with_request_id",
 ]

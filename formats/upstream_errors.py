@@ -39,9 +39,9 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KEPT = frozenset({400, 404, 413, 429, 500, 502, 504, 529})
 # The upstream refused the gateway's credential or account, which the client cannot fix.
 _GATEWAY_REFUSED = {
-    401: "The upstream refuses the gateway's credential",
-    402: "The upstream refuses the gateway's account for lack of credit",
-    403: "The upstream refuses the gateway's credential",
+    401: "refuses the gateway's credential",
+    402: "refuses the gateway's account for lack of credit",
+    403: "refuses the gateway's credential",
 }
 
 # Messages may have any length: repetitions are bounded, so that matching takes linear time.
@@ -82,17 +82,21 @@ def read_error_answer(
     status: int,
     body: bytes,
     *,
+    upstream: str = "The upstream",
     otherwise: str = "",
     tokens: int | None = None,
     window: int | None = None,
 ) -> UpstreamError:
     """Read an error answer; `tokens` and `window` are explained at `overflow_message`.
 
-    `otherwise` is the message of a body that has none.
+    `upstream` names it in messages, and `otherwise` is the message of a body that has none.
     """
     if status in _GATEWAY_REFUSED:
-        return UpstreamError(_GATEWAY_REFUSED[status])
-    message = read_message(body) or otherwise or _phrase(status)
+        return UpstreamError(f"{upstream} {_GATEWAY_REFUSED[status]} (HTTP {status})")
+    words = read_message(body)
+    if words and status == 404:  # "Not Found" alone would seem to be about the gateway's address
+        words = f"{upstream} returned HTTP 404: {words}"
+    message = words or otherwise or _phrase(status)
     kept = status if status in _KEPT else None
     return as_context_overflow(
         UpstreamError(message, kind=kind_of_status(status), status=kept),

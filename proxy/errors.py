@@ -415,7 +415,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         status=502,
         kind=FailureKind.TRANSFORMATION,
         source="upstream",
-        meaning="{upstream} sent data that is not valid JSON of its dialect.",
+        meaning="{upstream} sent data that is not an answer of its dialect.",
         remedy=(
             "Check the dialect of the upstream, and report the data to its operator; it is in "
             "the transcript."
@@ -598,7 +598,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         status=502,
         kind=FailureKind.UPSTREAM,
         source="upstream",
-        meaning="The answer of {upstream} broke off before its end.",
+        meaning="The answer of {upstream} was empty, or broke off before its end.",
         remedy="Retry.",
         retry_same_upstream=True,
     ),
@@ -606,7 +606,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         status=502,
         kind=FailureKind.UPSTREAM,
         source="upstream",
-        meaning="Nothing answers at the address of {upstream}.",
+        meaning="No connection to {upstream} could be made.",
         remedy="Check the address of the upstream.",
         retry_same_upstream=True,
     ),

@@ -229,6 +229,12 @@ def transport_failure(error: Exception, upstream: Upstream) -> UpstreamFailed:
                 ErrorCode.UPSTREAM_TLS,
                 f"the TLS certificate of the upstream {name} is not trusted, or its TLS is broken",
             )
+        case httpx.ConnectError() if _is_caused_by(ConnectionResetError, error):
+            hint = ". Does it speak TLS?" if upstream.url.scheme == "https" else ""
+            return UpstreamFailed(
+                ErrorCode.UPSTREAM_UNREACHABLE,
+                f"the upstream {name} accepted the connection and closed it at once{hint}",
+            )
         case httpx.ConnectError():
             return UpstreamFailed(
                 ErrorCode.UPSTREAM_UNREACHABLE, f"the upstream {name} cannot be reached"

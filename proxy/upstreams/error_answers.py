@@ -37,6 +37,7 @@ def parse_error_answer(
     error = read_error_answer(
         status,
         body,
+        upstream=f"the upstream {route.upstream.name}",
         otherwise=foreign_body_message(route.upstream, status, headers, body),
         tokens=tokens,
         window=route.context_window,

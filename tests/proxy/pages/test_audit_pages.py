@@ -574,7 +574,7 @@ def test_an_empty_upstream_answer_is_not_shown_as_truncated(support):
     sent = page.partition("What the model sent")[2].partition("What Athena decoded")[0]
     assert "Nothing." in sent
     assert "finish reason" not in sent
-    assert "Nothing answers at the address of openrouter." in page
+    assert "No connection to openrouter could be made." in page
     assert "Download as test fixture" not in page, "there is nothing to make one of"
     assert "A replay decodes the stored bytes" not in page
 

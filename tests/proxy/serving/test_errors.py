@@ -1,6 +1,10 @@
 """Errors as the client sees them, and the retries before them."""
 
 import json
+import re
+import threading
+from contextlib import closing
+from socket import create_server
 
 import httpx
 import pytest
@@ -43,7 +47,9 @@ def test_an_upstreams_status_is_mapped_and_kept_distinct(
 def test_a_refused_gateway_credential_is_not_reported_as_the_clients_fault(client, upstream, model):
     upstream.script(model, whole({"error": {"message": "Incorrect API key sk-or-canary"}}, 401))
     response = client.post("/v1/messages", json=ask(model))
-    assert error_of(response) == (502, "api_error", "The upstream refuses the gateway's credential")
+    refusal = "refuses the gateway's credential (HTTP 401)"
+    assert error_of(response)[:2] == (502, "api_error")
+    assert re.fullmatch(rf"the upstream \S+ {re.escape(refusal)}", error_of(response)[2])
     assert response.headers["x-athena-error"] == "upstream_auth"
     assert response.headers["x-should-retry"] == "false"
 
@@ -68,7 +74,9 @@ def test_an_html_page_is_never_forwarded(client, upstream, model, status):
 def test_an_endpoint_that_is_not_found_keeps_its_hint(client, upstream, model):
     hint = 'No endpoints found that support tool use. Try disabling "Bash".'
     upstream.script(model, whole({"error": {"message": hint, "code": 404}}, 404))
-    assert error_of(client.post("/v1/messages", json=ask(model))) == (404, "not_found_error", hint)
+    status, kind, message = error_of(client.post("/v1/messages", json=ask(model)))
+    assert (status, kind) == (404, "not_found_error")
+    assert message.endswith(f" returned HTTP 404: {hint}")
 
 
 @pytest.mark.parametrize(
@@ -173,6 +181,36 @@ def test_a_clean_end_without_a_finish_reason_is_an_error(client, upstream, model
     upstream.script(model, reply(chunk({"content": "so far"})))
     seen = read(client.post("/v1/messages", json=ask(model, stream=True)))
     assert (seen.stop, seen.error) == (None, "overloaded_error")
+
+
+def test_a_missing_endpoint_is_not_taken_for_one_of_the_gateway(client, upstream, model):
+    """N1: a base URL without its version; FastAPI says only `Not Found`."""
+    upstream.script(model, whole({"detail": "Not Found"}, 404))
+    response = client.post("/v1/messages", json=ask(model))
+    assert error_of(response)[:2] == (404, "not_found_error")
+    assert re.fullmatch(r"the upstream \S+ returned HTTP 404: Not Found", error_of(response)[2])
+
+
+def test_plain_http_at_an_https_address_is_not_called_unreachable(gateway, client):
+    """N1: the server closes the connection, because the TLS handshake is not a request."""
+    with closing(create_server(("127.0.0.1", 0))) as server:
+
+        def hang_up():
+            while True:
+                try:
+                    server.accept()[0].close()  # with unread data: a reset
+                except OSError:
+                    return
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        port = server.getsockname()[1]
+        gateway.edit(
+            f"u = Upstream.objects.create(name='plain', base_url='https://127.0.0.1:{port}/v1')\n"
+            "ModelRoute.objects.create(pattern='plain-model', upstream=u)"
+        )
+        response = client.post("/v1/messages", json=ask("plain-model"))
+    assert error_of(response)[:2] == (502, "api_error")
+    assert "closed it at once. Does it speak TLS?" in error_of(response)[2]
 
 
 def test_an_unreachable_upstream_is_reported(gateway, client):
