@@ -18,7 +18,7 @@ import httpx
 import msgspec
 from django.conf import settings
 
-from formats import DIALECTS, FormatsError, ReplyOptions, read_error_answer
+from formats import DIALECTS, FormatsError, ReplyOptions, read_message
 from proxy.audit.exchange import Exchange
 from proxy.configuration.snapshot import RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream, port_of
@@ -28,6 +28,7 @@ from proxy.security.egress import ForbiddenAddress
 from proxy.security.redaction import Redactor
 from proxy.serving.relay import Relay
 from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.error_answers import foreign_body_message
 from proxy.upstreams.httpx_client import CheckedClient
 
 LIST, CALL = "list of models", "streamed tool call"
@@ -37,6 +38,7 @@ _CALL_SECONDS = 60.0
 _LIST_BYTES = 8 * 1024 * 1024
 _MAX_MODELS = 5000
 _MAX_CHARS = 200
+_NO_VERSION = "Is the version, such as /v1, missing from the base URL?"
 _MODEL = "probe"  # the name under which the gateway routes it
 _TOOL = {
     "name": "report_health",
@@ -120,17 +122,14 @@ def models_of(upstream: Upstream) -> list[str]:
     _check_settings(upstream)
     response = _get(upstream, "/models")
     if response.status_code != 200:
-        hint = (
-            " Is the version, such as /v1, missing from the address?"
-            if response.status_code == 404
-            else ""
-        )
+        hint = f" {_NO_VERSION}" if response.status_code == 404 else ""
         raise Problem(f"the list of models returned HTTP {response.status_code}.{hint}")
     try:
         listed = msgspec.json.decode(response.content, type=dict[str, Any])["data"]
         names = [entry["id"] for entry in listed if isinstance(entry["id"], str)]
     except (msgspec.DecodeError, KeyError, TypeError, RecursionError) as error:
-        raise Problem("the list of models is not valid JSON of this dialect.") from error
+        came = foreign_body_message(upstream, 200, response.headers.raw, response.content)
+        raise Problem(f"no list of models: {came}. Is the base URL right?") from error
     # A route cannot have a longer name.
     return [name for name in names if 0 < len(name) <= _MAX_CHARS][:_MAX_MODELS]
 
@@ -205,8 +204,9 @@ def _check_key(upstream: Upstream) -> str:
     response = _get(upstream, path)
     status = response.status_code
     if status in (401, 402, 403):
-        reason = read_error_answer(status, response.content, tokens=0, window=None)
-        raise Problem(f"the key was refused with HTTP {status}: {reason}")
+        words = read_message(response.content)
+        reason = f": {words[:_MAX_CHARS]}" if words else "."
+        raise Problem(f"the key was refused with HTTP {status}{reason}")
     if 300 <= status < 400:
         place = response.headers.get("location", "another address")[:_MAX_CHARS]
         raise Problem(
@@ -248,8 +248,8 @@ async def _fetch(upstream: Upstream, path: str) -> httpx.Response:
             body += part
             if len(body) > _LIST_BYTES:
                 raise Problem(f"the response is larger than {_LIST_BYTES} bytes.")
-    location = {n: v for n, v in response.headers.items() if n == "location"}
-    return httpx.Response(response.status_code, headers=location, content=bytes(body))
+    kept = {n: v for n, v in response.headers.items() if n in ("content-type", "location")}
+    return httpx.Response(response.status_code, headers=kept, content=bytes(body))
 
 
 async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
@@ -276,21 +276,32 @@ async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
     try:
         async with asyncio.timeout(_CALL_SECONDS):
             await relay.open(conversation)
-            await relay.collect()
+            message = msgspec.json.decode(await relay.collect(), type=dict[str, Any])
     except TimeoutError as error:
         raise Problem(f"{model} did not finish within {_CALL_SECONDS:g} s.") from error
     except (GatewayError, FormatsError) as error:
         code = error.code if isinstance(error, GatewayError) else ErrorCode.TRANSFORMATION_FAILED
-        raise Problem(f"{model}: {error} ({code}).") from error
+        hint = f" {_NO_VERSION}" if code == ErrorCode.UPSTREAM_NOT_FOUND else ""
+        raise Problem(f"{model}: {error} ({code}).{hint}") from error
     finally:
         relay.close()
         await client.aclose()
-    if not exchange.answer.tool_calls:
-        raise Problem(f"{model} answered without calling the tool. Does it support tool calls?")
+    if trouble := trouble_with_calls(message["content"]):
+        raise Problem(f"{model} {trouble}")
     assert exchange.answer.route is not None  # noqa: S101
     how = (
         f"read as {exchange.answer.route.format.format}"
         if exchange.answer.rescued_calls
         else "as a structured call"
     )
-    return f"{model} called report_health, {how}"
+    return f"{model} called {_TOOL['name']}, {how}"
+
+
+def trouble_with_calls(blocks: list[dict[str, Any]]) -> str:
+    """Say what is wrong with the answer to `QUESTION`; empty if it calls the tool."""
+    called = [block["name"] for block in blocks if block["type"] == "tool_use"]
+    if _TOOL["name"] in called:
+        return ""
+    if called:
+        return f"called another tool than {_TOOL['name']}. Is it too small for tool calls?"
+    return "answered without calling the tool. Does it support tool calls?"

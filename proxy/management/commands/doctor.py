@@ -20,7 +20,7 @@ from proxy.database.schema import missing_migrations, unknown_migrations
 from proxy.errors import GatewayError
 from proxy.models.keys import digest_of, prefix_of
 from proxy.security.visible_text import visible
-from proxy.serving.upstream_test import CALL, LIST, QUESTION, Problem, probe
+from proxy.serving.upstream_test import CALL, LIST, QUESTION, Problem, probe, trouble_with_calls
 
 _NO_KEY = (
     "note   client key: no key is stored on this machine, although valid keys exist, so no tool "
@@ -155,10 +155,8 @@ def check_tool_call() -> str:
         if event["type"] == "error":
             raise Problem(event["error"]["message"])
     blocks = [e["content_block"] for e in events if e["type"] == "content_block_start"]
-    if not any(block["type"] == "tool_use" for block in blocks):
-        raise Problem(
-            "the model answered without calling the tool. Check that it supports tool calls."
-        )
+    if trouble := trouble_with_calls(blocks):
+        raise Problem(f"the model {trouble}")
     return "the model called report_health"
 
 

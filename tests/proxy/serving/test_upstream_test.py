@@ -99,6 +99,26 @@ def test_a_model_that_calls_no_tool_fails_the_test(row, upstream):
     assert (step_result.state, "without calling the tool" in step_result.detail) == ("wrong", True)
 
 
+def test_a_model_that_calls_another_tool_fails_the_test(row, upstream):
+    wrong = TOOL_CALL.replace("report_health", "get_weather")
+    upstream.script("moonshotai/kimi-probed", reply(stream({"content": wrong})))
+    step_result = steps(row)[CALL]
+    assert (step_result.state, "another tool than report_health" in step_result.detail) == (
+        "wrong",
+        True,
+    )
+
+
+def test_a_missing_endpoint_asks_for_the_version(row, upstream):
+    upstream.script("moonshotai/kimi-probed", whole({"detail": "Not Found"}, status=404))
+    assert "Is the version, such as /v1, missing" in steps(row)[CALL].detail
+
+
+def test_a_refused_key_is_explained_in_the_words_of_the_upstream(row, upstream):
+    upstream.script("/v1/models", whole({"error": {"message": "no credit left"}}, status=403))
+    assert steps(row)["key"].detail == "the key was refused with HTTP 403: no credit left"
+
+
 def test_the_public_model_list_of_openrouter_does_not_prove_a_key(row, upstream):
     row.service = "openrouter"
     upstream.script("/v1/key", whole({"error": {"message": "no"}}, status=401))
@@ -157,10 +177,22 @@ def test_an_unset_variable_is_named(row):
     )
 
 
-@pytest.mark.parametrize("body", [{"data": 3}, {"data": [{"id": []}, {}]}, [], b"<html>", b""])
-def test_an_unreadable_model_list_is_reported(row, upstream, body):
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"data": 3}, "JSON"),
+        ({"data": [{"id": []}, {}]}, "JSON"),
+        ([], "JSON"),
+        (b"<html><title>Log in</title>", r"a web page \(HTTP 200, text/html\): Log in"),
+        (b"", "an empty body"),
+    ],
+)
+def test_what_came_instead_of_a_model_list_is_named(row, upstream, body, kind):
+    """N1"""
     upstream.script("/v1/models", whole(body))
-    with pytest.raises(Problem, match="not valid JSON"):
+    with pytest.raises(
+        Problem, match=f"no list of models: tried sent {kind}.*Is the base URL right"
+    ):
         models_of(read_upstream(row))
 
 
@@ -217,7 +249,7 @@ def test_a_response_that_arrives_byte_by_byte_times_out(row, monkeypatch, drips)
 
 def test_a_deeply_nested_model_list_is_unreadable(row, upstream):
     upstream.script("/v1/models", whole(b'{"data": ' + b"[" * 100_000))
-    with pytest.raises(Problem, match="not valid JSON"):
+    with pytest.raises(Problem, match="no list of models"):
         models_of(read_upstream(row))
 
 
