@@ -21,6 +21,8 @@ if __name__ == "__main__":
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
         sys.exit(f"Athena cannot start: {error}")
+    except KeyboardInterrupt:  # for example during the first start
+        sys.exit(130)
     except (OperationalError, InterfaceError) as error:
         if "--traceback" in sys.argv:
             raise

@@ -15,8 +15,14 @@ from proxy.configuration.claude_code import permission_arguments, session_model,
 
 
 class Command(BaseCommand):
-    help = "Run Claude Code against this gateway: manage.py code [-- arguments for claude]"
+    help = "Run Claude Code against this gateway: manage.py code [arguments for claude]"
     requires_system_checks = []
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Pass everything on, also options that argparse does not know, such as `--model`."""
+        if argv[2:3] not in (["-h"], ["--help"], ["--"]):
+            argv = [*argv[:2], "--", *argv[2:]]
+        super().run_from_argv(argv)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("arguments", nargs=REMAINDER, help="arguments for claude")

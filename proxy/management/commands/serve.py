@@ -253,12 +253,15 @@ def start_message(bootstrapped: Bootstrapped, snapshot: Snapshot) -> str:
         """      -d '{"model": "claude-sonnet-4-5", "max_tokens": 200,"""
         """ "messages": [{"role": "user", "content": "Hello"}]}'""",
         "",
-        "  Claude Code:",
+        # No comments in the lines: in an interactive zsh they would become arguments. fish has no
+        # `unset`; Claude Code ignores an empty key.
+        "  Claude Code; --model NAME selects any model that has a route:",
         "",
         f"    export ANTHROPIC_BASE_URL={url}",
         f'    export ANTHROPIC_AUTH_TOKEN="{key}"',
+        "    export ANTHROPIC_API_KEY=",
         *(f"    export {name}={value}" for name, value in _session_variables(snapshot).items()),
-        f"    claude {' '.join(PERMISSION_MODE)}    # --model NAME: any model that has a route",
+        f"    claude {' '.join(PERMISSION_MODE)}",
         "",
     ]
     return "\n".join(lines)

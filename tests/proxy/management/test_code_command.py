@@ -1,10 +1,13 @@
 """`manage.py code`: starts Claude Code with the right environment."""
 
+import pytest
+
 from tests.support.gateway import KEY
 
 
+@pytest.mark.parametrize("separator", [[], ["--"]])
 def test_code_starts_claude_with_the_right_environment_and_passes_its_exit_code(
-    demo_gateway, tmp_path
+    demo_gateway, tmp_path, separator
 ):
     program = tmp_path / "claude"
     program.write_text(
@@ -13,7 +16,7 @@ def test_code_starts_claude_with_the_right_environment_and_passes_its_exit_code(
     )
     program.chmod(0o755)
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk-ant-of-another-user"}
-    done = demo_gateway.manage("code", "--", "-p", "hello there", environment=path)
+    done = demo_gateway.manage("code", *separator, "-p", "hello there", environment=path)
     assert done.returncode == 7
     first, second = done.stdout.splitlines()
     assert first == f"{demo_gateway.url}|{KEY}|"

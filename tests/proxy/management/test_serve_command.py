@@ -1,5 +1,6 @@
 """`manage.py serve`: the start message, invalid settings, warnings and file permissions."""
 
+import os
 import shutil
 import subprocess
 
@@ -7,6 +8,8 @@ import pytest
 
 from tests.support.database import IS_POSTGRES
 from tests.support.gateway import Gateway
+
+SHELLS = [["sh", "-ec"], ["bash", "-ec"], ["zsh", "-f", "-i", "-c"], ["fish", "--no-config", "-c"]]
 
 
 def test_the_start_message_has_what_a_new_user_needs_in_order(demo_gateway):
@@ -19,7 +22,7 @@ def test_the_start_message_has_what_a_new_user_needs_in_order(demo_gateway):
         f"export ANTHROPIC_BASE_URL={demo_gateway.url}",
         "export ANTHROPIC_AUTH_TOKEN=",
         "export CLAUDE_CODE_AUTO_MODE_SERVER=0",
-        "claude --permission-mode default    # --model NAME",
+        "claude --permission-mode default\n",
     ]
     places = [demo_gateway.log.find(line) for line in lines]
     assert -1 not in places
@@ -173,7 +176,10 @@ def test_the_second_start_says_how_to_reset_the_password(tmp_path):
 
 
 def test_printed_lines_work_in_a_directory_whose_name_has_spaces_and_quotes(tmp_path):
-    """N4. Each line is run as a user pastes it, with a curl that prints its arguments."""
+    """N4. Each line is run as a user pastes it, with a curl and a claude that print their arguments.
+
+    An interactive zsh takes comments for arguments.
+    """
     gateway = Gateway(tmp_path / 'it\'s a $HOME "dir"', ATHENA_CLIENT_KEY="")
     gateway.data_dir.mkdir(mode=0o755)
     gateway.log_path = tmp_path / "gateway.log"
@@ -184,21 +190,27 @@ def test_printed_lines_work_in_a_directory_whose_name_has_spaces_and_quotes(tmp_
     lines = gateway.log.splitlines()
     start = next(n for n, line in enumerate(lines) if line.lstrip().startswith("curl "))
     exports = [line for line in lines if line.lstrip().startswith("export ")]
+    claude = next(line for line in lines if line.lstrip().startswith("claude "))
     chmod = next(line.partition("Run: ")[2] for line in lines if "Run: chmod" in line)
-    script = "\n".join(
-        [
-            "curl() { printf '%s\\n' \"$@\"; }",
-            *lines[start : start + 2],
-            *exports,
-            'echo "$ANTHROPIC_BASE_URL $ANTHROPIC_AUTH_TOKEN"',
-            chmod,
-        ]
-    )
-    for shell in filter(shutil.which, ("sh", "bash", "zsh")):
-        done = subprocess.run([shell, "-ec", script], capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, ""), shell
-        assert f"x-api-key: {key}\n" in done.stdout
-        assert f"{gateway.url} {key}\n" in done.stdout
+    values = 'echo "$ANTHROPIC_BASE_URL $ANTHROPIC_AUTH_TOKEN ($ANTHROPIC_API_KEY)"'
+    script = "\n".join([*lines[start : start + 2], *exports, claude, values, chmod])
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("curl", "claude"):
+        (programs / name).write_text("#!/bin/sh\nprintf '%s\\n' \"$@\" end\n")
+        (programs / name).chmod(0o755)
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "ANTHROPIC_API_KEY": "sk-ant-of-the-user",
+    }
+    for shell in SHELLS:
+        if shutil.which(shell[0]) is None:
+            continue
+        done = subprocess.run([*shell, script], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, (shell, done.stderr)
+        assert f"x-api-key: {key}\n" in done.stdout, (shell, done.stderr)
+        assert f"--permission-mode\ndefault\nend\n{gateway.url} {key} ()\n" in done.stdout, shell
     if not IS_POSTGRES:
         assert (gateway.data_dir / "athena.sqlite3").stat().st_mode & 0o777 == 0o600
 

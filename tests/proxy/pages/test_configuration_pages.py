@@ -381,7 +381,7 @@ def test_a_new_key_is_shown_once_with_setup_lines_for_every_client(olga):
     for line in (
         'export ANTHROPIC_BASE_URL="http://testserver"\n',
         f'export ANTHROPIC_AUTH_TOKEN="{key}"\n',
-        "export CLAUDE_CODE_AUTO_MODE_SERVER=0\nunset ANTHROPIC_API_KEY\n",
+        "export ANTHROPIC_API_KEY=\nexport CLAUDE_CODE_AUTO_MODE_SERVER=0\n",
         # In zsh, a bare claude-opus[1m] is a file pattern.
         'claude --permission-mode default --model "kimi-k2"\n',
         "Override OpenAI Base URL   http://testserver/v1\n",
