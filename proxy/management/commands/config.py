@@ -30,7 +30,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True)
+        verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
         export_verb = verbs.add_parser("export", help="write the configuration as a document")
         export_verb.add_argument(
             "--output", type=Path, metavar="FILE", help="write to this file, not to the terminal"

@@ -27,7 +27,7 @@ class Command(BaseCommand):
     help = "Create, list or revoke client keys."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True)
+        verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
         create = verbs.add_parser("create", help="create a key and print it; it is not shown again")
         create.add_argument("label", help="what the key is for")
         create.add_argument("--owner", help="username of the person who sees its usage")
@@ -39,19 +39,22 @@ class Command(BaseCommand):
             metavar="PATTERN",
             help="patterns of the models it may use; default: all",
         )
-        create.add_argument("--requests-per-minute", type=int, metavar="N")
+        create.add_argument(
+            "--requests-per-minute", type=int, metavar="N", help="default: the gateway's setting"
+        )
         create.add_argument(
             "--concurrent-requests",
             "--at-once",  # the old name, for scripts
             type=int,
             metavar="N",
             dest="max_streams",
+            help="default: the gateway's setting",
         )
-        create.add_argument("--json", action="store_true")
+        create.add_argument("--json", action="store_true", help="print the key as JSON")
         listing = verbs.add_parser("list", help="list the keys")
-        listing.add_argument("--json", action="store_true")
+        listing.add_argument("--json", action="store_true", help="print the list as JSON")
         revoke = verbs.add_parser("revoke", help="revoke a key immediately")
-        revoke.add_argument("key", metavar="ID|PREFIX")
+        revoke.add_argument("key", metavar="ID|PREFIX", help="as `key list` shows it")
 
     def handle(self, *args: Any, **options: Any) -> None:
         match options["verb"]:

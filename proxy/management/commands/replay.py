@@ -42,13 +42,26 @@ class Command(BaseCommand):
         which.add_argument("--request-id", metavar="ID", help="one exchange")
         which.add_argument("--file", type=Path, help="a transcript downloaded from the API")
         parser.add_argument("--format", choices=sorted(FORMATS), help="default: as configured")
-        parser.add_argument("--strict", action="store_true", default=None)
-        parser.add_argument("--split-thinking", choices=[value.value for value in SplitThinking])
+        parser.add_argument(
+            "--strict",
+            action="store_true",
+            default=None,
+            help="an unclosed section fails; default: as configured",
+        )
+        parser.add_argument(
+            "--split-thinking",
+            choices=[value.value for value in SplitThinking],
+            help="split thinking off the text; default: as configured",
+        )
         parser.add_argument(
             "--save-fixture", metavar="NAME", help="save the exchange as a test fixture"
         )
         parser.add_argument(
-            "--into", type=Path, default=settings.BASE_DIR / "tests" / "fixtures", metavar="DIR"
+            "--into",
+            type=Path,
+            default=settings.BASE_DIR / "tests" / "fixtures",
+            metavar="DIR",
+            help="directory of the fixture; default: tests/fixtures",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -15,16 +15,16 @@ class Command(BaseCommand):
     help = "Create, list or delete tokens for the management API."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True)
+        verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
         create = verbs.add_parser(
             "create", help="create a token and print it; it is not shown again"
         )
-        create.add_argument("user")
+        create.add_argument("user", help="username of the person whose rights it has")
         create.add_argument("--label", default="", help="what the token is for")
         create.add_argument("--days", type=int, help="days until it expires; default: never")
         verbs.add_parser("list", help="list the tokens")
         delete = verbs.add_parser("delete", help="delete a token immediately")
-        delete.add_argument("id", type=int)
+        delete.add_argument("id", type=int, help="as `token list` shows it")
 
     def handle(self, *args: Any, **options: Any) -> None:
         match options["verb"]:
