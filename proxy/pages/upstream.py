@@ -115,7 +115,7 @@ def claude_names(request: HttpRequest, pk: int) -> HttpResponse:
     elif request.method == "POST":
         try:
             if _confirm_claude_names(row, model, request.POST.get("version", "")):
-                done = f"{row.name} answers for Claude's model names with {model}."
+                done = f"Claude's model names are answered by {row.name} with {model}."
                 messages.success(request, f"{done} Undo this on the Changes page.")
                 return redirect("admin:proxy_modelroute_changelist")
             version = current_version()

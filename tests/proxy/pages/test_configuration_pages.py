@@ -349,7 +349,7 @@ def test_an_upstream_answers_for_claudes_names_in_one_step(olga):
     assert "The configuration has changed" in stale
     version = stale.split('name="version" value="')[1].split('"')[0]
     done = text_of(olga.post(url, {"model": "house/local", "version": version}, follow=True))
-    assert "answers for Claude" in done
+    assert "model names are answered by house with " in done
 
     routes = ModelRoute.objects.filter(listed_as__startswith="claude-")
     assert {row.pattern for row in routes} == {
