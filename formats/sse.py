@@ -69,6 +69,9 @@ class EventDecoder:
         """The error after the last events, if there is one."""
         self.is_at_event_start = True
         """True if the next byte begins an event."""
+        self.is_unusual = False
+        """True if the stream has something that some clients read in another way: a byte order
+        mark, a CR as a line end, an event without data, or a field besides `event` and `data`."""
         self._parts: list[bytes] = []  # of the unfinished event
         self._guard = _SizeGuard(limits)
         self.safe_bytes = self._guard.safe_bytes
@@ -104,8 +107,9 @@ class EventDecoder:
             return []
         text = b"".join(self._parts)
         if self._at_start:
-            text = text.removeprefix(_BOM)
             self._at_start = False
+            if text.startswith(_BOM):
+                text, self.is_unusual = text[len(_BOM) :], True
         *blocks, rest = text.split(b"\n\n")
         error: UpstreamError | None = None
         if (  # fast path: every event is one line
@@ -115,7 +119,9 @@ class EventDecoder:
             events = [
                 event
                 for block in blocks
-                if (event := (b"", block[6:]) if block.startswith(b"data: ") else _event(block))
+                if (
+                    event := (b"", block[6:]) if block.startswith(b"data: ") else self._event(block)
+                )
             ]
         else:
             events, error = self._read(blocks)
@@ -133,9 +139,25 @@ class EventDecoder:
         for block in blocks:
             if len(block) > self.safe_bytes and (error := self._guard.begin(block)):
                 return events, error
-            if (event := _event(block)) is not None:
+            if (event := self._event(block)) is not None:
                 events.append(event)
         return events, None
+
+    def _event(self, block: bytes) -> ServerSentEvent | None:
+        name = b""
+        data: list[bytes] = []
+        for line in block.split(b"\n"):
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                data.append(value.removeprefix(b" "))
+            elif field == b"event":
+                name = value.removeprefix(b" ")
+            elif field:
+                self.is_unusual = True
+        if data:
+            return name, b"\n".join(data)
+        self.is_unusual = self.is_unusual or bool(name)
+        return None
 
     def close(self) -> list[ServerSentEvent]:
         """Return the last event, which may lack its blank line."""
@@ -146,19 +168,11 @@ class EventDecoder:
         if self._ends_in_cr:
             data = b"\r" + data
         self._ends_in_cr = data.endswith(b"\r")
-        return data.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-
-def _event(block: bytes) -> ServerSentEvent | None:
-    name = b""
-    data: list[bytes] = []
-    for line in block.split(b"\n"):
-        field, _, value = line.partition(b":")
-        if field == b"data":
-            data.append(value.removeprefix(b" "))
-        elif field == b"event":
-            name = value.strip()
-    return (name, b"\n".join(data)) if data else None
+        data = data.removesuffix(b"\r").replace(b"\r\n", b"\n")
+        if _CR not in data:
+            return data
+        self.is_unusual = True
+        return data.replace(b"\r", b"\n")
 
 
 def _is_utf8(data: bytes) -> bool:

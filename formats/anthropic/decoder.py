@@ -6,6 +6,8 @@ Events and blocks of unknown types give a notice and are skipped.
 """
 
 from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -64,6 +66,29 @@ _DELTA_TYPES: dict[str | None, type[Event]] = {
     "tool_use": ToolCallDelta,
 }
 
+# What a strict client accepts: the blocks in which a delta may be, the text that a delta must have,
+# and the fields that the start of a block must have.
+_ANY_BLOCK = frozenset({TextDelta, ReasoningDelta, ReasoningSignature, ToolCallDelta, Notice})
+_BLOCKS_OF_DELTAS: dict[str | None, frozenset[type[Event]]] = {
+    "text_delta": frozenset({TextDelta}),
+    "thinking_delta": frozenset({ReasoningDelta}),
+    "signature_delta": frozenset({ReasoningDelta, ReasoningSignature}),
+    "input_json_delta": frozenset({ToolCallDelta, Notice}),
+}
+_TEXTS: dict[str, Callable[[Delta], str | None]] = {
+    "text_delta": attrgetter("text"),
+    "thinking_delta": attrgetter("thinking"),
+    "signature_delta": attrgetter("signature"),
+    "input_json_delta": attrgetter("partial_json"),
+}
+_REQUIRED: dict[str | None, Callable[[Block], bool]] = {
+    "text": lambda block: block.text is not None,
+    "thinking": lambda block: block.thinking is not None,
+    "tool_use": lambda block: bool(block.id and block.name),
+    None: lambda block: False,
+}
+_KNOWN_EVENTS = frozenset({"message_start", "content_block_start", "content_block_delta"})
+
 _events = msgspec.json.Decoder(WireEvent)
 _messages = msgspec.json.Decoder(WholeMessage)
 
@@ -105,17 +130,17 @@ class AnthropicDecoder:
     def feed(self, data: bytes) -> list[Event]:
         events = self._sse.feed(data)
         self.event_count += len(events)
+        self.is_irregular = self.is_irregular or self._sse.is_unusual
         for name, payload in events:
-            self.is_irregular = self.is_irregular or not name
-            self._read(payload)
+            self._read(name, payload)
         if self._sse.error is not None:
             raise self._sse.error
         return self.take()
 
     def close(self) -> list[Event]:
         """The last events; raises UpstreamError if the message has no end."""
-        for _, payload in self._sse.close():
-            self._read(payload)
+        for name, payload in self._sse.close():
+            self._read(name, payload)
         if self._sse.error is not None:
             raise self._sse.error
         if not self._done:
@@ -147,15 +172,20 @@ class AnthropicDecoder:
         out, self._out = merge_deltas(self._out), []
         return out
 
-    def _read(self, data: bytes) -> None:
+    def _read(self, name: bytes, data: bytes) -> None:
         if self._done:  # data after the end is not read, so it must not be passed through
             self.is_irregular = True
             return
         if data.strip() in (b"[DONE]", b"", b"null"):
+            self.is_irregular = True
+            self.event_count -= 1
             return
         event = _decode(_events, data)
+        if name.decode(errors="replace") != event.type:  # clients go by the name
+            self.is_irregular = True
         match event.type:
             case "content_block_delta" if event.delta:
+                self._check_delta(event.index, event.delta)
                 self._is_empty_block = False
                 if event.delta.type == "signature_delta":
                     self.frame = Frame(self.frame.index, ReasoningSignature)
@@ -164,7 +194,9 @@ class AnthropicDecoder:
                 self._frame_block(event.index, event.content_block)
                 self._start_block(event.index, event.content_block)
             case "content_block_stop":
-                if event.index == self.frame.index:
+                if event.index != self.frame.index or self.frame.delta_type is None:
+                    self.is_irregular = True  # not the open block
+                else:
                     if self.frame.delta_type is ReasoningDelta:  # without any signature
                         self.is_irregular = True
                     self.frame, self._is_empty_block = Frame(self.frame.index), False
@@ -172,6 +204,10 @@ class AnthropicDecoder:
             case "message_start" if event.message and not self._started:
                 self._start(event.message)
             case "message_delta":
+                if self.frame.delta_type is not None or not (event.delta and event.usage):
+                    self.is_irregular = True
+                if self._stop is not None or not self._started:
+                    self.is_irregular = True
                 if event.usage:
                     self.usage = self.usage.updated(event.usage.counts())
                 if event.delta and event.delta.stop_reason:
@@ -184,6 +220,7 @@ class AnthropicDecoder:
             case "ping":
                 self.event_count -= 1
             case _:
+                self.is_irregular = self.is_irregular or event.type in _KNOWN_EVENTS
                 self._add(Notice(NoticeCode.UNKNOWN_EVENT, event.type or ""))
 
     def _frame_block(self, index: int | None, block: Block) -> None:
@@ -191,8 +228,23 @@ class AnthropicDecoder:
         content = block.text or block.thinking or block.signature
         if content or value_or_none(block.input) not in _NO_INPUT or index != self.frame.index + 1:
             self.is_irregular = True
+        if self.frame.delta_type is not None or self._stop is not None or not self._started:
+            self.is_irregular = True  # another block is open, or none may be opened here
+        if block.type in _REQUIRED and not _REQUIRED[block.type](block):
+            self.is_irregular = True
         self.frame = Frame(self.frame.index + 1, _DELTA_TYPES.get(block.type, Notice))
         self._is_empty_block = block.type in ("text", "thinking")
+
+    def _check_delta(self, index: int | None, delta: Delta) -> None:
+        """Check that the delta is one of the open block."""
+        kind, frame = delta.type, self.frame
+        if (
+            index != frame.index
+            or frame.delta_type not in _BLOCKS_OF_DELTAS.get(kind, _ANY_BLOCK)
+            or kind is None
+            or (kind in _TEXTS and _TEXTS[kind](delta) is None)
+        ):
+            self.is_irregular = True
 
     def _start(self, message: WireMessage) -> None:
         self._started = True

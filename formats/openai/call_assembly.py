@@ -196,6 +196,8 @@ class CallAssembly:
         is_first = count < self.count
         self.is_irregular = self.is_irregular or (
             entry.index != call.number
+            or call.ended
+            or function.arguments is None
             or isinstance(function.arguments, dict | list)
             or (is_first and not (call_id and entry.type == "function"))
             or (not is_first and bool(call_id or function.name))

@@ -85,6 +85,7 @@ class OpenAIDecoder:
             return self.take()
         events = sse.feed(data)
         self.event_count += len(events)
+        self.is_irregular = self.is_irregular or sse.is_unusual
         position = 0
         while (position := run.read(events, position)) < len(events):
             name, payload = events[position]
@@ -130,17 +131,22 @@ class OpenAIDecoder:
 
     def _read(self, data: bytes, name: bytes = b"") -> None:
         if self._done:  # data after the end is not read, so it must not be passed through
-            is_end = data.strip() == b"[DONE]"
+            is_end = data == b"[DONE]" and not name
             self.is_terminated = self.is_terminated or is_end
             self.is_irregular = self.is_irregular or not is_end
             return
+        if name:  # OpenAI's events have none, and its SDKs read those that have one differently
+            self.is_irregular = True
         if not data.startswith(b"{"):
+            self.is_irregular = self.is_irregular or data != b"[DONE]"
             data = data.strip()
             if data == b"[DONE]":
                 self.is_terminated = True
                 self._flush_run()
                 self._end(self._finish)
-            if data in (b"[DONE]", b"", b"null"):
+                return
+            if data in (b"", b"null"):
+                self.event_count -= 1
                 return
         try:
             chunk = decode(_chunks, data)
@@ -156,7 +162,9 @@ class OpenAIDecoder:
             self._out.append(chunk.start())
             self.served_by = str(chunk.provider) if chunk.provider else None
             # Only the first chunk is checked: checking each would cost as much as decoding it.
-            self.is_irregular = not chunk.is_complete(form)
+            self.is_irregular = self.is_irregular or not chunk.is_complete(form)
+        if chunk.choices is None or any(choice.index is None for choice in chunk.choices):
+            self.is_irregular = True
         more = continuation(chunk)
         if more is not None and self._is_expected(more):
             self._continue(more, data)
@@ -175,7 +183,7 @@ class OpenAIDecoder:
             return
         if kind is not self._run.kind:
             self._flush_run()
-        self._has_content = True
+        self._begin_content()
         self._run.add(more, data)
 
     def _flush_run(self) -> None:
@@ -229,6 +237,8 @@ class OpenAIDecoder:
         if choice.usage is not None:
             self.usage = self.usage.updated(choice.usage.counts())
         if choice.finish_reason:
+            if self._finish not in (None, choice.finish_reason):
+                self.is_irregular = True
             self._finish = choice.finish_reason
             for reason in (choice.finish_reason, choice.native_finish_reason or ""):
                 if reason.lower() in FAILED:
@@ -263,16 +273,23 @@ class OpenAIDecoder:
                 self._add(ReasoningRedacted(detail.data))
 
     def _read_calls(self, delta: Delta) -> None:
-        entries = [entry for entry in delta.tool_calls or () if entry and entry != ToolCallEntry()]
+        given = delta.tool_calls or ()
+        entries = [entry for entry in given if entry and entry != ToolCallEntry()]
+        self.is_irregular = self.is_irregular or len(entries) < len(given)
         if delta.function_call is not None and not entries:  # next to tool_calls it is a copy
             entries.append(ToolCallEntry(function=delta.function_call))
         for entry in entries:
-            self._has_content = True
+            self._begin_content()
             self._out += self._calls.feed(entry, alone=len(entries) == 1)
         self._note_calls()
 
-    def _add(self, event: Event) -> None:
+    def _begin_content(self) -> None:
         self._has_content = True
+        if self._finish is not None:  # the finish reason must be last
+            self.is_irregular = True
+
+    def _add(self, event: Event) -> None:
+        self._begin_content()
         if self._calls.open:
             self._out += self._calls.settle()
         if self._calls.open:
@@ -298,6 +315,7 @@ class OpenAIDecoder:
         if finish is None:
             if not self._has_content or self._calls.open:
                 raise truncated_answer("a finish reason")
+            self.is_irregular = True
             self._out.append(Notice(NoticeCode.FINISH_REASON_MISSING))
         reason = STOP_REASONS.get((finish or "stop").lower(), StopReason.END_TURN)
         self._out += self._calls.finish(cut=reason is StopReason.MAX_TOKENS)

@@ -157,7 +157,9 @@ class Chunk(Struct):
 
     def is_error(self, name: bytes) -> bool:
         """True if a chunk without choices is an error in the shape of some other server."""
-        return name == b"error" or self.object == "error" or bool(self.message or self.detail)
+        return (
+            name.strip() == b"error" or self.object == "error" or bool(self.message or self.detail)
+        )
 
     def error_body(self) -> ErrorBody | str:
         """The error, in whichever shape the server sent it."""

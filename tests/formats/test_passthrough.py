@@ -43,7 +43,7 @@ from tests.support.wire import byte_cuts, chunk, data, stream, text_from
 
 IDENTITY = Identity(token="tok", message_id="own", model="own")
 ODD = {
-    "anthropic": b': a comment\r\n\r\nevent: odd\nid: 7\ndata: {"type":"odd",\ndata: "a":1.50}\n\n',
+    "anthropic": b': a comment\r\n\r\nevent: odd\ndata: {"type":"odd",\ndata: "a":1.50}\n\n',
     "openai": b': OPENROUTER PROCESSING\n\n: \n\ndata: {"id":"chatcmpl-1","object":"chat.completion.chunk", "created":1700000000,"model":"m","choices":[], "odd":1.0}\n\n',
 }
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
