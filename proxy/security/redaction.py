@@ -36,17 +36,23 @@ _KEY = b"sk-"
 _PREFIXES = {
     **{p: _at_word_start(p) for p in (_KEY.decode(), "AKIA", "AIza", "eyJ", "github_pat_")},
     **{p: _at_word_start(p) for p in ("gho_", "ghp_", "ghs_", "ghu_")},
+    **{p: _at_word_start(p) for p in ("glpat-", "gsk_", "hf_", "npm_", "rk_live_", "sk_live_")},
+    "xai-": _at_word_start("xai-"),
     **{p: _at_word_start(p) for p in ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")},
     "BEGIN ": re.compile(b"(?<=-----BEGIN )"),
     "earer ": re.compile(b""),
+    "EARER ": re.compile(b""),
+    "://": re.compile(rb"[^\s:/?#@\"'\\<>]{0,128}:[^\s/?#@\"\\<>]{1,256}@"),
     **{f"\\u00{digit}": re.compile(b"[0-9a-fA-F]") for digit in "234567"},
     "\\/": re.compile(b""),
 }
-_OFFSETS = [{"BEGIN ": -5, "earer ": 6}.get(prefix, 0) for prefix in _PREFIXES]
+_OFFSETS = [
+    {"BEGIN ": -5, "earer ": 6, "EARER ": 6, "://": 3}.get(prefix, 0) for prefix in _PREFIXES
+]
 """Where the pattern of a prefix matches, relative to the prefix."""
 _IS_ESCAPE = [prefix[0] == "\\" for prefix in _PREFIXES]
-# This search is vectorised, and misses a prefix that overlaps the one before. Only the end of AKIA
-# can overlap another prefix, and no secret starts there, in the middle of a word.
+# This search is vectorised, and misses a prefix that overlaps the one before. Only the ends of AKIA
+# and gsk_ can overlap another prefix, and no secret starts there, in the middle of a word.
 _find_prefixes = BytesAhoCorasick(
     map(str.encode, _PREFIXES), matchkind=MatchKind.LeftmostFirst
 ).find_matches_as_indexes
@@ -66,13 +72,15 @@ _KINDS = rf"""
       (?P<key>{_BEGIN}sk-[A-Za-z0-9_-]{{16,}}+)
     | (?P<github>{_BEGIN}(?:gh[opsu]_[A-Za-z0-9]{{30,}}+|github_pat_[A-Za-z0-9_]{{30,}}+))
     | (?P<aws>{_BEGIN}AKIA[0-9A-Z]{{16}}\b)
+    | (?P<token>{_BEGIN}(?:glpat-|gsk_|hf_|npm_|[rs]k_live_|xai-)[A-Za-z0-9_-]{{20,}}+)
     | (?P<google>{_BEGIN}AIza[0-9A-Za-z_-]{{30,}}+)
     | (?P<slack>{_BEGIN}xox[abprs]-[A-Za-z0-9-]{{10,}}+)
     | (?P<pem>-----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z))
 """
 _PATTERNS = re.compile(
     rf"""
-      (?P<bearer>(?<=[Bb]earer[ ])[A-Za-z0-9_.~+/-]{{16,}}+=*+)
+      (?P<bearer>(?<=[Bb]earer[ ]|BEARER[ ])[A-Za-z0-9_.~+/-]{{16,}}+=*+)
+    | (?P<userinfo>(?<=://)[^\s:/?#@"'\\<>]{{0,128}}:[^\s/?#@"\\<>]{{1,256}}(?=@))
     | (?P<eyj>{_BEGIN}eyJ[A-Za-z0-9_-]{{8,}}+)(?P<jwt>\.[A-Za-z0-9_-]{{8,}}+\.[A-Za-z0-9_-]{{8,}}+)?
     | {_KINDS}
     """.encode(),

@@ -57,6 +57,12 @@ UNITS = [
     '\\"',
     "sk-",
     "sk-a ",
+    "hf_",
+    "://",
+    "://:a",
+    "://a:b@",
+    "a://b:",
+    "BEARER ",
     "\\nsk-a ",
     "\\u000ask-",
     "ghp_",
@@ -371,7 +377,7 @@ def test_no_prefix_hides_another():
         for size in range(1, len(mark))
         if other.startswith(mark[size:])
     }
-    assert hidden == {("AKIA", "AKIA"), ("AKIA", "AIza")}
+    assert hidden == {("AKIA", "AKIA"), ("AKIA", "AIza"), ("gsk_", "sk_live_")}
 
 
 PIECES = [
@@ -397,11 +403,15 @@ SECRETS_BY_KIND = {
     "aws": "AKIA0123456789ABCDEF",
     "google": "AIza0123456789abcdef0123456789abcdef012",
     "slack": "xoxb-0123456789-abcdef",
+    "token": "gsk_0123456789abcdef0123",
     "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
     "pem": "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
     "bearer": "abcdef0123456789abcdef",
     "known": "the client's own key",
 }
+
+
+TOKENS = ["glpat-", "gsk_", "hf_", "npm_", "rk_live_", "sk_live_", "xai-"]
 
 
 @pytest.mark.parametrize("kind", SECRETS_BY_KIND)
@@ -413,6 +423,28 @@ def test_every_kind_of_secret_is_redacted(kind):
         == f"{before}[redacted:{kind}], you see"
     )
     assert redactor.count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("postgres://bob:hunter-2@db/x", "postgres://[redacted:userinfo]@db/x"),
+        ("redis://:hunter-2@db", "redis://[redacted:userinfo]@db"),
+        ('{"url":"https:\\/\\/a:hunter\\u002d2@b"}', '{"url":"https:\\/\\/[redacted:userinfo]@b"}'),
+        ("AUTHORIZATION: BEARER abcdef0123456789", "AUTHORIZATION: BEARER [redacted:bearer]"),
+        *((f"{kind}0123456789abcdefghij", "[redacted:token]") for kind in TOKENS),
+    ],
+)
+def test_passwords_in_urls_and_tokens_of_other_services_are_redacted(text, clean):
+    assert Redactor().redact_text(text) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://a:80/b@c", "git://git@host", "see http://[::1]:80/ or a@b", "a://b: c@d", "hf_a"],
+)
+def test_addresses_without_a_password_stay_as_they_are(text):
+    assert Redactor().redact_text(text) == text
 
 
 def test_text_without_secrets_is_unchanged():
