@@ -4,6 +4,8 @@ A request may name more models than the one in `model`: for a router behind the 
 limited key each of them must be allowed, in every field and in the query string.
 """
 
+from urllib.parse import parse_qsl
+
 from formats import Conversation, named_models, selects_model
 from proxy.configuration.patterns import matches
 from proxy.configuration.routing import bare_name
@@ -36,9 +38,15 @@ def check_models(request: GatewayRequest, conversation: Conversation) -> None:
     for path, model in named_models(conversation.source):
         if not allows_model(key, model):
             raise _not_allowed(model, path)
-    for name, values in request.query.lists() if request.query_string else ():
-        if selects_model(name) and not all(allows_model(key, value) for value in values):
-            raise _not_allowed(values[-1], name)  # LiteLLM reads `model` in the query
+    for name, value in _query_fields(request.query_string):
+        if selects_model(name) and not allows_model(key, value):
+            raise _not_allowed(value, name)  # LiteLLM reads `model` in the query
+
+
+def _query_fields(query: bytes) -> list[tuple[str, str]]:
+    """Return the fields of a query string. Some servers also split it at semicolons."""
+    text = query.replace(b";", b"&").decode("latin-1")
+    return parse_qsl(text, keep_blank_values=True)
 
 
 def _matches(model: str, patterns: tuple[str, ...]) -> bool:

@@ -110,11 +110,13 @@ def test_a_key_limited_to_one_name_may_use_it_with_long_context(gateway, upstrea
                 assert client.post("/v1/messages", json=ask(f"{model}-2")).status_code == 403
 
 
-def test_a_model_in_the_query_is_checked(upstream, limited, dialect):
-    """Fault W5: LiteLLM reads `?model=`, and the query is forwarded."""
+@pytest.mark.parametrize("query", ["model=NAME", "beta=true;model=NAME", "%6dodel=NAME;x"])
+def test_a_model_in_the_query_is_checked(upstream, limited, dialect, query):
+    """Fault W5: LiteLLM reads `?model=`, the query is forwarded, and old servers split it at `;`."""
     model = f"{dialect}-standard-mine"
     upstream.script(model, says(dialect, "Hi"))
-    refused = limited.post(f"{PATHS[dialect]}?model={FORBIDDEN}", json=ask(model))
+    url = f"{PATHS[dialect]}?{query.replace('NAME', FORBIDDEN)}"
+    refused = limited.post(url, json=ask(model))
     assert refused.status_code == 403
     assert "named in `model`" in refused.json()["error"]["message"]
     assert limited.post(f"{PATHS[dialect]}?beta=true", json=ask(model)).status_code == 200
