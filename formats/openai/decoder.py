@@ -163,7 +163,8 @@ class OpenAIDecoder:
             self.served_by = str(chunk.provider) if chunk.provider else None
             # Only the first chunk is checked: checking each would cost as much as decoding it.
             self.is_irregular = self.is_irregular or not chunk.is_complete(form)
-        if chunk.choices is None or any(choice.index is None for choice in chunk.choices):
+        choices = chunk.choices
+        if choices is None or (choices and choices[0].index is None):
             self.is_irregular = True
         more = continuation(chunk)
         if more is not None and self._is_expected(more):
