@@ -46,7 +46,7 @@ ODD_STREAMS = {
         b": a comment\n\n",
         b'event: message_start\r\ndata: {"type":"message_start","message":{"id":"msg_01","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"usage":{"input_tokens":3,"cache_read_input_tokens":9,"service_tier":"standard"}}}\r\n\r\n',
         b'event: ping\ndata: {"type": "ping"}\n\n',
-        b'event: content_block_start\nid: 7\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}\n\n',
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}\n\n',
         b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"h\\u006dm"}}\n\n',
         b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}\n\n',
         b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n',
