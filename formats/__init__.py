@@ -75,6 +75,7 @@ from formats.native.format import SplitThinking
 from formats.native.markup_watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
+    AUTO,
     DIALECTS,
     FORMATS,
     STANDARD,
@@ -82,6 +83,7 @@ from formats.registry import (
     Dialect,
     Markers,
     Override,
+    answers_structured,
     build_pipeline,
     detect_format,
     format_with_settings,
@@ -100,6 +102,7 @@ from formats.upstream_errors import (
 )
 
 __all__ = [
+    "AUTO",
     "DIALECTS",
     "FORMATS",
     "STANDARD",
@@ -148,6 +151,7 @@ __all__ = [
     "Toolbox",
     "UpstreamError",
     "Usage",
+    "answers_structured",
     "as_context_overflow",
     "build_pipeline",
     "cached_by_tools",

@@ -147,6 +147,7 @@ class NoticeCode(StrEnum):
     CONTENT_UNSUPPORTED = "content_unsupported"
     EMPTY_ANSWER = "empty_answer"
     EMPTY_CALL_DROPPED = "empty_call_dropped"
+    FAMILY_READ = "family_read"
     FIELD_DROPPED = "field_dropped"
     FINISH_REASON_MISSING = "finish_reason_missing"
     HISTORY_SANITISED = "history_sanitised"

@@ -25,6 +25,7 @@ from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
 from formats.hidden_thinking import HiddenThinking
+from formats.native.auto import EVERY_FAMILY
 from formats.native.families.cohere import COHERE
 from formats.native.families.deepseek import DEEPSEEK
 from formats.native.families.ernie import ERNIE
@@ -55,6 +56,7 @@ from formats.reply import Reply, ReplyOptions
 from formats.toolbox import Toolbox
 
 STANDARD = "standard"
+AUTO = "auto"
 
 
 class _Render(Protocol):
@@ -108,6 +110,17 @@ def detect_format(model: str, overrides: Iterable[Override] = ()) -> Detection:
         if word.search(name):
             return Detection(format_name, "detection")
     return Detection(STANDARD, "default")
+
+
+def answers_structured(model: str) -> bool:
+    """Return whether a model's name tells that it answers with structured calls only."""
+    name = model.lower()
+    if detect_format(name).format != STANDARD:  # openai/gpt-oss
+        return False
+    vendor, _, own = name.rpartition("/")
+    if vendor.rpartition("/")[2].lstrip("~") in _STRUCTURED_VENDORS:
+        return True
+    return _STRUCTURED_NAMES.match(own) is not None
 
 
 @cache
@@ -195,6 +208,7 @@ DIALECTS: dict[str, Dialect] = {
 
 FORMATS: dict[str, NativeFormat | None] = {
     STANDARD: None,
+    AUTO: EVERY_FAMILY,
     "cohere": COHERE,
     "deepseek": DEEPSEEK,
     "ernie": ERNIE,
@@ -247,6 +261,13 @@ _VENDORS = {
     "zai-org": "glm",
     "zhipuai": "glm",
 }
+
+_STRUCTURED_VENDORS = frozenset({"anthropic", "openai", "x-ai", "xai"})
+# At the beginning, or after regions and vendors with points, as in `eu.anthropic.claude-sonnet-4`:
+# other vendors' models name the one whose answers they were trained on, too.
+_STRUCTURED_NAMES = re.compile(
+    r"(?:[a-z0-9-]+\.)*(?:claude|chatgpt|gemini|grok|gpt-\d|o[134](?![a-z0-9]))"
+)
 
 # In order of precedence. `k2` must be a whole word: `bk200` is not a Kimi model.
 _WORDS = (

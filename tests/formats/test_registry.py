@@ -2,7 +2,7 @@
 
 import pytest
 
-from formats import FORMATS, Detection, Override, detect_format
+from formats import FORMATS, Detection, Override, answers_structured, detect_format
 
 SPECIFIED_MODELS = {
     "moonshot/kimi-k2": "kimi",
@@ -130,3 +130,40 @@ def test_an_override_takes_precedence_and_is_the_reason():
 def test_every_detected_format_is_registered():
     for model in SPECIFIED_MODELS | OTHER_MODELS:
         assert detect_format(model).format in FORMATS
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "anthropic/claude-opus-4.5",
+        "claude-3-opus",
+        "eu.anthropic.claude-sonnet-4-20250514-v1:0",
+        "gpt-4",
+        "openai/gpt-5.1-codex",
+        "chatgpt-4o-latest",
+        "o3-mini",
+        "o1",
+        "google/gemini-2.5-pro",
+        "openrouter/x-ai/grok-4",
+    ],
+)
+def test_names_that_tell_of_structured_calls(model):
+    assert answers_structured(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "openai/gpt-oss-120b",
+        "gpt-oss:20b",
+        "google/gemma-3-27b-it",
+        "openai-community/gpt2",
+        "acme/alpaca-gpt-4",
+        "acme/llama-3-claude-distill",
+        "o200k",
+        "unknown/model",
+        "",
+    ],
+)
+def test_names_that_tell_nothing_of_structured_calls(model):
+    assert not answers_structured(model)
