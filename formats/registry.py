@@ -25,7 +25,7 @@ from formats.conversation import Conversation, Rendered, Target
 from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
 from formats.hidden_thinking import HiddenThinking
-from formats.native.auto import EVERY_FAMILY
+from formats.native.auto import every_family
 from formats.native.families.cohere import COHERE
 from formats.native.families.deepseek import DEEPSEEK
 from formats.native.families.ernie import ERNIE
@@ -208,7 +208,6 @@ DIALECTS: dict[str, Dialect] = {
 
 FORMATS: dict[str, NativeFormat | None] = {
     STANDARD: None,
-    AUTO: EVERY_FAMILY,
     "cohere": COHERE,
     "deepseek": DEEPSEEK,
     "ernie": ERNIE,
@@ -231,6 +230,7 @@ FORMATS: dict[str, NativeFormat | None] = {
     "seed": SEED,
     "step": STEP,
 }
+FORMATS[AUTO] = every_family(FORMATS)
 
 _VENDORS = {
     "ai21": "jamba",

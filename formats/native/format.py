@@ -24,8 +24,6 @@ TURN_MARKER = "TURN_MARKER"
 FINAL_MARKER = "FINAL_MARKER"
 # Ordinary text contains shorter ones.
 _SHORTEST_TOKEN = 4
-_THINK = [literal("<think>")]
-_THINK_END = [literal("</think>")]
 
 
 class SplitThinking(StrEnum):
@@ -48,6 +46,7 @@ class ReasoningMarkers:
 
 
 _NONE = ReasoningMarkers()
+_THINK = ReasoningMarkers([literal("<think>")], [literal("</think>")])
 
 
 class Candidate(NamedTuple):
@@ -72,28 +71,36 @@ class NativeFormat:
         split_thinking: SplitThinking = SplitThinking.NEVER,
         turn_markers: Sequence[Atoms] = (),
         final_markers: Sequence[Atoms] = (),
+        thinking: ReasoningMarkers = _NONE,
+        families: Sequence[str] = (),
     ) -> None:
         """`at_start`: grammars whose markers count only at the start of the text. `turn_markers`
         separate turns and are removed wherever they appear. `final_markers` also end a turn, but
-        people write them too, so they are removed only at the end of the text.
+        people write them too, so they are removed only at the end of the text. `thinking`:
+        markers of reasoning that stay text, as `<think>` does; calls between them are drafts.
+        `families`: the family of each grammar, if there are several; only whole calls of declared
+        tools count then.
         """
-        self._grammars = grammars
-        self._at_start = at_start
-        self._reasoning = reasoning
+        self.grammars = grammars
+        self.at_start = at_start
+        self.reasoning = reasoning
         self._split_thinking = split_thinking
         self._turn_markers = turn_markers
         self._final_markers = final_markers
+        self._thinking = thinking
+        self.families = families
         self.opens_in_reasoning = split_thinking is SplitThinking.OPENED
         self._markers_of = _markers_of(grammars)
         self._starters_of = _markers_of(at_start)
         splits = split_thinking is not SplitThinking.NEVER
+        text, moved = (_NONE, _THINK) if splits else (_THINK, _NONE)
         ends = {
-            THINK_END: () if splits else _THINK_END,
-            REASONING_END: (*reasoning.end, *(_THINK_END if splits else ())),
+            THINK_END: (*thinking.end, *text.end),
+            REASONING_END: (*reasoning.end, *moved.end),
         }
         own = {
-            THINK: () if splits else _THINK,
-            REASONING_BEGIN: (*reasoning.begin, *(_THINK if splits else ())),
+            THINK: (*thinking.begin, *text.begin),
+            REASONING_BEGIN: (*reasoning.begin, *moved.begin),
             **ends,
             TURN_MARKER: turn_markers,
             FINAL_MARKER: final_markers,
@@ -113,16 +120,19 @@ class NativeFormat:
             if (marker := markers.match(text, pos))
         ]
 
+    def family_of(self, grammar: Grammar) -> str:
+        return self.families[[*self.grammars, *self.at_start].index(grammar)]
+
     def with_split_thinking(self, split_thinking: SplitThinking) -> "NativeFormat":
         """Return the format with another treatment of `<think>` in the text."""
-        return self._copy(self._grammars, split_thinking)
+        return self._copy(self.grammars, split_thinking)
 
     def with_spellings(self, spellings: Iterable[tuple[str, str]]) -> "NativeFormat":
         """Return a format that also accepts these spellings, (role, text), of its tokens.
 
         Raises ValueError for an unknown role, or for a spelling that is too short or ambiguous.
         """
-        grammars = list(self._grammars)
+        grammars = list(self.grammars)
         for role, text in spellings:
             if len(text) < _SHORTEST_TOKEN or text[0].isspace() or text[0].isalnum():
                 raise ValueError(
@@ -145,11 +155,13 @@ class NativeFormat:
     def _copy(self, grammars: Sequence[Grammar], split_thinking: SplitThinking) -> "NativeFormat":
         return NativeFormat(
             grammars,
-            at_start=self._at_start,
-            reasoning=self._reasoning,
+            at_start=self.at_start,
+            reasoning=self.reasoning,
             split_thinking=split_thinking,
             turn_markers=self._turn_markers,
             final_markers=self._final_markers,
+            thinking=self._thinking,
+            families=self.families,
         )
 
 

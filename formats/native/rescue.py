@@ -27,6 +27,7 @@ from formats.events import (
     ToolCallFailed,
     ToolCallStart,
 )
+from formats.native.declared_calls import DeclaredCalls
 from formats.native.format import NativeFormat
 from formats.native.grammar import CallOutput, Context
 from formats.native.text_scanner import Channel, TextScanner
@@ -48,7 +49,8 @@ class CallRescue:
     ) -> None:
         self._toolbox = toolbox
         self._limits = limits
-        self._scanner = TextScanner(native, Context(toolbox, limits, CallOutput(), strict))
+        scanner = DeclaredCalls if native.families else TextScanner
+        self._scanner = scanner(native, Context(toolbox, limits, CallOutput(), strict))
         self._rescued = _Fingerprints(toolbox)
         self._reasoned = _Fingerprints(toolbox)
         self._held: list[Event] | None = None  # events of a call that may repeat a rescued one

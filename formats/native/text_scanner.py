@@ -12,7 +12,7 @@ into text.
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from re import Match
 
@@ -27,6 +27,7 @@ from formats.native.format import (
     THINK,
     THINK_END,
     TURN_MARKER,
+    Candidate,
     NativeFormat,
     decide,
 )
@@ -63,14 +64,14 @@ class TextScanner:
         self._channel = Channel.CONTENT
         self._reader: Reader | None = None
         self._pending = ""  # undecided text
-        self._text = _TextRun(strips=native.opens_in_reasoning)
+        self._text = TextRun(strips=native.opens_in_reasoning)
         # An undecided candidate that began in the other channel.
         self._carried: TextDelta | ReasoningDelta | None = None
         self._thinking = native.opens_in_reasoning
         self._aside = native.opens_in_reasoning  # inside reasoning that came in the content
         self._at_start = True  # the content has begun with nothing but white space
         self._awaits_answer = True  # after the end, nothing can show that a call was a draft
-        self._draft: _Draft | None = None  # a candidate inside an open <think>, and what follows it
+        self._draft: Draft | None = None  # a candidate inside an open <think>, and what follows it
         self._saw_region = False
         self._notice_count = 0
 
@@ -108,7 +109,7 @@ class TextScanner:
         self._run(self._pending, final=True)
         if self._text.blank and not self._saw_region:
             self.out.append(self._delta(self._text.blank))
-        self._text = _TextRun()
+        self._text = TextRun()
 
     def abandon(self) -> None:
         """Release held text after a failure of the message; an open call stays open."""
@@ -118,18 +119,20 @@ class TextScanner:
 
     def _switch_channel(self, channel: Channel) -> None:
         """Continue in the other channel; only a call of special tokens may span both."""
-        if self._reader is not None:
-            continues = self._context.output.events is not self.deferred
-        else:
-            continues = self._draft is not None or self._may_span_channels()
-        if not continues:
+        if not self._spans_channels():
             self.close()
         elif self._reader is None and self._draft is None:
             self._carried = self._delta(self._pending)
         if self._at_start:  # the upstream separates the reasoning itself
             self._aside = self._thinking = False
-        self._text = _TextRun()
+        self._text = TextRun()
         self._channel = channel
+
+    def _spans_channels(self) -> bool:
+        """Return whether what has begun may continue in the other channel."""
+        if self._reader is not None:
+            return self._context.output.events is not self.deferred
+        return self._draft is not None or self._may_span_channels()
 
     def _may_span_channels(self) -> bool:
         """Return whether the undecided text may begin a call of both channels."""
@@ -193,13 +196,18 @@ class TextScanner:
         if role not in (CALL, START_CALL):
             return self._read_other(role, marker[0], pos)
         candidates = self._native.candidates(text, pos, at_start=role == START_CALL)
-        if self._text.ends_in_backtick:
-            self._text.await_closers(candidate.closer for candidate in candidates)
-            return self._read_other(role, marker[0], pos)
+        if self._is_quoted():
+            return self._read_quoted(marker, candidates, text, final)
         if self._thinking:
-            self._draft = _Draft(self._context.limits.held_chars)
+            self._draft = self._begin_draft(self._context.limits.held_chars)
             return pos
-        before = self._text.before
+        return self._read_candidates(marker, candidates, text, final)
+
+    def _read_candidates(
+        self, marker: Match[str], candidates: Sequence[Candidate], text: str, final: bool
+    ) -> int | None:
+        """Read a marker that may open a call."""
+        pos, before = marker.start(), self._text.before
         verdict, (grammar, opener) = decide(candidates, text, final, self._context, before)
         match verdict:
             case Verdict.UNDECIDED:
@@ -233,6 +241,18 @@ class TextScanner:
                 self._reader = reader
                 return start
 
+    def _is_quoted(self) -> bool:
+        """Return whether a marker that follows is quoted: the model talks about it."""
+        return self._text.before.endswith("`")
+
+    def _read_quoted(
+        self, marker: Match[str], candidates: Sequence[Candidate], text: str, final: bool
+    ) -> int | None:
+        """Read a quoted marker that could open a call."""
+        self._text.await_closers(candidate.closer for candidate in candidates)
+        self._emit(marker[0])
+        return marker.end()
+
     def _search(self, text: str, pos: int) -> Match[str] | None:
         if self._native.starters and self._at_start and self._channel is Channel.CONTENT:
             start = _BLANKS.match(text, pos).end()  # type: ignore[union-attr]
@@ -242,7 +262,7 @@ class TextScanner:
 
     def _read_other(self, role: str, marker: str, pos: int) -> int:
         """Read a marker that opens no call: of reasoning, the end of a turn, or a quoted one."""
-        is_quoted = self._text.ends_in_backtick
+        is_quoted = self._is_quoted()
         if role in (REASONING_BEGIN, REASONING_END) and not is_quoted:
             self._read_reasoning_marker(marker, begins=role == REASONING_BEGIN)
             return pos + len(marker)
@@ -265,9 +285,12 @@ class TextScanner:
         self._aside = is_reasoning and self._channel is Channel.CONTENT
         splits = NoticeCode.REASONING_SPLIT if self._aside else NoticeCode.MARKUP_REMOVED
         self._notice(splits, marker)
-        self._text = _TextRun(strips=strips)
+        self._text = TextRun(strips=strips)
 
-    def _hold_draft(self, draft: "_Draft", text: str, pos: int, final: bool) -> int | None:
+    def _begin_draft(self, limit: int) -> "Draft":
+        return Draft(limit)
+
+    def _hold_draft(self, draft: "Draft", text: str, pos: int, final: bool) -> int | None:
         """Hold a call inside an open <think>: it is a draft if </think> follows, else a call."""
         marker = self._native.think_end.search(text, pos)
         if marker and marker.lastgroup != PARTIAL:
@@ -307,7 +330,7 @@ class TextScanner:
             self._notice(NoticeCode.MARKUP_REMOVED, "a section without a call")
         self._reader = None
         self._aside = False  # the call has ended the reasoning
-        self._text = _TextRun()
+        self._text = TextRun()
 
     def _notice(self, code: NoticeCode, detail: str = "") -> None:
         self._notice_count += 1
@@ -324,7 +347,7 @@ class TextScanner:
         return TextDelta(text) if is_text else ReasoningDelta(text)
 
 
-class _TextRun:
+class TextRun:
     """The text between two calls. It is dropped if it is all white space, so that is held."""
 
     def __init__(self, *, strips: bool = False) -> None:
@@ -350,11 +373,6 @@ class _TextRun:
     def close(self, role: str | None) -> None:
         self._closers.discard(role or "")
 
-    @property
-    def ends_in_backtick(self) -> bool:
-        """True if a marker that follows is quoted: the model talks about it."""
-        return self.before.endswith("`")
-
     def add(self, text: str) -> str:
         """Return the text that may be sent now."""
         if not text:
@@ -370,7 +388,7 @@ class _TextRun:
         return text.lstrip(_SPACE) if self._strips else text
 
 
-class _Draft:
+class Draft:
     """Text held until it is known whether it is a draft."""
 
     def __init__(self, limit: int) -> None:

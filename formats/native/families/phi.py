@@ -13,9 +13,10 @@ from formats.native.format import NativeFormat
 from formats.native.grammars.json_envelope import BLOCK, BLOCK_END, EnvelopeGrammar
 from formats.native.markers import literal
 
+AFTER_WORD = EnvelopeGrammar({BLOCK: [(*literal("functools"), r"\s{0,8}+", r"(?=\[)")]})
 PHI = NativeFormat(
     [
-        EnvelopeGrammar({BLOCK: [(*literal("functools"), r"\s{0,8}+", r"(?=\[)")]}),
+        AFTER_WORD,
         EnvelopeGrammar(
             {
                 BLOCK: [literal("<|tool_call|>")],

@@ -19,7 +19,7 @@ from tests.support.wire import IDENTITY, text_from
 
 CALL = '<tool_call>{"name": "f", "arguments": {"n": 1}}</tool_call>'
 OWN = NativeFormat(
-    QWEN._grammars, reasoning=ReasoningMarkers([literal("[THINK]")], [literal("[/THINK]")])
+    QWEN.grammars, reasoning=ReasoningMarkers([literal("[THINK]")], [literal("[/THINK]")])
 )
 FORMATS_AND_TAGS = pytest.mark.parametrize(
     ("native", "begin", "end"),
