@@ -33,6 +33,7 @@ from tests.support.native_calls import (
     format_names,
     garbage,
     native_names,
+    tools_for,
     whole,
     write_call,
 )
@@ -164,7 +165,8 @@ def test_4_truncation_a_cut_call_is_never_listed_as_complete(
 ):
     text = write_call(format_name, name, given_arguments)
     head = text[: cut % len(text)]
-    events = decode(stream({"content": head}, finish=finish), format_name=format_name)
+    tools = tools_for(format_name, name)
+    events = decode(stream({"content": head}, finish=finish), format_name=format_name, tools=tools)
     assert isinstance(events[-1], MessageEnd | MessageFailed)
     calls = [part for part in collect(events).parts if hasattr(part, "arguments")]
     if calls:  # only end markers may be missing
@@ -222,7 +224,11 @@ def test_7_matrix_every_cell_gives_the_same_message(
     assume(not set("<`✿") & set(before) and before.strip())
     text = before + write_call(format_name, name, given_arguments)
     pipeline = build_pipeline(
-        client=client, upstream=upstream, format_name=format_name, identity=IDENTITY
+        client=client,
+        upstream=upstream,
+        format_name=format_name,
+        identity=IDENTITY,
+        toolbox=tools_for(format_name, name),
     )
     body = pipeline.feed(text_from(upstream, list(text), "content")) + pipeline.close()
     reply = collect(decode(body, upstream=client))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from formats import DIALECTS, FORMATS, Event, Tool, Toolbox
+from formats import AUTO, DIALECTS, FORMATS, Event, Tool, Toolbox
 from tests.support.native_vectors import IN_TEXT
 from tests.support.wire import OPTIONS
 
@@ -38,6 +38,7 @@ TOOLS = Toolbox(
 
 _ENVELOPE = '{{"name": "{name}", "arguments": {json}}}'
 CALLS = {
+    AUTO: '<function_calls>\n<invoke name="{name}">\n{json}\n</invoke>\n</function_calls>',
     "deepseek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}"
     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     "cohere": '<|START_ACTION|>[{{"tool_name": "{name}", "parameters": {json}}}]<|END_ACTION|>',
@@ -65,6 +66,11 @@ CALLS = {
     "phi": f"functools[{_ENVELOPE}]",
     "qwen": f"<tool_call>\n{_ENVELOPE}\n</tool_call>",
 }
+
+
+def tools_for(format_name: str, name: str) -> Toolbox:
+    """Declare the tool for `auto`, which reads no other calls."""
+    return Toolbox([Tool(name, None, b"{}")] if format_name == AUTO else [])
 
 
 def write_call(format_name: str, name: str, given_arguments: object) -> str:
