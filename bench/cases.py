@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.bodies import body
-from bench.corpus import ANSWERS
+from bench.corpus import ANSWERS, tools_for
 from formats import (
     DIALECTS,
     FORMATS,
     Identity,
     ReplyOptions,
     Target,
-    Toolbox,
     build_pipeline,
     estimate_tokens,
 )
@@ -42,7 +41,7 @@ def _translation(client: str, upstream: str, name: str, answer: str, *, bulk: bo
                 upstream=upstream,
                 format_name=name,
                 identity=Identity(token="t"),
-                toolbox=Toolbox(),
+                toolbox=tools_for(name),
                 options=ReplyOptions(include_usage=True),
             )
             for data in reads:

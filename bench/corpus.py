@@ -7,6 +7,8 @@ exists in both dialects, as a list of events, to be fed in bulk or one by one.
 import json
 from collections.abc import Callable, Iterator, Mapping
 
+from formats import AUTO, Tool, Toolbox
+
 SENTENCE = 'The quick brown fox jumps over the lazy dog;\n"quoted" text, a back\\slash, a café. '
 TEXT_PIECE = 12
 NATIVE_PIECE = 7
@@ -16,6 +18,9 @@ NATIVE_CALLS = {
     # Without a native format, markup gives a notice and stays unchanged.
     "standard": "<|tool_calls_section_begin|><|tool_call_begin|>functions.Read:0"
     f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
+    "auto": '<function_calls>\n<invoke name="Read">\n<parameter name="file_path">'
+    '/home/user/project/file.py</parameter>\n<parameter name="offset">120</parameter>\n</invoke>\n'
+    "</function_calls>",
     "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.Read:0"
     f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
     "qwen": "<tool_call>\n<function=Read>\n<parameter=file_path>\n/home/user/project/file_name.py\n"
@@ -52,6 +57,11 @@ NATIVE_CALLS = {
     "phi": f"functools[{ENVELOPE}]",
 }
 """By format, a call as models write it into text."""
+
+
+def tools_for(format_name: str) -> Toolbox:
+    """Declare the tool for `auto`, which reads no other calls."""
+    return Toolbox([Tool("Read", None, b"{}")] if format_name == AUTO else [])
 
 
 def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:

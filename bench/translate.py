@@ -15,7 +15,7 @@ from time import process_time
 
 import msgspec
 
-from bench.corpus import NATIVE_CALLS, NATIVE_PIECE, answer, argument_deltas, pieces
+from bench.corpus import NATIVE_CALLS, NATIVE_PIECE, answer, argument_deltas, pieces, tools_for
 from formats import (
     DIALECTS,
     Identity,
@@ -77,7 +77,11 @@ def best(work: Callable[[], object], times: int) -> float:
 
 def relay(reads: list[bytes], format_name: str, client: str = "anthropic") -> bytes:
     pipeline = build_pipeline(
-        client=client, upstream="openai", format_name=format_name, identity=Identity(token="t")
+        client=client,
+        upstream="openai",
+        format_name=format_name,
+        identity=Identity(token="t"),
+        toolbox=tools_for(format_name),
     )
     return b"".join([pipeline.feed(data) for data in reads]) + pipeline.close()
 

@@ -32,10 +32,10 @@ from formats.native.format import Candidate, NativeFormat, decide
 from formats.native.grammar import CallOutput, Context, Grammar, Opening, Reader, Verdict
 from formats.native.markdown import Markdown
 from formats.native.markers import PARTIAL, MarkerSet
-from formats.native.text_scanner import Channel, Draft, TextRun, TextScanner
+from formats.native.text_scanner import BEFORE_CHARS, Channel, Draft, TextRun, TextScanner
 
 _QUOTES = tuple("`\"'“”‘’«»„‚‹›")
-# A fence around the arguments, and what else may stand before the end of a delivered call.
+# White space, and a fence around the arguments, before the end of a delivered call.
 _BESIDE_CALL = " \t\r\n\f\v`"
 _MAX_LONG_RELEASES = 16
 
@@ -47,19 +47,31 @@ class DeclaredCalls(TextScanner):
         self._markdown = self._markdowns[self._channel]
         self._literal = 0  # the length of the text that was released and is not read again
         self._long_releases = 0
-        self._is_beside_call = False  # nothing but white space since the last call
+        self._after_call: TextRun | None = None  # the text after the last call
         self._seen_families: set[str] = set()
         self._deferred_chars = 0
 
     def try_pass(self, text: str, channel: Channel) -> bool:
-        if super().try_pass(text, channel):
-            self._markdown.add(text)
-            return True
-        return False
-
-    def close(self) -> None:
-        super().close()
-        self._is_beside_call = False
+        # As in TextScanner, but in one call: this runs for every chunk.
+        run, markdown = self._text, self._markdown
+        if (
+            channel is not self._channel
+            or self._pending
+            or self._reader is not None
+            or self._draft is not None
+            or self._aside
+            or run.is_blank
+        ):
+            return False
+        for initial in self._native.initials:
+            if initial in text:
+                if self._native.markers.search(text):
+                    return False
+                break
+        run.before = (run.before + text)[-BEFORE_CHARS:]
+        if markdown.is_watching or "\n" in text or "`" in text:
+            markdown.add(text)
+        return True
 
     def _spans_channels(self) -> bool:
         return self._draft is not None
@@ -76,7 +88,6 @@ class DeclaredCalls(TextScanner):
         return super()._read_text(text, pos, final)
 
     def _emit(self, text: str) -> None:
-        self._is_beside_call = self._is_beside_call and not text.strip(_BESIDE_CALL)
         self._markdown.add(text)
         super()._emit(text)
 
@@ -113,7 +124,8 @@ class DeclaredCalls(TextScanner):
             match decision.verdict:
                 case Verdict.UNDECIDED:
                     return None
-                case Verdict.REMOVED if self._is_beside_call:
+                case Verdict.REMOVED if self._text is self._after_call and self._text.is_blank:
+                    # A stray token directly behind a call belongs to it.
                     self._notice(NoticeCode.MARKUP_REMOVED, marker[0])
                     return marker.end()
                 case Opening(reader=reader, pos=start):
@@ -148,7 +160,7 @@ class DeclaredCalls(TextScanner):
             self.out.append(Notice(NoticeCode.FAMILY_READ, family))
         out.extend(merge_deltas(events))
         self._saw_region, self._at_start, self._aside = True, False, False
-        self._text, self._is_beside_call = TextRun(), True
+        self._text = self._after_call = TextRun()
         self._markdown.skip()
         return True
 

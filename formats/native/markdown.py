@@ -17,6 +17,8 @@ _CUT_LINE = re.compile(r" {0,3}(?:(?:[-*+]|\d{1,9}[.)]?)[ \t]{0,4})?(?:`*|~*)\Z"
 _END_FENCE = re.compile(rf"(?P<indent> *){_FENCE}")
 _CUT_END_FENCE = re.compile(r" *(?:`*|~*)\Z")
 _TICKS = re.compile("`+")
+# A line that is code, a quotation or a list begins with one of them.
+_FIRST = frozenset(" \t>`~-*+0123456789")
 # A longer fence counts as one of this length.
 _HEAD_CHARS = 64
 
@@ -29,6 +31,9 @@ class Markdown:
         self._ticks = 0  # the length of the backticks at the end of the text
         self._fence: Match[str] | None = None  # the line that has begun a block of code
         self._next_fence: Match[str] | None = None  # the same from the next line on; None: no block
+        self._is_pending = False  # backticks or a fence are not decided yet
+        self.is_watching = True
+        """False if only backticks and new lines can change anything."""
 
     @property
     def is_in_block(self) -> bool:
@@ -42,22 +47,32 @@ class Markdown:
 
     def add(self, text: str) -> None:
         """Read more text."""
-        if self._head is None and not self._ticks and "\n" not in text and "`" not in text:
-            if self._next_fence is self._fence:
-                return
-        first, *others = text.split("\n")
-        self._read(first)
-        for line in others:
-            self._end_line()
-            self._read(line)
+        if self._head or self._is_pending or "`" in text or "~" in text:
+            first, *others = text.split("\n")
+            self._read(first)
+            for line in others:
+                self._end_line()
+                self._read(line)
+            self._is_pending = self._ticks > 0 or self._next_fence is not self._fence
+        else:  # no block and no span can begin or end here: only the last line counts
+            if "\n" in text:
+                text = text[text.rfind("\n") + 1 :]
+                self._head, self._is_marked, self._span = "", False, 0
+            if text and self._head is not None:
+                if text[0] in _FIRST:
+                    self._read(text)
+                else:
+                    self._head = None  # as most lines begin
+        self.is_watching = self._is_pending or self._head is not None
 
     def skip(self) -> None:
         """A call was read: what follows it on the line is not its beginning."""
         self._head, self._ticks = None, 0
+        self._is_pending = self.is_watching = False
 
     def _read(self, text: str) -> None:
         """Read a part of a line."""
-        if self._head is not None and text:
+        if text and self._head is not None:
             head = self._head + text
             cut = _CUT_END_FENCE if self._fence else _CUT_LINE
             if len(head) <= _HEAD_CHARS and cut.match(head):

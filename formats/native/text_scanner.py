@@ -41,7 +41,7 @@ _TO_END = re.compile(r"\s{0,256}\Z")
 # Longer white space is intended, and not worth holding.
 _MAX_BLANK_CHARS = 4096
 # As long as the longest header that a marker may refer back to.
-_BEFORE_CHARS = 96
+BEFORE_CHARS = 96
 # In a text full of markers, more notices tell nothing new.
 _MAX_NOTICES = 32
 
@@ -92,7 +92,7 @@ class TextScanner:
                 if self._native.markers.search(text):
                     return False
                 break
-        run.before = (run.before + text)[-_BEFORE_CHARS:]
+        run.before = (run.before + text)[-BEFORE_CHARS:]
         return True
 
     def feed(self, text: str, channel: Channel) -> None:
@@ -377,7 +377,7 @@ class TextRun:
         """Return the text that may be sent now."""
         if not text:
             return ""
-        self.before = (self.before + text)[-_BEFORE_CHARS:]
+        self.before = (self.before + text)[-BEFORE_CHARS:]
         if not self.is_blank:
             return text
         text = self.blank + text

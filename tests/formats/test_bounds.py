@@ -178,6 +178,34 @@ def test_work_grows_linearly_with_the_input(opening):
         assert held < 1200, unit
 
 
+def test_work_of_auto_grows_linearly_with_the_input():
+    units = list(HOSTILE.values())
+    for number, opening in enumerate(OPENINGS.values()):
+        for unit in units[number % 8 :: 8]:
+            once, _ = work(AUTO, opening + unit * (1000 // len(unit)), 50)
+            twice, held = work(AUTO, opening + unit * (2000 // len(unit)), 50)
+            assert twice < 2.5 * once + 100, (opening, unit)
+            assert held < 1200, (opening, unit)
+
+
+@pytest.mark.parametrize(
+    ("opener", "end"),
+    [
+        # The first call reads all others as a value, and so does the next one when it has failed.
+        ('<invoke name="f"><parameter name="a">', '</parameter><parameter name="">'),
+        ("<function=f><parameter=a>", "</parameter><parameter= >"),
+        (
+            '<|open|>call tool="f"<|sep|><|open|>argument key="a" type="string"<|sep|>',
+            '<|close|>argument<|sep|><|open|>argument key="" type="string"<|sep|>',
+        ),
+    ],
+)
+def test_released_text_is_read_again_a_few_times_only(opener, end):
+    once, _ = work(AUTO, opener * 60 + end, 50)
+    twice, _ = work(AUTO, opener * 120 + end, 50)
+    assert twice < 2.5 * once
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("unit", ["angles", "openers", "braces", "quotes"])
 def test_long_hostile_text_is_read_to_its_end(format_name, unit):
