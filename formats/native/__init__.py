@@ -6,6 +6,9 @@
     text_scanner           finds where calls begin in text and reasoning; decides which text is the
                            answer and which is reasoning, and what is only quoted (a backtick before
                            the marker), a draft inside <think>, or noise
+    auto                   the format that reads every family at once
+    declared_calls         its scanner: makes only whole calls of declared tools
+    markdown               tells what is code or quoted
     rescue                 turns the calls found into events; drops copies of structured calls
     grammar                the parts that all grammars share: verdicts, readers, output
     markers                searches for markers that may be split across chunks
