@@ -73,6 +73,11 @@ class DeclaredCalls(TextScanner):
             markdown.add(text)
         return True
 
+    def abandon(self) -> None:
+        # No call is open on the stream: what is on trial is half a call, and is released.
+        self._draft, self.suppressed = None, True
+        self.close()
+
     def _spans_channels(self) -> bool:
         return self._draft is not None
 
@@ -139,7 +144,8 @@ class DeclaredCalls(TextScanner):
                         None if is_quoted else self._deliver,
                     )
                     return start
-        self._notice(NoticeCode.CANDIDATE_RELEASED, marker[0])
+        if not is_quoted:
+            self._notice(NoticeCode.CANDIDATE_RELEASED, marker[0])
         self._emit(marker[0])
         return marker.end()
 
@@ -169,7 +175,8 @@ class DeclaredCalls(TextScanner):
         if isinstance(trial, Trial) and trial.is_released:
             self._literal = trial.literal
             self._long_releases += trial.is_long
-            self._notice(NoticeCode.CANDIDATE_RELEASED, trial.marker)
+            if not trial.is_quoted:
+                self._notice(NoticeCode.CANDIDATE_RELEASED, trial.marker)
 
     def _begin_draft(self, limit: int) -> Draft:
         return _BoundedDraft(limit, self._emit)
@@ -196,6 +203,7 @@ class Trial:
         self.marker = marker
         self.literal = len(marker)
         """The length of the text in `rewind` that is not read again."""
+        self.is_quoted = deliver is None
         self.is_released = False
         self.is_long = False
         self._reader = reader

@@ -6,9 +6,12 @@ import pytest
 
 from formats import (
     AUTO,
+    DIALECTS,
     FORMATS,
+    FailureKind,
     Limits,
     MessageEnd,
+    MessageFailed,
     MessageStart,
     NoticeCode,
     ReasoningDelta,
@@ -24,7 +27,7 @@ from formats import (
 )
 from formats.conversation import Reasoning, Text, ToolCall
 from formats.native.rescue import CallRescue
-from tests.support.wire import cuts, decode, reply_from, stream
+from tests.support.wire import cuts, decode, relay, reply_from, stream
 
 TOOLS = Toolbox([Tool("get_tide", None, b"{}"), Tool("ping", None, b"{}")])
 CALL = '<tool_call>\n{"name": "get_tide", "arguments": {"harbor": "Moss"}}\n</tool_call>'
@@ -109,6 +112,27 @@ def test_half_a_call_before_a_structured_one_is_text():
     events = rescued(TextDelta(CALL[:40]), start, ToolCallDelta("{}"), ToolCallEnd())
     assert parts(events) == [CALL[:40], ("ping", {})]
     assert collect(events).faults == []
+
+
+def test_half_a_call_before_a_failure_of_the_message_is_text():
+    rescue = CallRescue(FORMATS[AUTO], TOOLS)
+    events = [*rescue.feed([TextDelta("Look: " + CALL[:40])])]
+    events += rescue.feed([MessageFailed(FailureKind.UPSTREAM, "gone")])
+    sent = [event.text for event in events if isinstance(event, TextDelta)]
+    assert "".join(sent) == "Look: " + CALL[:40]
+    assert isinstance(events[-1], MessageFailed)
+
+
+def test_text_that_is_released_goes_through_in_the_clients_dialect():
+    """Plain text passes through; held text is sent again by the encoder."""
+    text = ["Some text. ", CALL[:30], CALL[30:].replace("tide", "wind"), " More."]
+    body = stream(*({"content": piece} for piece in text))
+    for upstream in DIALECTS:
+        read = decode(body, format_name=AUTO, tools=TOOLS)
+        sent = relay(body, client=upstream, format_name=AUTO, toolbox=TOOLS)
+        assert collect(decode(sent, upstream=upstream)).parts == collect(read).parts
+    plain = stream({"content": "Some text. "}, {"content": "a < b [c] `d`\n"})
+    assert relay(plain, client="openai", format_name=AUTO, toolbox=TOOLS) == plain
 
 
 def test_a_tag_in_the_reasoning_is_deferred_and_dropped_if_the_answer_calls():
