@@ -10,13 +10,20 @@ from proxy.models import GatewaySettings
 
 @admin.register(GatewaySettings)
 class GatewaySettingsAdmin(ConfigurationAdmin):
-    list_display = ("__str__", "default_route", "max_body_bytes", "open_after", "ping_after")
+    list_display = (
+        "__str__",
+        "default_route",
+        "unknown_format",
+        "max_body_bytes",
+        "open_after",
+        "ping_after",
+    )
     fieldsets = (
         (
             None,
             {
                 "description": "Applies to every request, whatever its model.",
-                "fields": ("default_route",),
+                "fields": ("default_route", "unknown_format"),
             },
         ),
         (

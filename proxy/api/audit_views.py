@@ -43,6 +43,7 @@ _HELP = {
     "key": "The id of a client key.",
     "code": "An error code.",
     "leaked": "The format whose markup leaked into the text, or `any`.",
+    "family_read": "The family whose calls the format `auto` read, or `any`.",
     "group": "The id of a failure group.",
     "rescued": "`any`: exchanges with a tool call that was recovered from text.",
     "served_by": "The provider that the upstream names as its source; `none` if it names none.",

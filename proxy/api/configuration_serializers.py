@@ -366,6 +366,7 @@ class ResolvedRouteOut(serializers.Serializer[Any]):
     upstream_model = serializers.CharField(help_text="The upstream's name for the model.")
     format = serializers.CharField()
     format_reason = serializers.ChoiceField(choices=FORMAT_REASONS)
+    format_origin = serializers.CharField(help_text="The reason for the format, in words.")
     buffer_limit = serializers.IntegerField()
     strict = serializers.BooleanField()
     split_thinking = serializers.CharField(allow_null=True)

@@ -10,9 +10,10 @@ from rest_framework.response import Response
 from proxy.api.audit_serializers import Problem
 from proxy.api.configuration_serializers import ResolutionOut, VersionOut
 from proxy.api.permissions import ProtectedView
+from proxy.configuration.explain import explain_format
 from proxy.configuration.history import newest_of_all
-from proxy.configuration.routing import Route, fallback, resolve
-from proxy.configuration.snapshot import NotBootstrapped, load, read_version
+from proxy.configuration.routing import Route, bare_name, fallback, resolve
+from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load, read_version
 from proxy.errors import GatewayError
 from proxy.models import CONFIGURATION
 
@@ -47,10 +48,10 @@ class Resolution(ProtectedView):
             raise NotFound(str(error) or "There is no configuration yet.") from error
         other = fallback(snapshot, route, name)
         resolution = {
-            **_resolved_route(route),
+            **_resolved_route(snapshot, route, name),
             "model": name,
             "version": snapshot.version,
-            "fallback": _resolved_route(other) if other else None,
+            "fallback": _resolved_route(snapshot, other, name) if other else None,
         }
         return Response(ResolutionOut(resolution).data)
 
@@ -75,7 +76,7 @@ class Version(ProtectedView):
         return Response(VersionOut(version).data)
 
 
-def _resolved_route(route: Route) -> dict[str, Any]:
+def _resolved_route(snapshot: Snapshot, route: Route, requested: str) -> dict[str, Any]:
     return {
         "pattern": route.pattern,
         "upstream": route.upstream.name,
@@ -83,6 +84,7 @@ def _resolved_route(route: Route) -> dict[str, Any]:
         "upstream_model": route.model,
         "format": route.format.format,
         "format_reason": route.format.reason,
+        "format_origin": explain_format(snapshot, route, bare_name(requested)),
         "buffer_limit": route.limits.held_chars,
         "strict": route.strict,
         "split_thinking": route.split_thinking,

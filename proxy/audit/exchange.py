@@ -109,6 +109,8 @@ class AnswerRecord:
     """Tool calls found in the text."""
     leaked_format: str = ""
     """The first format whose markup was seen in delivered text."""
+    family_read: str = ""
+    """The first family whose markup the format `auto` read."""
     stop_reason: StopReason | None = None
     usage: Usage = field(default_factory=Usage)
     call_fault: CallFault | None = None
@@ -131,6 +133,8 @@ class AnswerRecord:
                     self._is_rescuing = True
                 elif event.code is NoticeCode.NATIVE_MARKUP_SEEN:
                     self.leaked_format = self.leaked_format or event.detail
+                elif event.code is NoticeCode.FAMILY_READ:
+                    self.family_read = self.family_read or event.detail
             elif isinstance(event, MessageStart):
                 self.usage = self.usage.updated(event.usage)
             elif isinstance(event, ToolCallFailed):

@@ -62,6 +62,7 @@ def ended_row(exchange: Exchange, status: int) -> dict[str, Any]:
         "rescued_calls": exchange.answer.rescued_calls,
         "notices": _notices(exchange) if exchange.answer.notices else [],
         "leaked_format": storable_text(exchange.answer.leaked_format),
+        "family_read": storable_text(exchange.answer.family_read) or None,
         "attempts": _failed_attempts(exchange) if exchange.failed_attempts else [],
         "input_tokens": _tokens(usage.input),
         "output_tokens": _tokens(usage.output),

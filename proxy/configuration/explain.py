@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from django.db.models import Model
 
+from formats import STANDARD, Override, answers_structured
 from proxy.configuration.routing import (
     Route,
     bare_name,
@@ -82,15 +83,38 @@ def _route_facts(snapshot: Snapshot, route: Route, name: str) -> Iterator[Fact]:
         step = fallback(snapshot, step, name)
 
 
-def _format_facts(snapshot: Snapshot, route: Route, name: str) -> Iterator[Fact]:
-    reason, row = "the default: the name matches no other format", None
+def explain_format(snapshot: Snapshot, route: Route, name: str) -> str:
+    """The reason for the format of a route. `name`: the bare name that was requested."""
+    format_name, reason = route.format
+    if reason == "override":
+        return f"the override {_winning_override(snapshot, route, name).pattern}"
+    if reason == "detection":
+        return "detected from the model's name"
+    if answers_structured(route.model):
+        return "models with this name answer with structured calls only"
+    why = "the name says nothing about the format"
+    if format_name == STANDARD:
+        return f"{why}, and the gateway settings say {STANDARD}"
+    return f"{why}: read as {format_name}"
+
+
+def _format_row(snapshot: Snapshot, route: Route, name: str) -> Model | None:
+    """The row to edit for another format; None if only a new override would change it."""
     if route.format.reason == "override":
-        winner = next(matching_overrides(snapshot, route.model, requested=name))
-        row = FormatOverride.objects.filter(pattern=winner.pattern).first()
-        reason = f"the override {winner.pattern}"
-    elif route.format.reason == "detection":
-        reason = "detected from the model's name"
-    yield Fact("format", route.format.format, reason, row)
+        winner = _winning_override(snapshot, route, name)
+        return FormatOverride.objects.filter(pattern=winner.pattern).first()
+    if route.format.reason == "default" and not answers_structured(route.model):
+        return GatewaySettings.objects.first()
+    return None
+
+
+def _winning_override(snapshot: Snapshot, route: Route, name: str) -> Override:
+    return next(matching_overrides(snapshot, route.model, requested=name))
+
+
+def _format_facts(snapshot: Snapshot, route: Route, name: str) -> Iterator[Fact]:
+    row = _format_row(snapshot, route, name)
+    yield Fact("format", route.format.format, explain_format(snapshot, route, name), row)
     settings = FormatSettings.objects.filter(format=route.format.format).first()
     origin = f"the settings of {route.format.format}"
     yield Fact("buffer limit", f"{route.limits.held_chars:,} characters", origin, settings)

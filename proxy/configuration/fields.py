@@ -6,6 +6,7 @@ that is not listed here is never exported or accepted, so that a secret cannot s
 
 GATEWAY_FIELDS = (
     "default_route",
+    "unknown_format",
     "max_body_bytes",
     "max_headers",
     "max_header_bytes",

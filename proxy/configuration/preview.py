@@ -6,13 +6,14 @@ that could give another answer.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db.models import Sum
 
 from proxy.configuration.editing import editing
-from proxy.configuration.routing import listed_models, resolve
+from proxy.configuration.explain import explain_format
+from proxy.configuration.routing import bare_name, listed_models, resolve
 from proxy.configuration.snapshot import Snapshot, load
 from proxy.errors import GatewayError
 from proxy.models import Facet, FormatOverride, ModelRoute, Span, TrafficSum
@@ -31,6 +32,8 @@ class ResolvedModel:
     format: str
     pattern: str
     """The pattern of the route."""
+    format_origin: str = field(default="", compare=False)
+    """The reason for the format. A change of the reason alone is not an effect."""
 
     def __str__(self) -> str:
         if not self.upstream:
@@ -79,7 +82,13 @@ def resolved_model(snapshot: Snapshot, name: str) -> ResolvedModel:
         route = resolve(snapshot, name)
     except GatewayError:
         return ResolvedModel("", "", "", "")
-    return ResolvedModel(route.upstream.name, route.model, route.format.format, route.pattern)
+    return ResolvedModel(
+        route.upstream.name,
+        route.model,
+        route.format.format,
+        route.pattern,
+        explain_format(snapshot, route, bare_name(name)),
+    )
 
 
 def _patterns() -> list[str]:

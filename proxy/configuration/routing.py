@@ -2,15 +2,24 @@
 
 The first route whose pattern matches wins. If none does, a name with a slash goes unchanged to the
 upstream of the default route, and any other name uses the default route. The format is set by an
-override, else detected from the name, else the standard one. Overrides are matched against the
-upstream's name for the model first, then against the client's.
+override, else detected from the upstream's name for the model. If that name says nothing, the
+gateway settings decide, except for models that are known to answer with structured calls only.
+Overrides are matched against the upstream's name first, then against the client's.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from formats import Detection, Limits, Markers, Override, Target, detect_format
+from formats import (
+    Detection,
+    Limits,
+    Markers,
+    Override,
+    Target,
+    answers_structured,
+    detect_format,
+)
 from proxy.configuration.snapshot import FormatRow, RouteRow, Snapshot
 from proxy.configuration.upstream import Upstream
 from proxy.errors import ErrorCode, GatewayError
@@ -97,15 +106,18 @@ def fallback(snapshot: Snapshot, route: Route, requested: str) -> Route | None:
     return None
 
 
-def detected_format(snapshot: Snapshot, model: str, *, requested: str) -> Detection:
+def format_of_model(snapshot: Snapshot, model: str, *, requested: str) -> Detection:
     """The format of a model that the upstream calls `model` and the client `requested`."""
     for override in matching_overrides(snapshot, model, requested=requested):
         return Detection(override.format, "override")
-    return detect_format(model)
+    detected = detect_format(model)
+    if detected.reason == "default" and not answers_structured(model):
+        return Detection(snapshot.unknown_format, "default")
+    return detected
 
 
 def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Route:
-    detected = detected_format(snapshot, model, requested=requested)
+    detected = format_of_model(snapshot, model, requested=requested)
     settings = snapshot.formats.get(detected.format, FormatRow())
     limits = snapshot.limits
     if settings.buffer_limit is not None:

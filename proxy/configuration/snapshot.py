@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.db.models import Model
 from django.db.models.functions import Now
 
-from formats import FORMATS, Limits, Markers, Override, SplitThinking
+from formats import FORMATS, STANDARD, Limits, Markers, Override, SplitThinking
 from proxy import models
 from proxy.configuration.patterns import PatternIndex
 from proxy.configuration.upstream import Upstream, invalid_upstream, read_upstream
@@ -93,6 +93,8 @@ class Snapshot:
     """In order of precedence."""
     default_route: RouteRow | None
     overrides: tuple[Override, ...]
+    unknown_format: str
+    """The format of models whose name says nothing about it."""
     formats: dict[str, FormatRow]
     request_limits: RequestLimits
     """Limits of requests."""
@@ -198,6 +200,7 @@ def snapshot_of(rows: Rows) -> Snapshot:
         routes=tuple(routes),
         default_route=next((row for row in routes if row.id == gateway.default_route_id), None),
         overrides=tuple(_valid_rows(_by_precedence(rows.overrides), _override)),
+        unknown_format=_unknown_format(gateway),
         formats=dict(_valid_rows(rows.formats, _format)),
         request_limits=RequestLimits.from_settings(gateway),
         limits=Limits(
@@ -273,6 +276,13 @@ def _override(row: models.FormatOverride) -> Override:
     if row.format not in FORMATS:
         raise ValidationError(f"the format {row.format!r} does not exist")
     return Override(row.pattern, row.format)
+
+
+def _unknown_format(row: models.GatewaySettings) -> str:
+    if row.unknown_format in FORMATS:
+        return row.unknown_format
+    logger.error("the format %r of unknown models does not exist", row.unknown_format)
+    return STANDARD
 
 
 def _format(row: models.FormatSettings) -> tuple[str, FormatRow]:

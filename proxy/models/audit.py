@@ -144,6 +144,9 @@ class Exchange(models.Model):
     """A list of [code, detail, count]."""
     leaked_format = models.CharField(max_length=20, blank=True)
     """The format whose markup was seen in text that the client got."""
+    # Null where there is none: SQLite adds such a column without copying the table.
+    family_read = models.CharField(max_length=20, null=True)  # noqa: DJ001
+    """The first family whose markup the format `auto` read."""
     attempts = models.JSONField(default=list)
     """Failed attempts before the last one: a list of [upstream, model, error code, message]."""
     input_tokens = models.PositiveIntegerField(null=True)
@@ -186,6 +189,11 @@ class Exchange(models.Model):
                 fields=["group", "-id"],
                 name="exchange_group",
                 condition=models.Q(group__isnull=False),
+            ),
+            models.Index(
+                fields=["family_read", "-id"],
+                name="exchange_family_read",
+                condition=models.Q(family_read__isnull=False),
             ),
             models.Index(fields=["created_at"]),  # retention, and time ranges
         ]

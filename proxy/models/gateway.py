@@ -5,6 +5,7 @@ from django.db import connection, models
 from django.db.models import F
 from django.db.transaction import TransactionManagementError
 
+from formats import AUTO, STANDARD
 from proxy.models.bounded_numbers import KIB, MIB, Bounds, NumberField
 from proxy.models.history import recorded
 from proxy.models.routes import ModelRoute
@@ -33,6 +34,11 @@ _BOUNDS = Bounds(
     exchange_days=(1, 3650),
 )
 
+UNKNOWN_FORMAT = [
+    (AUTO, "auto: calls of declared tools, in the markup of any family"),
+    (STANDARD, "standard: structured calls only"),
+]
+
 
 class GatewaySettings(models.Model):
     default_route = models.ForeignKey(
@@ -42,6 +48,15 @@ class GatewaySettings(models.Model):
         blank=True,
         related_name="+",
         help_text="For model names that match no route. A name with a slash is sent unchanged.",
+    )
+    unknown_format = models.CharField(
+        "models of unknown format",
+        max_length=20,
+        choices=UNKNOWN_FORMAT,
+        default=AUTO,
+        db_default=AUTO,  # lets the previous release, which lacks this column, write the row
+        help_text="How to read models whose name says nothing about their format, and for which "
+        "there is no override. Names of Claude, GPT, Gemini and Grok are always read as standard.",
     )
     max_body_bytes = models.PositiveIntegerField(
         default=32 * 1024 * 1024,
@@ -68,7 +83,7 @@ class GatewaySettings(models.Model):
     )
     max_headers = models.PositiveIntegerField(
         default=100,
-        db_default=100,  # lets the previous release, which lacks this column, write the row
+        db_default=100,
         validators=_BOUNDS.validators("max_headers"),
         help_text="Requests with more headers get 431.",
     )

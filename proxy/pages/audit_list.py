@@ -26,6 +26,7 @@ from proxy.security.visible_text import visible
 from proxy.support.exchange_filters import (
     ANY,
     FAILED,
+    FAMILIES,
     FILTERS,
     LEAK_FORMATS,
     NONE,
@@ -111,6 +112,7 @@ def _filter_fields(query: QueryDict) -> list[dict[str, Any]]:
     choices: dict[str, list[tuple[str, str]]] = {
         "outcome": outcomes,
         "leaked": [(ANY, "any format"), *((name, name) for name in LEAK_FORMATS)],
+        "family_read": [(ANY, "any family"), *((name, name) for name in FAMILIES)],
         "rescued": [(ANY, "with a rescued call")],
         "format": [(name, name) for name in (*sorted(FORMATS), NONE)],
         "code": [(code.value, code.value) for code in ErrorCode],
@@ -123,6 +125,7 @@ def _filter_fields(query: QueryDict) -> list[dict[str, Any]]:
     }
     labels = {
         "leaked": "leaked markup",
+        "family_read": "read by auto",
         "rescued": "rescued calls",
         "code": "error",
         "key": "client key",
@@ -147,6 +150,7 @@ def _tabs(query: QueryDict) -> list[tuple[str, str, bool]]:
         ("Failed", f"?outcome={FAILED}", query.get("outcome") == FAILED),
         ("Leaked markup", f"?leaked={ANY}", query.get("leaked") == ANY),
         ("Rescued calls", f"?rescued={ANY}", query.get("rescued") == ANY),
+        ("Read by auto", f"?family_read={ANY}", query.get("family_read") == ANY),
     ]
 
 

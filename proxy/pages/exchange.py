@@ -1,4 +1,4 @@
-"""Exchange page: facts, transcript columns, replays, and creating an override from a replay."""
+"""Exchange page: facts, transcript columns, replays, and overrides from a replay or from `auto`."""
 
 import json
 from typing import Any
@@ -21,7 +21,11 @@ from proxy.security.visible_text import segments
 from proxy.support.answer_parts import decode_answer, pieces_of
 from proxy.support.curl import curl_command
 from proxy.support.failure_text import explain_failure
-from proxy.support.override_from_replay import override_for, would_fix
+from proxy.support.override_from_exchange import (
+    override_from_reading,
+    override_from_replay,
+    would_fix,
+)
 from proxy.support.replay import NotReplayable, current_format, replay
 from proxy.support.test_vector import make_vector
 
@@ -89,9 +93,9 @@ def exchange_page(request: HttpRequest, request_id: str) -> HttpResponse:
         )
         context["diff"] = lines
         context["is_changed"] = any(line.kind != "same" for line in lines)
-    # The fix may be part of the configuration already; then there is no override to offer.
+    # The override may be part of the configuration already; then there is none to offer.
     is_fix = selected is not None and would_fix(selected)
-    format_now = current_format(exchange, load()) if is_fix else ""
+    format_now = current_format(exchange, load()) if is_fix or exchange.family_read else ""
     newer, older = _neighbours(exchange)
     return render_page(
         request,
@@ -134,16 +138,21 @@ def replay_exchange(request: HttpRequest, request_id: str) -> HttpResponse:
 @staff_page("view_exchange", "add_formatoverride", methods=("POST",))
 @editing()
 def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
-    """Save the format that a replay tried as a format override."""
+    """Save as a format override what a replay tried; without a replay, the family `auto` read."""
     exchange = get_object_or_404(Exchange, request_id=request_id)
-    tried = _replay_of(exchange, request.POST.get("replay", ""))
-    if tried is None or not would_fix(tried):
+    number = request.POST.get("replay", "")
+    tried = _replay_of(exchange, number)
+    if tried is not None and would_fix(tried):
+        row, page = override_from_replay(tried), f"?replay={tried.pk}#replay"
+    elif not number and exchange.family_read in FORMATS:
+        row, page = override_from_reading(exchange), ""
+    else:
         messages.error(
             request,
-            "Choose a replay that fixed the exchange; only such a replay can become an override.",
+            "Only a replay that fixed the exchange, or the family that auto read, can become an "
+            "override.",
         )
         return redirect(exchange)
-    row = override_for(tried)
     is_new = row.pk is None
     if not is_new and not has_permission(request, "change_formatoverride"):
         messages.error(
@@ -166,7 +175,7 @@ def make_override(request: HttpRequest, request_id: str) -> HttpResponse:
         request,
         f"Override saved: {row.pattern} is now read as {row.format}. No restart is needed.",
     )
-    return redirect(f"{exchange.get_absolute_url()}?replay={tried.pk}#replay")
+    return redirect(f"{exchange.get_absolute_url()}{page}")
 
 
 @staff_page("view_exchange", "view_transcript")

@@ -6,7 +6,7 @@ from django import forms
 from django.http import HttpRequest, HttpResponse
 
 from formats import FORMATS
-from proxy.configuration.routing import detected_format
+from proxy.configuration.routing import format_of_model
 from proxy.configuration.snapshot import load
 from proxy.pages.access import render_page, staff_page
 from proxy.security.visible_text import segments
@@ -87,7 +87,7 @@ def playground(request: HttpRequest) -> HttpResponse:
 def _play(entered: dict[str, Any]) -> dict[str, Any]:
     name, reason = entered["format"], "chosen"
     if not name:
-        detected = detected_format(load(), entered["model"], requested=entered["model"])
+        detected = format_of_model(load(), entered["model"], requested=entered["model"])
         name, reason = detected.format, detected.reason
     # Browsers submit line breaks as CR LF; models write LF.
     text = entered["text"].replace("\r\n", "\n")

@@ -290,7 +290,7 @@ async def _call(upstream: Upstream, snapshot: Snapshot, model: str) -> str:
         raise Problem(f"{model} {trouble}")
     assert exchange.answer.route is not None  # noqa: S101
     how = (
-        f"read as {exchange.answer.route.format.format}"
+        f"read as {exchange.answer.family_read or exchange.answer.route.format.format}"
         if exchange.answer.rescued_calls
         else "as a structured call"
     )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_datetime
 
+from formats import AUTO, FORMATS, STANDARD
 from proxy.models import FAILURES, Exchange, Outcome
 
 _MAX_DURATION = timedelta(hours=1)
@@ -23,6 +24,7 @@ _FIELDS = {
     "key": "key",
     "code": "error_code",
     "leaked": "leaked_format",
+    "family_read": "family_read",
     "group": "group",
 }
 FILTERS = (*_FIELDS, "rescued", "since", "until")
@@ -47,6 +49,7 @@ LEAK_FORMATS = (
     "seed",
     "step",
 )
+FAMILIES = tuple(sorted(FORMATS.keys() - {STANDARD, AUTO}))
 TIME_RANGES = {
     "1h": timedelta(hours=1),
     "24h": timedelta(days=1),
@@ -76,6 +79,8 @@ def filter_exchanges(query: Mapping[str, str], now: datetime) -> "QuerySet[Excha
             raise BadFilter(f"outcome: {value[:40]!r} is not one of {', '.join(Outcome.values)}")
         elif name == "leaked" and value == ANY:
             rows = rows.filter(leaked_format__in=LEAK_FORMATS)
+        elif name == "family_read" and value == ANY:
+            rows = rows.filter(family_read__in=FAMILIES)
         elif name in _MAY_BE_EMPTY and value == NONE:
             rows = rows.filter(**{field: ""})
         elif name in ("key", "group"):

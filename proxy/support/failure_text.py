@@ -5,6 +5,7 @@ The sentence depends only on the row. Pages show the error message next to it.
 
 from collections.abc import Mapping
 
+from formats import AUTO
 from proxy.errors import ERRORS, ErrorCode
 from proxy.models import Exchange, Outcome
 
@@ -21,6 +22,11 @@ def explain_failure(exchange: Exchange) -> str:
     if exchange.error_code:
         return explain_code(
             exchange.error_code, upstream=exchange.upstream, format_name=exchange.format
+        )
+    if exchange.leaked_format and exchange.format == AUTO:
+        return (
+            f"The client got markup of {exchange.leaked_format} as plain text: auto reads only "
+            "whole calls of tools that the client declared."
         )
     if exchange.leaked_format:
         return (

@@ -21,7 +21,7 @@ from formats import (
 )
 from proxy.audit.transcripts.codec import TranscriptContent, Unreadable, load_event, stored_event
 from proxy.audit.transcripts.replay_input import DecodedAnswer, decode_again
-from proxy.configuration.routing import detected_format
+from proxy.configuration.routing import format_of_model
 from proxy.configuration.snapshot import FormatRow, Snapshot, load
 from proxy.models import FAILURES, Exchange, Replay, Transcript
 from proxy.security.redaction import storable
@@ -102,7 +102,7 @@ def replayable_content(transcript: Transcript) -> TranscriptContent:
 def current_format(exchange: Exchange, snapshot: Snapshot) -> str:
     """The format that the current configuration gives the exchange's model."""
     model = exchange.upstream_model or exchange.model
-    return detected_format(snapshot, model, requested=exchange.model).format
+    return format_of_model(snapshot, model, requested=exchange.model).format
 
 
 def raw_answer(content: TranscriptContent) -> bytes:

@@ -401,6 +401,10 @@ STYLES = {
     "llama-python": Style("meta-llama/llama-4-maverick", write_python),
     "lfm": Style("liquid/lfm2-8b-a1b", write_lfm),
     "lfm-reasoning": Style("liquid/lfm2-8b-a1b", write_lfm, "reasoning_content"),
+    "auto-kimi": Style("house/model-one", write_kimi),
+    "auto-kimi-reasoning": Style("house/model-one", write_kimi, "reasoning_content"),
+    "auto-glm": Style("house/model-two", write_glm),
+    "auto-minimax": Style("house/model-three", write_minimax_m2),
     "structured": Style("other/plain", None),
     "kimi-structured": Style("moonshotai/kimi-k2.5", None),
 }

@@ -17,6 +17,7 @@ from tests.e2e.native import REASONING, STYLES, Call, Style, Turn
 from tests.e2e.requests import images_of, text_of
 from tests.e2e.upstream import Play, ScriptedUpstream
 from tests.support.gateway import Gateway
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -88,6 +89,24 @@ def test_every_tool_works_in_one_session(
     check_results(play.requests("MAIN")[-1].messages)
     check_history(play.requests("MAIN")[-1].messages, script, style)
     assert play.faults == []
+
+
+@pytest.mark.parametrize(
+    ("name", "family"), [("auto-kimi", "kimi"), ("auto-glm", "glm"), ("auto-minimax", "minimax")]
+)
+def test_the_audit_names_the_family_of_a_model_whose_name_tells_nothing(
+    name: str, family: str, claude: Claude, gateway: Gateway, upstream: ScriptedUpstream
+) -> None:
+    call = Call("Bash", {"command": "echo ran > ran.txt"})
+    play = upstream.start(STYLES[name], MAIN=[Turn(calls=(call,)), Turn(FINAL_ANSWER)])
+
+    result = claude.run("MAIN: act", model=play.style.model)
+
+    assert result["result"] == FINAL_ANSWER
+    assert (claude.work / "ran.txt").exists()
+    query = "SELECT * FROM proxy_exchange WHERE session_id = ? AND tool_calls > 0"
+    [row] = wait_for(lambda: gateway.rows(query, result["session_id"]))
+    assert (row["format"], row["family_read"], row["rescued_calls"]) == ("auto", family, 1)
 
 
 def test_a_tool_found_by_search_is_offered_and_described(

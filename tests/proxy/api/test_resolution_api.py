@@ -58,6 +58,41 @@ def test_a_name_is_resolved_like_in_a_request(operator):
     assert found["version"] == ConfigurationVersion.objects.get().number
 
 
+@pytest.mark.parametrize(
+    ("model", "format_name", "origin"),
+    [
+        ("moonshotai/kimi-k2", "kimi", "detected from the model's name"),
+        ("house/one", "auto", "the name says nothing about the format: read as auto"),
+        (
+            "openai/gpt-5",
+            "standard",
+            "models with this name answer with structured calls only",
+        ),
+        ("mine/one[1M]", "qwen", "the override mine/*"),
+    ],
+)
+def test_a_resolution_has_the_reason_for_the_format(operator, model, format_name, origin):
+    FormatOverride.objects.create(pattern="mine/*", format="qwen")
+    found = operator.get("/api/resolve/", {"model": model}).json()
+    assert (found["format"], found["format_origin"]) == (format_name, origin)
+
+
+def test_the_setting_for_unknown_models_can_be_changed(operator):
+    assert operator.get("/api/settings/").json()["unknown_format"] == "auto"
+    refused = send_json(operator, "PATCH", "/api/settings/", {"unknown_format": "kimi"})
+    assert (refused.status_code, "unknown_format" in refused.json()["fields"]) == (400, True)
+    send_json(operator, "PATCH", "/api/settings/", {"unknown_format": "standard"})
+    found = operator.get("/api/resolve/?model=house/one").json()
+    assert (found["format"], found["format_origin"]) == (
+        "standard",
+        "the name says nothing about the format, and the gateway settings say standard",
+    )
+    (change, *_) = operator.get("/api/settings/history/").json()["results"]
+    assert [(c["name"], c["old"], c["new"]) for c in change["changes"]] == [
+        ("unknown_format", "auto", "standard")
+    ]
+
+
 def test_a_name_without_a_route_is_not_found(operator):
     GatewaySettings.objects.update(default_route=None)
     response = operator.get("/api/resolve/?model=unknown")
@@ -96,8 +131,8 @@ def make_api_client(gateway: Gateway, name: str) -> httpx.Client:
 
 
 def test_an_override_made_by_the_api_becomes_live(gateway: Gateway, upstream):
-    upstream.script("api-house/model", reply(stream({"content": KIMI_CALL})))
-    body = ask("api-house/model", tools=TOOLS, stream=True)
+    upstream.script("api-house/qwen-by-name-only", reply(stream({"content": KIMI_CALL})))
+    body = ask("api-house/qwen-by-name-only", tools=TOOLS, stream=True)
     with gateway.client() as client, make_api_client(gateway, "token-olga") as api:
         assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text
         response = api.post("/overrides/", json={"pattern": "api-house/*", "format": "kimi"})

@@ -48,7 +48,7 @@ MODELS = {
     "phi": "phi-4",
     "seed": "seed-oss",
     "step": "step-3",
-    "standard": "plain",
+    "standard": "gpt-4",
 }
 
 
@@ -127,7 +127,7 @@ def test_a_streamed_answer_with_a_tool_call_is_one_row_with_every_column(
         "upstream": "openrouter",
         "upstream_model": model,
         "served_by": "Parasail",
-        "format": "standard",
+        "format": "auto",
         "format_reason": "default",
         "is_streaming": 1,
         "status": 200,
@@ -141,6 +141,7 @@ def test_a_streamed_answer_with_a_tool_call_is_one_row_with_every_column(
         "rescued_calls": 0,
         "notices": [],
         "leaked_format": "",
+        "family_read": None,
         "attempts": [],
         "input_tokens": 100,
         "output_tokens": 7,
@@ -198,7 +199,8 @@ def test_a_row_says_why_its_format_was_chosen(keeper, client, upstream):
     for name, chosen in (
         (f"moonshotai/kimi-{letters()}", ("kimi", "detection")),
         (f"house/{letters()}", ("kimi", "override")),
-        (f"vendor/{letters()}", ("standard", "default")),
+        (f"vendor/{letters()}", ("auto", "default")),
+        (f"openai/{letters()}", ("standard", "default")),
     ):
         upstream.script(name, says("Hi"))
         row = keeper.exchange(streamed(client, name))
@@ -588,7 +590,23 @@ def _strings(value):
             yield from _strings(item)
 
 
-def test_native_markup_in_a_standard_answer_is_recorded_as_a_leak(keeper, client, upstream, model):
+def test_the_family_that_auto_read_is_recorded(keeper, client, upstream, model):
+    upstream.script(model, says(KIMI))
+    row = keeper.exchange(streamed(client, model, tools=TOOLS))
+    assert (row["format"], row["family_read"], row["rescued_calls"]) == ("auto", "kimi", 1)
+    assert ["family_read", "kimi", 1] in row["notices"]
+    assert (row["leaked_format"], row["stop_reason"]) == ("", "tool_use")
+
+
+def test_a_call_of_an_undeclared_tool_leaks_through_auto(keeper, client, upstream, model):
+    upstream.script(model, says(KIMI.replace("get_tide", "get_moon")))
+    row = keeper.exchange(streamed(client, model, tools=TOOLS))
+    assert (row["format"], row["family_read"], row["leaked_format"]) == ("auto", None, "kimi")
+    assert row["rescued_calls"] == 0
+
+
+def test_native_markup_in_a_standard_answer_is_recorded_as_a_leak(keeper, client, upstream):
+    model = f"openai/{letters()}"
     upstream.script(model, says(KIMI))
     row = keeper.exchange(streamed(client, model, tools=TOOLS))
     assert (row["outcome"], row["format"], row["leaked_format"]) == ("ok", "standard", "kimi")
@@ -602,7 +620,8 @@ def test_native_markup_in_a_standard_answer_is_recorded_as_a_leak(keeper, client
     assert b'"tool_use"' in fixed.sent
 
 
-def test_an_exchange_with_leaked_markup_keeps_its_transcript_by_default(gateway, upstream, model):
+def test_an_exchange_with_leaked_markup_keeps_its_transcript_by_default(gateway, upstream):
+    model = f"openai/{letters()}"
     upstream.script(model, says(KIMI))
     with gateway.client() as client:
         row = gateway.exchange(streamed(client, model, tools=TOOLS))

@@ -209,6 +209,14 @@ def test_the_first_leaked_format_is_recorded_per_attempt():
     assert (exchange.answer.leaked_format, exchange.answer.notices) == ("", {})
 
 
+def test_the_first_family_that_auto_read_is_recorded_per_attempt():
+    exchange = Exchange("anthropic")
+    exchange.answer.add_events([Notice(NoticeCode.FAMILY_READ, name) for name in ("glm", "qwen")])
+    assert exchange.answer.family_read == "glm"
+    exchange.start_attempt(SimpleNamespace(upstream=SimpleNamespace(secrets=tuple)))
+    assert exchange.answer.family_read == ""
+
+
 def test_the_journal_has_the_start_and_the_end_of_an_exchange(tmp_path):
     audit = AuditRecorder(Journal(tmp_path, max_bytes=2**20))
     audit.open_journal()

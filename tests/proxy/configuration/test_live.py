@@ -16,7 +16,7 @@ from tests.support.waiting import wait_for
 
 
 def test_an_override_applies_without_a_restart(gateway, client, upstream):
-    name = "house/unheard-of"
+    name = "house/qwen-by-name-only"
     upstream.script(name, reply(stream({"content": KIMI_CALL})))
     body = ask(name, tools=TOOLS, stream=True)
     assert "tool_calls_section" in read(client.post("/v1/messages", json=body)).text
@@ -25,7 +25,7 @@ def test_an_override_applies_without_a_restart(gateway, client, upstream):
 
 
 def test_a_request_uses_one_snapshot_to_its_end(gateway, client, upstream):
-    name, hold = "steady/model", Hold()
+    name, hold = "steady/qwen-by-name-only", Hold()
     script = upstream.script(
         name, reply(chunk({"content": KIMI_CALL[:40]}), hold, stream({"content": KIMI_CALL[40:]}))
     )

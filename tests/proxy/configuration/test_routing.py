@@ -107,9 +107,9 @@ def test_inactive_routes_and_upstreams_are_skipped(openrouter):
     assert route("m-1").model == "moonshotai/kimi-k2.5"
 
 
-def test_an_override_comes_before_detection_and_detection_before_standard():
+def test_an_override_comes_before_detection_and_detection_before_the_setting():
     assert route("moonshotai/kimi-k2").format == ("kimi", "detection")
-    assert route("vendor/unheard-of").format == ("standard", "default")
+    assert route("vendor/unheard-of").format == ("auto", "default")
     FormatOverride.objects.create(pattern="*/unheard-*", format="kimi")
     assert route("vendor/unheard-of").format == ("kimi", "override")
     FormatOverride.objects.create(pattern="vendor/*", format="qwen", priority=1)
@@ -122,9 +122,37 @@ def test_an_override_can_match_the_clients_name_of_a_model(openrouter):
     assert route("house-model").format == ("deepseek", "override")
 
 
+def test_models_of_unknown_format_are_read_as_the_settings_say(gateway_row):
+    assert route("vendor/unheard-of").format == ("auto", "default")
+    gateway_row.unknown_format = "standard"
+    gateway_row.save()
+    assert route("vendor/unheard-of").format == ("standard", "default")
+    assert route("moonshotai/kimi-k2").format == ("kimi", "detection")
+
+
+def test_a_setting_that_does_not_exist_is_logged_and_read_as_standard(gateway_row, caplog):
+    GatewaySettings.objects.update(unknown_format="klingon")
+    assert route("vendor/unheard-of").format == ("standard", "default")
+    assert "'klingon' of unknown models does not exist" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic/claude-sonnet-5", "openai/gpt-5", "google/gemini-3-pro", "x-ai/grok-5"]
+)
+def test_models_that_answer_with_structured_calls_only_are_standard(model):
+    assert route(model).format == ("standard", "default")
+
+
+def test_only_the_upstreams_name_tells_that_a_model_answers_with_structured_calls(openrouter):
+    ModelRoute.objects.create(pattern="claude-*", upstream=openrouter, upstream_model="v/unheard")
+    assert route("claude-sonnet-5").format == ("auto", "default")
+    ModelRoute.objects.create(pattern="house", upstream=openrouter, upstream_model="openai/gpt-5")
+    assert route("house").format == ("standard", "default")
+
+
 def test_an_inactive_override_does_nothing():
     FormatOverride.objects.create(pattern="*", format="qwen", active=False)
-    assert route("vendor/unheard-of").format.format == "standard"
+    assert route("vendor/unheard-of").format.format == "auto"
 
 
 def test_limits_strictness_and_markers_come_from_the_format():

@@ -35,6 +35,7 @@ from proxy.support.exchange_filters import LEAK_FORMATS
 from tests.support.native_vectors import expected, text_and_calls
 from tests.support.staff_pages import HOSTILE, get, log_in, text_of
 from tests.support.stored_exchanges import (
+    KIMI,
     configure,
     exchange_row,
     failure_group,
@@ -162,6 +163,7 @@ def test_filters_are_read_from_the_url(support):
         key=key,
         error_code="call_truncated",
         leaked_format="kimi",
+        family_read="glm",
         rescued_calls=2,
     )
     assert ids_of(support) == [other.request_id, plain.request_id]
@@ -175,6 +177,8 @@ def test_filters_are_read_from_the_url(support):
         "code=call_truncated",
         "leaked=kimi",
         "leaked=any",
+        "family_read=glm",
+        "family_read=any",
         "served_by=Some+One",
         "rescued=any",
         "since=24h",
@@ -397,6 +401,38 @@ def test_an_operator_creates_an_override_from_a_successful_replay(web):
     assert (override.pattern, override.priority) == ("acme/harbor[[]1]", 9)
     web.post(url, {"replay": replay.pk})
     assert FormatOverride.objects.count() == 2
+
+
+def test_an_operator_creates_an_override_from_the_family_that_auto_read(web):
+    row = stored_exchange(
+        stream({"content": KIMI}), format="auto", family_read="kimi", rescued_calls=1
+    )
+    url = reverse("audit:override", args=[row.request_id])
+    log_in(web, SUPPORT)
+    page = text_of(get(web, row.get_absolute_url()))
+    assert "read as kimi by auto" in page
+    assert "An operator can make kimi the format of this model" in page
+    assert web.post(url).status_code == 403
+    log_in(web, OPERATORS)
+    page = text_of(get(web, row.get_absolute_url()))
+    assert "Read acme/harbor-1 as kimi from now on" in page
+    web.post(url, {"replay": "nonsense"})
+    assert not FormatOverride.objects.exists()
+
+    page = text_of(web.post(url, follow=True))
+    override = FormatOverride.objects.get()
+    assert (override.pattern, override.format) == ("acme/harbor-1", "kimi")
+    assert override.note == f"auto read {row.request_id} as kimi."
+    assert "acme/harbor-1 is now read as kimi." in page
+    assert "from now on" not in page
+
+
+@pytest.mark.parametrize("family", [None, "klingon"])
+def test_an_exchange_of_which_auto_read_nothing_has_no_override_to_offer(web, family):
+    row = exchange_row(format="auto", family_read=family)
+    log_in(web, OPERATORS)
+    web.post(reverse("audit:override", args=[row.request_id]))
+    assert not FormatOverride.objects.exists()
 
 
 def test_a_failed_replay_cannot_become_an_override(web):

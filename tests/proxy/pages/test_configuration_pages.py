@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.forms import model_to_dict
 from django.test import Client
 from django.utils import timezone
 
@@ -99,8 +100,28 @@ def test_a_route_preview_shows_where_models_would_go(olga):
             "priority": "1", "reasoning": "auto", "active": "on", "_preview": "1"}  # fmt: skip
     page = text_of(olga.post("/admin/proxy/modelroute/add/", form))
     assert "claude-sonnet" in page
-    assert "demo: vendor/other as standard" in page
+    assert "demo: vendor/other as auto" in page
     assert not ModelRoute.objects.filter(pattern="claude-*").exists()
+
+
+def test_a_preview_of_the_settings_shows_the_models_of_unknown_format(olga):
+    request_model("house/one")
+    url = "/admin/proxy/gatewaysettings/1/change/"
+    fields = model_to_dict(GatewaySettings.objects.get())
+    form = {name: value for name, value in fields.items() if value is not None}
+    assert form["unknown_format"] == "auto"
+    before = configuration_version()
+    changed = {**form, "unknown_format": "standard"}
+    page = text_of(olga.post(url, {**changed, "_preview": "1"}))
+    assert "demo: house/one as auto" in page
+    assert "<ins>demo: house/one as standard</ins>" in page
+    assert "and the gateway settings say standard" in page
+    assert "moonshotai/kimi-k2.5" not in page
+    assert configuration_version() == before
+    assert olga.post(url, changed).status_code == 302
+    assert GatewaySettings.objects.get().unknown_format == "standard"
+    history = text_of(olga.get("/admin/proxy/gatewaysettings/1/history/"))
+    assert "<del>auto</del> → <ins>standard</ins>" in history
 
 
 def test_a_preview_of_an_invalid_form_lists_the_fields(olga):
@@ -113,7 +134,8 @@ def test_a_pattern_is_previewed_before_any_model_matches_it(olga):
     form = {"pattern": "local-*", "upstream": demo.pk, "priority": "100", "reasoning": "auto",
             "active": "on", "_preview": "1"}  # fmt: skip
     page = text_of(olga.post("/admin/proxy/modelroute/add/", form))
-    assert "demo: local-* as standard" in page
+    assert "demo: local-* as auto" in page
+    assert "the name says nothing about the format: read as auto" in page
 
 
 def test_a_preview_shows_models_that_would_be_rejected(olga):
@@ -341,7 +363,7 @@ def test_an_upstream_answers_for_claudes_names_in_one_step(olga):
     before = configuration_version()
 
     preview = text_of(olga.post(url, {"model": "house/local"}))
-    assert "<ins>house: house/local as standard</ins>" in preview
+    assert "<ins>house: house/local as auto</ins>" in preview
     assert configuration_version() == before
     version = preview.split('name="version" value="')[1].split('"')[0]
     FormatOverride.objects.create(pattern="elsewhere", format="qwen")

@@ -36,6 +36,11 @@ def test_leaks_disconnects_and_unknown_codes_are_explained():
         "The client got tool calls as plain text: the model writes kimi, "
         "but its answers are decoded as standard."
     )
+    unread = row(outcome=Outcome.OK, format="auto", leaked_format="kimi")
+    assert explain_failure(unread) == (
+        "The client got markup of kimi as plain text: auto reads only whole calls of tools that "
+        "the client declared."
+    )
     disconnect = row(outcome=Outcome.CLIENT_DISCONNECT, error_code="upstream_reset")
     assert "client disconnected" in explain_failure(disconnect)
     assert explain_failure(row(outcome=Outcome.OK)) == ""

@@ -32,12 +32,20 @@ def check(row, result, **options):
 
 def test_leaked_markup_is_fixed_by_its_format():
     row = leaked_kimi()
-    check(row, Replay.Result.STILL_FAILING)
+    check(row, Replay.Result.STILL_FAILING, format_name="standard")
     outcome = check(row, Replay.Result.FIXED, format_name="kimi")
     assert outcome.format == "kimi"
     assert ["ToolCallEnd", {}] in outcome.events
     assert [load_event(fields) for fields in outcome.events]
     assert b"get_tide" in outcome.sent
+
+
+def test_leaked_markup_is_fixed_by_auto_if_the_tool_is_declared():
+    outcome = check(leaked_kimi(), Replay.Result.FIXED)
+    assert outcome.format == "auto"
+    assert ["Notice", {"code": "family_read", "detail": "kimi"}] in outcome.events
+    undeclared = stream({"content": KIMI.replace("get_tide", "get_moon")})
+    check(stored_exchange(undeclared, leaked_format="kimi"), Replay.Result.STILL_FAILING)
 
 
 def test_markup_of_another_family_is_not_fixed_by_a_format_that_ignores_it():
@@ -71,9 +79,7 @@ def test_a_replay_can_split_off_thinking():
     outcome = check(row, Replay.Result.DIFFERENT, split_thinking="marked")
     assert outcome.split_thinking == "marked"
     assert ["ReasoningDelta", {"text": "One."}] in outcome.events
-    FormatSettings.objects.update_or_create(
-        format="standard", defaults={"split_thinking": "opened"}
-    )
+    FormatSettings.objects.update_or_create(format="auto", defaults={"split_thinking": "opened"})
     assert check(row, Replay.Result.DIFFERENT).split_thinking == "opened"
 
 
