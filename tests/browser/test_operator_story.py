@@ -11,7 +11,8 @@ from tests.support.scripted_upstream import ScriptedUpstream, whole
 from tests.support.waiting import wait_for
 from tests.support.wire import stream
 
-MODEL = "house/tide-watcher"
+# Writes Kimi's markup under a name of another family, so that it needs an override.
+MODEL = "house/qwen-tide-watcher"
 CANARY = "sk-or-v1-canary-of-the-operator"
 HEALTHY = '<tool_call>{"name": "report_health", "arguments": {"state": "good"}}</tool_call>'
 
@@ -70,9 +71,7 @@ def test_operator_adds_upstream_route_key_and_override_and_reverts(gateway, peop
         assert page.input_value("#id_upstream_model") == MODEL
         page.wait_for_selector("text=2 models of this upstream are suggested")
         page.fill("#id_pattern", "tides")
-        page.wait_for_selector(
-            f".effects tr:has-text('tides'):has-text('vllm: {MODEL} as standard')"
-        )
+        page.wait_for_selector(f".effects tr:has-text('tides'):has-text('vllm: {MODEL} as qwen')")
         olga.check()
         olga.picture("operator-route")
         page.click("input[name=_save]")
@@ -182,6 +181,11 @@ def test_configuration_pages_fit_the_window_without_browser_errors(people, width
     look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with people("olga", **look) as olga:
         page = olga.page
+        olga.visit("/admin/proxy/gatewaysettings/1/change/")
+        page.select_option("#id_unknown_format", "standard")
+        page.wait_for_selector(".effects :text('and the gateway settings say standard')")
+        olga.check()
+        olga.picture(f"unknown-format-{width}-{scheme}")
         for table in ("upstream", "modelroute", "formatoverride", "clientkey"):
             for path in ("", "add/"):
                 olga.visit(f"/admin/proxy/{table}/{path}")
@@ -193,6 +197,13 @@ def test_configuration_pages_fit_the_window_without_browser_errors(people, width
             olga.picture(f"form-{table}-{width}-{scheme}")
             olga.visit(re.search(r"/admin/.*(?=change/)", page.url)[0] + "history/")
             olga.check()
-        for name in ("rules", "rules/?model=claude-sonnet", "changes", "configuration"):
+        for name in (
+            "rules",
+            "rules/?model=claude-sonnet",
+            "rules/?model=house/one",
+            "changes",
+            "configuration",
+        ):
             olga.visit(f"/admin/{name}{'' if '?' in name else '/'}")
             olga.check()
+            olga.picture(f"{re.sub('[^a-z]+', '-', name)}-{width}-{scheme}")

@@ -11,6 +11,7 @@ from tests.browser.traffic import (
     LEAKING_MODEL,
     TOOL_CALL,
     TOOL_CALL_PIECES,
+    UNKNOWN_MODEL,
     question,
     wait_for_exchanges,
 )
@@ -33,6 +34,41 @@ def _traffic(gateway, upstream):
         for model in (LEAKING_MODEL, BROKEN_MODEL, BROKEN_MODEL, HOSTILE_MODEL):
             client.post("/v1/messages", json=question(model))
     wait_for_exchanges(gateway, 4)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
+def test_an_operator_makes_the_family_that_auto_read_an_override(
+    gateway, upstream, people, width, scheme
+):
+    model, look = f"{UNKNOWN_MODEL}-{width}", f"{width}-{scheme}"
+    upstream.script(model, reply(stream({"content": TOOL_CALL})))
+    with gateway.client() as client:
+        answer = read(client.post("/v1/messages", json=question(model)))
+    assert [call["name"] for call in answer.calls] == ["get_tide"]
+    wait_for(lambda: gateway.rows("SELECT id FROM proxy_exchange WHERE model = ?", model))
+
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with people("sam", **options) as sam:
+        sam.visit("/admin/audit/")
+        sam.page.click("text=Read by auto")
+        sam.check()
+        sam.picture(f"audit-auto-{look}")
+        sam.page.click(f"tr:has-text('{model}') td.main a >> nth=0")
+        assert "read as kimi by auto" in sam.page.inner_text(".summary .why")
+        assert sam.page.locator("button:has-text('from now on')").count() == 0
+        sam.picture(f"exchange-auto-{look}")
+        handed_over = sam.page.url.removeprefix(gateway.url)
+
+    with people("olga", **options) as olga:
+        olga.visit(handed_over)
+        olga.check()
+        olga.picture(f"offer-auto-{look}")
+        olga.page.click(f"button:has-text('Read {model} as kimi from now on')")
+        assert f"Override saved: {model} is now read as kimi" in olga.page.inner_text(
+            ".messagelist"
+        )
+        assert f"{model} is now read as kimi." in olga.page.inner_text(".summary")
+        olga.picture(f"override-auto-{look}")
 
 
 def answer_with_calls(client, model):

@@ -6,8 +6,10 @@ from tests.support.chat import TOOLS, ask
 from tests.support.gateway import Gateway
 from tests.support.waiting import wait_for
 
-LEAKING_MODEL = "acme/harbor-1"
-"""Writes Kimi's markup under a name that does not reveal it, so that the markup leaks."""
+LEAKING_MODEL = "acme/qwen-harbor-1"
+"""Writes Kimi's markup under a name of another family, so that the markup leaks."""
+UNKNOWN_MODEL = "acme/harbor-2"
+"""Writes Kimi's markup under a name that tells nothing, so that `auto` reads it."""
 BROKEN_MODEL = "moonshotai/kimi-broken"
 """Stops in the middle of a tool call."""
 TOOL_CALL_PIECES = [

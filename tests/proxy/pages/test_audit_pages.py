@@ -465,6 +465,32 @@ def test_downloaded_fixture_is_a_valid_test_vector(support):
     assert text_and_calls(collect(read), "content") == expected(vector)
 
 
+def test_downloaded_fixture_of_what_auto_read_is_a_valid_test_vector(support):
+    row = stored_exchange(stream({"content": KIMI}), format="auto", family_read="kimi")
+    url = reverse("audit:fixture", args=[row.request_id])
+    vector = json.loads(get(support, url).content)
+    assert (vector["format"], vector["expect"]["text"]) == ("auto", "Let me look.")
+    assert [call["name"] for call in vector["expect"]["calls"]] == ["get_tide"]
+    read = decode(
+        text_from("openai", [vector["text"]], vector["channel"]),
+        format_name="auto",
+        tools=toolbox(vector["tools"]),
+    )
+    assert text_and_calls(collect(read), "content") == expected(vector)
+
+
+@pytest.mark.parametrize("chosen", ["auto", ""])
+def test_the_playground_reads_a_model_whose_name_tells_nothing_as_auto(support, chosen):
+    tools = json.dumps([{"name": "get_tide", "input_schema": {"type": "object"}}])
+    entered = {"text": KIMI, "format": chosen, "model": "house/one", "tools": tools}
+    page = text_of(support.post("/admin/playground/", entered))
+    assert f"Read as <strong>auto</strong> ({'chosen' if chosen else 'default'})" in page
+    assert "family_read" in page
+    assert "&quot;type&quot;: &quot;tool_use&quot;" in page
+    undeclared = text_of(support.post("/admin/playground/", entered | {"tools": ""}))
+    assert "kimi markup left in the text" in undeclared
+
+
 def test_fixture_of_structured_calls_contains_deltas(support):
     call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     row = stored_exchange(stream({"content": "Hm."}, {"tool_calls": [call]}, finish="tool_calls"))
