@@ -9,6 +9,7 @@ import httpx
 from msgspec.structs import replace
 
 from formats import (
+    AUTO,
     DIALECTS,
     STANDARD,
     AnswerFault,
@@ -45,6 +46,8 @@ from proxy.upstreams.client import (
 )
 from proxy.upstreams.error_answers import foreign_body_message
 
+_SELDOM_RESCUED = (STANDARD, AUTO)
+"""Formats of models that are not known to write calls into their text."""
 _MAX_BLANK_BYTES = 8 * 1024
 """Before an answer. Some upstreams keep a connection open with an empty line per second."""
 _MAX_FOREIGN_BYTES = 64 * 1024
@@ -88,8 +91,9 @@ async def attempt(
     `is_repeated`: this upstream has been sent the request before.
 
     An upstream of the client's dialect also gets the client's `forwarded` headers. It is asked for
-    a document if the client wants one and no tool call in it can need rescue: the document is then
-    passed through. Any other upstream is asked for a stream.
+    a document if the client wants one and its model is not known to write calls into its text: the
+    document is then passed through, unless a call in it is rescued. Any other upstream is asked for
+    a stream.
     """
     exchange.start_attempt(route)
     upstream, started_at = route.upstream, perf_counter()
@@ -178,7 +182,8 @@ async def attempt(
 
 def _render(route: Route, conversation: Conversation, exchange: Exchange) -> Rendered:
     upstream = route.upstream
-    can_pass_through = upstream.dialect == exchange.dialect and route.format.format == STANDARD
+    is_same_dialect = upstream.dialect == exchange.dialect
+    can_pass_through = is_same_dialect and route.format.format in _SELDOM_RESCUED
     rendered = DIALECTS[upstream.dialect].render(
         conversation, route.target, stream=conversation.stream or not can_pass_through
     )

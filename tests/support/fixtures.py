@@ -92,8 +92,11 @@ def both_dialects(gateway: Gateway, upstream: ScriptedUpstream) -> None:
         f"o = Upstream.objects.create(name='plain', dialect='openai', base_url={upstream.url!r})\n"
         "o.store_key('sk-oai-canary-of-the-upstream'); o.save()\n"
         "ModelRoute.objects.create(pattern='anthropic-standard*', upstream=a, priority=1)\n"
+        "ModelRoute.objects.create(pattern='anthropic-auto*', upstream=a, priority=1)\n"
         "ModelRoute.objects.create(pattern='anthropic-*', upstream=c, priority=2)\n"
-        "ModelRoute.objects.create(pattern='openai-*', upstream=o)"
+        "ModelRoute.objects.create(pattern='openai-*', upstream=o)\n"
+        "FormatOverride.objects.create(pattern='anthropic-standard*', format='standard')\n"
+        "FormatOverride.objects.create(pattern='openai-standard*', format='standard')"
     )
 
 

@@ -15,7 +15,7 @@ from tests.support.chat import TOOLS, ask, read, reply, says, stream
 from tests.support.gateway import KEY, PRODUCT_SETTINGS, Gateway
 from tests.support.operator_session import Operator
 
-BUSY, STEERED = "load/busy", "load/steered"
+BUSY, STEERED = "load/busy", "load/steered-qwen"
 
 
 @pytest.fixture

@@ -32,11 +32,12 @@ def run(*arguments):
 
 def test_another_format_fixes_a_leak():
     row = leaked_kimi()
-    assert run("--request-id", row.request_id) == (
+    assert run("--request-id", row.request_id, "--format", "standard") == (
         f"{row.request_id}  still failing, as standard\n"
         "Total: 0 fixed, 1 still failing, 0 newly broken\n",
         "some exchanges fail",
     )
+    assert run("--request-id", row.request_id)[0].startswith(f"{row.request_id}  fixed, as auto\n")
     assert run("--request-id", row.request_id, "--format", "kimi") == (
         f"{row.request_id}  fixed, as kimi\nTotal: 1 fixed, 0 still failing, 0 newly broken\n",
         "",

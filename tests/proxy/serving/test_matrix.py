@@ -18,7 +18,7 @@ from tests.support.gateway import KEY
 from tests.support.scripted_upstream import Close, reply, whole
 from tests.support.upstream_answers import Call, says, stream, write_calls
 
-FORMATS = ("standard", "kimi", "qwen", "deepseek")
+FORMATS = ("standard", "auto", "kimi", "qwen", "deepseek")
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SCHEMA = {
     "type": "object",
@@ -140,11 +140,12 @@ def test_a_conversation_with_tools_works_in_every_cell(
     gateway, both_dialects, upstream, client, dialect, format_name, streamed
 ):
     model = f"{dialect}-{format_name}-{client}-{'stream' if streamed else 'whole'}"
-    is_asked_to_stream = streamed or client != dialect or format_name != "standard"
+    is_asked_to_stream = streamed or client != dialect or format_name not in ("standard", "auto")
     if format_name == "standard":
         answer: Any = ("Let me look. ", CALLS)
     else:
-        answer = ("Let me look. " + write_calls(format_name, CALLS), ())
+        written_as = "kimi" if format_name == "auto" else format_name
+        answer = ("Let me look. " + write_calls(written_as, CALLS), ())
     limit = {"error": {"type": "rate_limit_error", "message": "slow down", "code": None}}
     script = upstream.script(
         model,

@@ -104,12 +104,13 @@ def sha(data):
     return hashlib.sha256(data).hexdigest()
 
 
+@pytest.mark.parametrize("format_name", ["standard", "auto"])
 @pytest.mark.parametrize("streamed", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("dialect", PATHS)
 def test_requests_and_answers_are_passed_through_byte_for_byte(
-    gateway, client, upstream, dialect, streamed
+    gateway, client, upstream, dialect, streamed, format_name
 ):
-    model = f"{dialect}-standard-bytes-{streamed}"
+    model = f"{dialect}-{format_name}-bytes-{streamed}"
     if streamed:
         answer = b"".join(ODD_STREAMS[dialect])
         cuts = [answer[at : at + 97] for at in range(0, len(answer), 97)]
@@ -128,6 +129,7 @@ def test_requests_and_answers_are_passed_through_byte_for_byte(
     assert sha(script.last.body) == sha(asked)
     assert script.last.path == PATHS[dialect]
     row = gateway.exchange(response)
+    assert row["format"] == format_name
     assert (row["outcome"], row["tool_calls"], row["stop_reason"]) == ("ok", 1, "tool_use")
     assert (row["input_tokens"], row["output_tokens"], row["cache_read_tokens"]) == (3, 5, 9)
     assert row["served_by"] == ("Parasail" if dialect == "openai" else "")

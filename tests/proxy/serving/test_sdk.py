@@ -78,7 +78,9 @@ FORMATS: dict[str, tuple[str, Callable[[list[Call], int], str] | None]] = {
     "qwen hermes": ("qwen/qwen3-max", hermes),
     "deepseek v3.1": ("deepseek/deepseek-v3.1", deepseek),
     "deepseek dsml": ("deepseek/deepseek-v3.2", dsml),
-    "standard": ("test/standard", None),
+    "auto": ("test/unheard-of", kimi),
+    "auto, structured": ("test/another", None),
+    "standard": ("openai/gpt-5", None),
 }
 MARKUP = ("<|tool", "<tool_call", "<function", "｜", "</")
 

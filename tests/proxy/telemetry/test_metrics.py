@@ -77,7 +77,7 @@ def test_a_conversation_is_counted_by_route_upstream_model_and_status(own_gatewa
     }
     wait_for(lambda: since("athena_requests_total", **labels) == 2)
     assert since("athena_requests_total") == 2
-    assert since("athena_transform_total", format="standard", outcome="ok", reason="") == 2
+    assert since("athena_transform_total", format="auto", outcome="ok", reason="") == 2
     for name in ("athena_upstream_ttfb_seconds", "athena_gateway_overhead_seconds"):
         assert since(f"{name}_count") == since(f"{name}_bucket", le="+Inf") == 2
         assert 0 < since(f"{name}_sum") < 60
@@ -122,7 +122,7 @@ def test_translations_are_counted_by_format_and_reason(own_gateway, upstream, si
     name = "athena_transform_total"
     assert since(name, format="kimi", outcome="rescued", reason="") == 1
     assert since(name, format="kimi", outcome="failed", reason="call_invalid_json") == 1
-    assert since(name, format="standard", outcome="leaked", reason="") == 1
+    assert since(name, format="auto", outcome="leaked", reason="") == 1
     assert since(name) == 3, "an answer that broke off does not count"
     assert since("athena_requests_total", status="200", error_source="upstream") == 2
 
