@@ -177,7 +177,11 @@ def _is_known(gateway, key):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
-def test_configuration_pages_fit_the_window_without_browser_errors(people, width, scheme):
+def test_configuration_pages_fit_the_window_without_browser_errors(gateway, people, width, scheme):
+    gateway.edit(
+        "route = {'upstream': Upstream.objects.first(), 'upstream_model': 'house/one'}\n"
+        "ModelRoute.objects.get_or_create(pattern='house-one', defaults=route)"
+    )
     look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with people("olga", **look) as olga:
         page = olga.page
