@@ -124,6 +124,17 @@ def test_a_preview_of_the_settings_shows_the_models_of_unknown_format(olga):
     assert "<del>auto</del> → <ins>standard</ins>" in history
 
 
+def test_the_rules_page_says_why_a_model_of_unknown_format_is_read_as_auto(olga):
+    reason = "the name says nothing about the format: read as auto"
+    page = text_of(olga.get("/admin/rules/?model=house/one"))
+    assert f'<a href="/admin/proxy/gatewaysettings/1/change/">{reason}</a>' in page
+    request_model("house/one")
+    assert reason in text_of(olga.get("/admin/rules/"))
+    page = text_of(olga.get("/admin/rules/?model=openai/gpt-5"))
+    assert "models with this name answer with structured calls only" in page
+    assert reason not in page
+
+
 def test_a_preview_of_an_invalid_form_lists_the_fields(olga):
     page = text_of(olga.post("/admin/proxy/formatoverride/add/", {"pattern": "(", "_preview": "1"}))
     assert "incomplete or invalid: Format, Priority, Pattern" in page
