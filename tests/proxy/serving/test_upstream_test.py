@@ -93,6 +93,11 @@ def test_an_upstream_without_a_list_is_tested_with_the_given_model(row, upstream
     assert steps(row)[CALL].state == "skipped"
 
 
+def test_the_family_that_auto_read_is_named(row, upstream):
+    upstream.script("house/plain", reply(stream({"content": TOOL_CALL})))
+    assert steps(row, model="house/plain")[CALL].detail.endswith("report_health, read as kimi")
+
+
 def test_a_model_that_calls_no_tool_fails_the_test(row, upstream):
     upstream.script("house/plain", reply(stream({"content": "I would rather not."})))
     step_result = steps(row, model="house/plain")[CALL]
