@@ -183,7 +183,8 @@ class ScriptedUpstream:
 
     async def _watch(self, reader: asyncio.StreamReader, recorded: Recorded) -> None:
         """Record when the client closes; it sends nothing while it waits for an answer."""
-        while not reader.at_eof():
+        # After a failed write the reader has an exception and never reaches its end.
+        while not reader.at_eof() and reader.exception() is None:
             await asyncio.sleep(0.02)
         recorded.closed_at = time.monotonic()
 
