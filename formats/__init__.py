@@ -71,11 +71,13 @@ from formats.events import (
 )
 from formats.foreign_body import describe_body, is_foreign
 from formats.model_fields import named_models, selects_model
+from formats.native.definition import Definition, DefinitionError, Problem, read_definition
 from formats.native.format import SplitThinking
 from formats.native.markup_watch import MarkupWatch
 from formats.pipeline import Pipeline
 from formats.registry import (
     AUTO,
+    BUILT_IN_DEFINITIONS,
     DIALECTS,
     FORMATS,
     STANDARD,
@@ -103,6 +105,7 @@ from formats.upstream_errors import (
 
 __all__ = [
     "AUTO",
+    "BUILT_IN_DEFINITIONS",
     "DIALECTS",
     "FORMATS",
     "STANDARD",
@@ -113,6 +116,8 @@ __all__ = [
     "Collector",
     "Complexity",
     "Conversation",
+    "Definition",
+    "DefinitionError",
     "Detection",
     "Dialect",
     "Event",
@@ -131,6 +136,7 @@ __all__ = [
     "NoticeCode",
     "Override",
     "Pipeline",
+    "Problem",
     "ReasoningDelta",
     "ReasoningRedacted",
     "ReasoningSignature",
@@ -167,6 +173,7 @@ __all__ = [
     "merge_deltas",
     "named_models",
     "next_state",
+    "read_definition",
     "read_error_answer",
     "read_message",
     "selects_model",

@@ -4,11 +4,12 @@ A new dialect or format is one entry in the tables at the bottom. Overrides are 
 caller.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import formats.anthropic.decoder
@@ -26,6 +27,7 @@ from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
 from formats.hidden_thinking import HiddenThinking
 from formats.native.auto import every_family
+from formats.native.definition import Document, native_format, read_definition
 from formats.native.families.cohere import COHERE
 from formats.native.families.deepseek import DEEPSEEK
 from formats.native.families.ernie import ERNIE
@@ -57,6 +59,8 @@ from formats.toolbox import Toolbox
 
 STANDARD = "standard"
 AUTO = "auto"
+# A text that changes in the admin is another key, so old ones leave the cache.
+_MAX_DEFINED = 64
 
 
 class _Render(Protocol):
@@ -132,13 +136,33 @@ def format_with_settings(
     `split_thinking` None is the format's own choice. The standard format can split thinking, too.
     """
     native = FORMATS[format_name]
+    if native is not None:
+        return _with_settings(native, markers, split_thinking)
     if markers:
-        if native is None:
-            raise ValueError(f"the format {format_name} has no markers")
+        raise ValueError(f"the format {format_name} has no markers")
+    if split_thinking is None or split_thinking is SplitThinking.NEVER:
+        return None
+    return NativeFormat([]).with_split_thinking(split_thinking)
+
+
+@lru_cache(maxsize=_MAX_DEFINED)
+def defined_format(
+    definition: str, markers: Markers = (), split_thinking: SplitThinking | None = None
+) -> NativeFormat:
+    """Return the format of a Definition's text, with settings as of a built-in format.
+
+    Raises DefinitionError, or ValueError for an invalid spelling.
+    """
+    native = read_definition(json.loads(definition)).native
+    return _with_settings(native, markers, split_thinking)
+
+
+def _with_settings(
+    native: NativeFormat, markers: Markers, split_thinking: SplitThinking | None
+) -> NativeFormat:
+    if markers:
         native = native.with_spellings(markers)
-    if split_thinking is None or (native is None and split_thinking is SplitThinking.NEVER):
-        return native
-    return (native or NativeFormat([])).with_split_thinking(split_thinking)
+    return native if split_thinking is None else native.with_split_thinking(split_thinking)
 
 
 def build_pipeline(
@@ -154,17 +178,22 @@ def build_pipeline(
     strict: bool = False,
     markers: Markers = (),
     split_thinking: str | None = None,
+    definition: str | None = None,
     hides_thinking: bool = False,
     max_tokens: int | None = None,
 ) -> Pipeline:
     """Build the pipeline from the bytes of an upstream's answer to the bytes for a client.
 
-    `split_thinking` is a value of SplitThinking, or None for the format's own choice. `max_tokens`
-    is the client's limit, which the pipeline enforces if it hides thinking.
+    `split_thinking` is a value of SplitThinking, or None for the format's own choice. `definition`
+    is the text of a Definition, which is read instead of a built-in format; `format_name` is its
+    name. `max_tokens` is the client's limit, which the pipeline enforces if it hides thinking.
     """
     tools = toolbox or Toolbox()
     split = None if split_thinking is None else SplitThinking(split_thinking)
-    native = format_with_settings(format_name, markers, split)
+    if definition is None:
+        native = format_with_settings(format_name, markers, split)
+    else:
+        native = defined_format(definition, markers, split)
     is_same = client == upstream
     decoder = DIALECTS[upstream].decoder(limits)
     reader = CallRescue(native, tools, limits, strict=strict) if native else None
@@ -206,8 +235,7 @@ DIALECTS: dict[str, Dialect] = {
     ),
 }
 
-FORMATS: dict[str, NativeFormat | None] = {
-    STANDARD: None,
+BUILT_IN_DEFINITIONS: Mapping[str, Document] = {
     "cohere": COHERE,
     "deepseek": DEEPSEEK,
     "ernie": ERNIE,
@@ -229,6 +257,13 @@ FORMATS: dict[str, NativeFormat | None] = {
     "qwen": QWEN,
     "seed": SEED,
     "step": STEP,
+}
+"""The built-in formats in the form in which an operator defines one. Their patterns are close to
+the detection, which also knows vendors and whole words."""
+
+FORMATS: dict[str, NativeFormat | None] = {
+    STANDARD: None,
+    **{name: native_format(document) for name, document in BUILT_IN_DEFINITIONS.items()},
 }
 FORMATS[AUTO] = every_family(FORMATS)
 

@@ -10,8 +10,8 @@ The text of every family's sample is read as in its module. Left out are
 """
 
 from collections.abc import Mapping
+from itertools import chain
 
-from formats.native.families.phi import AFTER_WORD
 from formats.native.format import NativeFormat, ReasoningMarkers
 from formats.native.grammar import Grammar
 from formats.native.grammars.bare_objects import BareObjectsGrammar
@@ -33,7 +33,7 @@ def every_family(formats: Mapping[str, NativeFormat | None]) -> NativeFormat:
     for name, native in families:
         for found, grammars in ((in_text, native.grammars), (at_start, native.at_start)):
             for grammar in grammars:
-                if grammar is not AFTER_WORD and not isinstance(grammar, _LEFT_OUT):
+                if not _begins_with_word(grammar) and not isinstance(grammar, _LEFT_OUT):
                     found.setdefault(grammar, name)
     reasoning = [native.reasoning for _, native in families]
     return NativeFormat(
@@ -45,3 +45,8 @@ def every_family(formats: Mapping[str, NativeFormat | None]) -> NativeFormat:
         ),
         families=[*in_text.values(), *at_start.values()],
     )
+
+
+def _begins_with_word(grammar: Grammar) -> bool:
+    markers = chain(*grammar.spellings.values())
+    return any(atoms[0].isalpha() for atoms in markers)

@@ -8,28 +8,28 @@
 An answer is `<|START_TEXT|>…<|END_TEXT|>`, and in older models `<|START_RESPONSE|>…`.
 """
 
-from formats.native.format import NativeFormat, ReasoningMarkers
-from formats.native.grammars.json_envelope import BLOCK, BLOCK_END, EnvelopeGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
 
-COHERE = NativeFormat(
-    [
-        EnvelopeGrammar(
-            {BLOCK: [literal("<|START_ACTION|>")], BLOCK_END: [literal("<|END_ACTION|>")]},
-            defers_in_reasoning=False,
-        )
+COHERE: Document = {
+    "grammars": [
+        {
+            "kind": "envelope",
+            "markers": {"BLOCK": ["<|START_ACTION|>"], "BLOCK_END": ["<|END_ACTION|>"]},
+            "special": True,
+        }
     ],
-    reasoning=ReasoningMarkers([literal("<|START_THINKING|>")], [literal("<|END_THINKING|>")]),
-    turn_markers=[
-        literal(f"<|{token}|>")
-        for token in (
-            "START_TEXT",
-            "END_TEXT",
-            "START_RESPONSE",
-            "END_RESPONSE",
-            "START_OF_TURN_TOKEN",
-            "END_OF_TURN_TOKEN",
-            "CHATBOT_TOKEN",
-        )
+    "reasoning": {"begin": ["<|START_THINKING|>"], "end": ["<|END_THINKING|>"]},
+    "turn_markers": [
+        "<|START_TEXT|>",
+        "<|END_TEXT|>",
+        "<|START_RESPONSE|>",
+        "<|END_RESPONSE|>",
+        "<|START_OF_TURN_TOKEN|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<|CHATBOT_TOKEN|>",
     ],
-)
+    "detect": {"patterns": ["cohere/*", "coherelabs/*", "*command-a*", "*command-r*"]},
+    "sample": "<|START_THINKING|>The harbor is Moss.<|END_THINKING|><|START_ACTION|>["
+    '{"tool_call_id": "0", "tool_name": "get_tide", "parameters": {"harbor": "Moss"}}'
+    "]<|END_ACTION|>",
+}

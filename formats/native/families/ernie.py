@@ -5,11 +5,12 @@
 </tool_call>
 """
 
-from formats.native.families.qwen import HERMES
-from formats.native.format import NativeFormat
-from formats.native.markers import literal
+from formats.native.definition import Document
+from formats.native.families.shared import HERMES, HERMES_SAMPLE
 
-ERNIE = NativeFormat(
-    [HERMES],
-    turn_markers=[literal("<|end_of_sentence|>"), literal("<|begin_of_sentence|>")],
-)
+ERNIE: Document = {
+    "grammars": [HERMES],
+    "turn_markers": ["<|end_of_sentence|>", "<|begin_of_sentence|>"],
+    "detect": {"patterns": ["*ernie*"]},
+    "sample": HERMES_SAMPLE,
+}

@@ -11,32 +11,39 @@ FunctionGemma, where the schema gives the types of the values:
     <start_function_call>call:get_tide{harbor:<escape>Moss<escape>}<end_function_call>
 """
 
-from formats.native.format import NativeFormat, ReasoningMarkers
-from formats.native.grammars.object_grammar import ObjectGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
 
-GEMMA = NativeFormat(
-    [
-        ObjectGrammar(
-            begin=[literal("<|tool_call>")],
-            # Also the end tag of other families, which the model mixes up.
-            end=[literal("<tool_call|>"), literal("</tool_call>")],
-            delimiter=literal('<|"|>'),
-        ),
-        ObjectGrammar(
-            begin=[literal("<start_function_call>")],
-            end=[literal("<end_function_call>")],
-            delimiter=literal("<escape>"),
-            converts_strings=True,
-        ),
+GEMMA: Document = {
+    "grammars": [
+        {
+            "kind": "objects",
+            "markers": {
+                "CALL_BEGIN": ["<|tool_call>"],
+                # Also the end tag of other families, which the model mixes up.
+                "CALL_END": ["<tool_call|>", "</tool_call>"],
+                "DELIMITER": ['<|"|>'],
+            },
+        },
+        {
+            "kind": "objects",
+            "markers": {
+                "CALL_BEGIN": ["<start_function_call>"],
+                "CALL_END": ["<end_function_call>"],
+                "DELIMITER": ["<escape>"],
+            },
+            "strings": "by_schema",
+        },
     ],
-    reasoning=ReasoningMarkers([literal("<|channel>thought")], [literal("<channel|>")]),
-    turn_markers=[
-        literal("<|turn>model"),
-        literal("<turn|>"),
-        literal("<end_of_turn>"),
+    "reasoning": {"begin": ["<|channel>thought"], "end": ["<channel|>"]},
+    "turn_markers": [
+        "<|turn>model",
+        "<turn|>",
+        "<end_of_turn>",
         # They announce the tool's output, and end the turn.
-        literal("<|tool_response>"),
-        literal("<start_function_response>"),
+        "<|tool_response>",
+        "<start_function_response>",
     ],
-)
+    "detect": {"patterns": ["*gemma-4*", "*gemma4*", "*functiongemma*"]},
+    "sample": "<|channel>thought\nThe harbor is Moss.<channel|>"
+    '<|tool_call>call:get_tide{harbor:<|"|>Moss<|"|>,days:2}<tool_call|>',
+}

@@ -13,23 +13,24 @@ GLM-4.7 and 5, and a call without arguments:
     <tool_call>list_harbors</tool_call>
 """
 
-from formats.native.format import NativeFormat
-from formats.native.grammars.pair_grammar import PairGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
 
-GLM = NativeFormat(
-    [
-        PairGrammar(
-            block=literal("<tool_call>"),
-            key=literal("<arg_key>"),
-            key_end=literal("</arg_key>"),
-            value=literal("<arg_value>"),
-            value_end=literal("</arg_value>"),
-            block_end=literal("</tool_call>"),
-        )
+GLM: Document = {
+    "grammars": [
+        {
+            "kind": "pairs",
+            "markers": {
+                "BLOCK": ["<tool_call>"],
+                "KEY": ["<arg_key>"],
+                "KEY_END": ["</arg_key>"],
+                "VALUE": ["<arg_value>"],
+                "VALUE_END": ["</arg_value>"],
+                "BLOCK_END": ["</tool_call>"],
+            },
+        }
     ],
-    turn_markers=[
-        literal(f"<|{token}|>")
-        for token in ("user", "assistant", "observation", "system", "endoftext")
-    ],
-)
+    "turn_markers": ["<|user|>", "<|assistant|>", "<|observation|>", "<|system|>", "<|endoftext|>"],
+    "detect": {"patterns": ["zai-org/*", "z-ai/*", "zai/*", "*glm-*"]},
+    "sample": "<tool_call>get_tide\n<arg_key>harbor</arg_key>\n<arg_value>Moss</arg_value>\n"
+    "</tool_call>",
+}

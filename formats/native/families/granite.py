@@ -15,19 +15,21 @@ A token for each call, of Granite 20B function calling:
     <function_call> {"name": "get_tide", "arguments": {"harbor": "Moss"}}
 """
 
-from formats.native.families.qwen import HERMES
-from formats.native.format import NativeFormat
-from formats.native.grammars.json_envelope import BLOCK, EnvelopeGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
+from formats.native.families.shared import HERMES
 
-GRANITE = NativeFormat(
-    [
-        EnvelopeGrammar({BLOCK: [literal("<|tool_call|>")]}, defers_in_reasoning=False),
-        EnvelopeGrammar({BLOCK: [literal("<function_call>")]}),
+GRANITE: Document = {
+    "grammars": [
+        {"kind": "envelope", "markers": {"BLOCK": ["<|tool_call|>"]}, "special": True},
+        {"kind": "envelope", "markers": {"BLOCK": ["<function_call>"]}},
         HERMES,
     ],
-    turn_markers=[
-        literal(f"<|{token}|>")
-        for token in ("end_of_text", "endoftext", "start_of_role", "end_of_role")
+    "turn_markers": [
+        "<|end_of_text|>",
+        "<|endoftext|>",
+        "<|start_of_role|>",
+        "<|end_of_role|>",
     ],
-)
+    "detect": {"patterns": ["ibm-granite/*", "*granite*"]},
+    "sample": '<|tool_call|>[{"name": "get_tide", "arguments": {"harbor": "Moss"}}]',
+}

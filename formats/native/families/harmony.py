@@ -10,27 +10,24 @@ reasoning; `final`, and `commentary` without a recipient, are text. The first me
 prompt's `<|start|>assistant`, so it begins with its channel or its recipient.
 """
 
-from formats.native.format import NativeFormat
-from formats.native.grammars.message_grammar import (
-    BODY,
-    CHANNEL,
-    CONSTRAIN,
-    MESSAGE_END,
-    MESSAGE_START,
-    FirstMessageGrammar,
-    MessageGrammar,
-)
-from formats.native.markers import literal
+from formats.native.definition import Document
 
-_MESSAGES = MessageGrammar(
-    {
-        MESSAGE_START: [literal("<|start|>")],
-        CHANNEL: [literal("<|channel|>")],
-        CONSTRAIN: [literal("<|constrain|>")],
-        BODY: [literal("<|message|>")],
-        MESSAGE_END: [literal("<|end|>"), literal("<|call|>"), literal("<|return|>")],
-    },
-    reasoning_channels=["analysis"],
-)
-
-HARMONY = NativeFormat([_MESSAGES], at_start=[FirstMessageGrammar(_MESSAGES)])
+HARMONY: Document = {
+    "grammars": [
+        {
+            "kind": "messages",
+            "markers": {
+                "MESSAGE_START": ["<|start|>"],
+                "CHANNEL": ["<|channel|>"],
+                "CONSTRAIN": ["<|constrain|>"],
+                "BODY": ["<|message|>"],
+                "MESSAGE_END": ["<|end|>", "<|call|>", "<|return|>"],
+            },
+            "reasoning_channels": ["analysis"],
+        }
+    ],
+    "detect": {"patterns": ["*gpt-oss*", "*gptoss*", "*harmony*"]},
+    "sample": "<|channel|>analysis<|message|>The harbor is Moss.<|end|>"
+    "<|start|>assistant<|channel|>commentary to=functions.get_tide <|constrain|>json"
+    '<|message|>{"harbor": "Moss"}<|call|>',
+}

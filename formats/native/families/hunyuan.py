@@ -11,41 +11,28 @@ HY3, whose tags may all have the same suffix, `<tool_call:opensource>`; the sche
     </tool_call></tool_calls>
 """
 
-from formats.native.families.jamba import TOOL_CALLS
-from formats.native.format import NativeFormat
-from formats.native.grammars.pair_grammar import pair, read_pair
-from formats.native.grammars.tag_grammar import (
-    BLOCK,
-    BLOCK_END,
-    FUNCTION,
-    FUNCTION_END,
-    PARAMETER,
-    PARAMETER_END,
-    Function,
-    TagGrammar,
-)
-from formats.native.markers import Atoms, literal
+from formats.native.definition import Document
+from formats.native.families.shared import TOOL_CALLS
 
-
-def _tag(name: str) -> Atoms:
-    return (*literal(f"<{name}"), "(?::[a-z0-9_]{0,32})?", ">")
-
-
-_CALL: Atoms = (*_tag("tool_call"), r"\s{0,64}", "[A-Za-z0-9_.-]{0,128}", r"\s{0,64}")
-HY3 = TagGrammar(
-    {
-        BLOCK: [_tag("tool_calls")],
-        # Without the separator, the next tag shows where the name ends.
-        FUNCTION: [(*_CALL, *_tag("tool_sep")), (*_CALL, "(?=<[a/])")],
-        PARAMETER: [pair(_tag("arg_key"), _tag("/arg_key"), _tag("arg_value"))],
-        PARAMETER_END: [_tag("/arg_value")],
-        FUNCTION_END: [_tag("/tool_call")],
-        BLOCK_END: [_tag("/tool_calls")],
-    },
-    read_function=lambda tag: Function(tag.partition(">")[2].partition("<")[0].strip()),
-    read_parameter=read_pair,
-    strips_newlines=False,
-)
-HUNYUAN = NativeFormat(
-    [HY3, TOOL_CALLS], turn_markers=[literal("<|eos|>"), literal("<|startoftext|>")]
-)
+_CALL = "<tool_call{suffix}>{blank}{name}{blank}"
+HUNYUAN: Document = {
+    "grammars": [
+        {
+            "kind": "tags",
+            "markers": {
+                "BLOCK": ["<tool_calls{suffix}>"],
+                # Without the separator, the next tag shows where the name ends.
+                "FUNCTION": [f"{_CALL}<tool_sep{{suffix}}>", f"{_CALL}{{tag}}"],
+                "PARAMETER": ["<arg_key{suffix}>{key}</arg_key{suffix}>{gap}<arg_value{suffix}>"],
+                "PARAMETER_END": ["</arg_value{suffix}>"],
+                "FUNCTION_END": ["</tool_call{suffix}>"],
+                "BLOCK_END": ["</tool_calls{suffix}>"],
+            },
+        },
+        TOOL_CALLS,
+    ],
+    "turn_markers": ["<|eos|>", "<|startoftext|>"],
+    "detect": {"patterns": ["*hunyuan*", "*hy3*", "*hy-3*"]},
+    "sample": "<tool_calls><tool_call>get_tide<tool_sep>\n"
+    "<arg_key>harbor</arg_key><arg_value>Moss</arg_value>\n</tool_call></tool_calls>",
+}

@@ -4,21 +4,21 @@
 {"name": "get_tide", "parameters": {"harbor": "Moss"}}<|action_end|>
 """
 
-from formats.native.format import NativeFormat
-from formats.native.grammars.json_envelope import BLOCK, BLOCK_END, EnvelopeGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
 
-INTERNLM = NativeFormat(
-    [
-        EnvelopeGrammar(
-            {
-                BLOCK: [
-                    (*literal("<|action_start|>"), r"\s{0,16}+", *literal("<|plugin|>")),
-                ],
-                BLOCK_END: [literal("<|action_end|>")],
+INTERNLM: Document = {
+    "grammars": [
+        {
+            "kind": "envelope",
+            "markers": {
+                "BLOCK": ["<|action_start|>{blank}<|plugin|>"],
+                "BLOCK_END": ["<|action_end|>"],
             },
-            defers_in_reasoning=False,
-        )
+            "special": True,
+        }
     ],
-    turn_markers=[literal("<|im_end|>"), literal("<|im_start|>")],
-)
+    "turn_markers": ["<|im_end|>", "<|im_start|>"],
+    "detect": {"patterns": ["internlm/*", "*internlm*", "*intern-s1*"]},
+    "sample": "<|action_start|><|plugin|>\n"
+    '{"name": "get_tide", "parameters": {"harbor": "Moss"}}<|action_end|>',
+}

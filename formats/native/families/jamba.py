@@ -6,16 +6,13 @@
 ]</tool_calls>
 """
 
-from formats.native.format import NativeFormat
-from formats.native.grammars.json_envelope import BLOCK, BLOCK_END, EnvelopeGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
+from formats.native.families.shared import TOOL_CALLS
 
-TOOL_CALLS = EnvelopeGrammar(
-    {BLOCK: [literal("<tool_calls>")], BLOCK_END: [literal("</tool_calls>")]}
-)
-"""Also of Hunyuan A13B, and of MiniMax M1, which writes an object a line instead of an array."""
-
-JAMBA = NativeFormat(
-    [TOOL_CALLS],
-    turn_markers=[literal("<|eom|>"), literal("<|bom|>"), literal("<|endoftext|>")],
-)
+JAMBA: Document = {
+    "grammars": [TOOL_CALLS],
+    "turn_markers": ["<|eom|>", "<|bom|>", "<|endoftext|>"],
+    "detect": {"patterns": ["ai21/*", "ai21labs/*", "*jamba*"]},
+    "sample": "<tool_calls>[\n"
+    '{"name": "get_tide", "arguments": {"harbor": "Moss"}}\n]</tool_calls>',
+}

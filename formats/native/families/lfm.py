@@ -6,23 +6,23 @@ A list of Python calls between tokens, or JSON if the prompt asks for it:
     <|tool_call_start|>[{"name": "get_tide", "arguments": {"harbor": "Moss"}}]<|tool_call_end|>
 """
 
-from formats.native.format import NativeFormat
-from formats.native.grammars.json_envelope import BLOCK, BLOCK_END, EnvelopeGrammar
-from formats.native.grammars.python_calls import CALLS_BEGIN, CALLS_END, PythonCallsGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
 
-_BEGIN = [literal("<|tool_call_start|>")]
-_END = [literal("<|tool_call_end|>")]
+_CALL_BEGIN, _CALL_END = ["<|tool_call_start|>"], ["<|tool_call_end|>"]
 
-LFM = NativeFormat(
-    [
-        EnvelopeGrammar({BLOCK: _BEGIN, BLOCK_END: _END}, defers_in_reasoning=False),
-        PythonCallsGrammar({CALLS_BEGIN: _BEGIN, CALLS_END: _END}),
+LFM: Document = {
+    "grammars": [
+        {
+            "kind": "envelope",
+            "markers": {"BLOCK": _CALL_BEGIN, "BLOCK_END": _CALL_END},
+            "special": True,
+        },
+        {
+            "kind": "python_calls",
+            "markers": {"CALLS_BEGIN": _CALL_BEGIN, "CALLS_END": _CALL_END},
+        },
     ],
-    turn_markers=[
-        literal("<|im_end|>"),
-        literal("<|im_start|>"),
-        literal("<|startoftext|>"),
-        literal("<|endoftext|>"),
-    ],
-)
+    "turn_markers": ["<|im_end|>", "<|im_start|>", "<|startoftext|>", "<|endoftext|>"],
+    "detect": {"patterns": ["liquid/*", "liquidai/*", "*lfm2*"]},
+    "sample": '<|tool_call_start|>[get_tide(harbor="Moss", days=2)]<|tool_call_end|>',
+}

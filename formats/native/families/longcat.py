@@ -5,18 +5,20 @@
 </longcat_tool_call>
 """
 
-from formats.native.format import NativeFormat
-from formats.native.grammars.json_envelope import BLOCK, BLOCK_END, EnvelopeGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
 
-LONGCAT = NativeFormat(
-    [
-        EnvelopeGrammar(
-            {
-                BLOCK: [literal("<longcat_tool_call>")],
-                BLOCK_END: [literal("</longcat_tool_call>")],
-            }
-        )
+LONGCAT: Document = {
+    "grammars": [
+        {
+            "kind": "envelope",
+            "markers": {
+                "BLOCK": ["<longcat_tool_call>"],
+                "BLOCK_END": ["</longcat_tool_call>"],
+            },
+        }
     ],
-    turn_markers=[literal("<longcat_s>"), literal("</longcat_s>")],
-)
+    "turn_markers": ["<longcat_s>", "</longcat_s>"],
+    "detect": {"patterns": ["*longcat*"]},
+    "sample": '<longcat_tool_call>\n{"name": "get_tide", "arguments": {"harbor": "Moss"}}\n'
+    "</longcat_tool_call>",
+}

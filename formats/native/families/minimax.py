@@ -26,54 +26,29 @@ element for each item:
 Values are as the model means them: the chat templates do not escape them, so entities are data.
 """
 
-import re
+from formats.native.definition import Document
+from formats.native.families.shared import TOOL_CALLS, invoke_tags
 
-from formats.native.families.jamba import TOOL_CALLS
-from formats.native.format import NativeFormat, ReasoningMarkers
-from formats.native.grammars.attribute_tags import function_tags, invoke_grammar, read_function
-from formats.native.grammars.tag_grammar import (
-    BLOCK,
-    BLOCK_END,
-    CUT_FUNCTION,
-    FUNCTION,
-    PARAMETER,
-    PARAMETER_END,
-    Parameter,
-    TagGrammar,
-)
-from formats.native.markers import literal
-
-_PREFIX = "]<]minimax[>["
-_PREFIX_OPEN = literal(f"{_PREFIX}<")
-_PREFIX_CLOSE = literal(f"{_PREFIX}</")
-# Clients name parameters `-A` or `-n`.
-_KEY = r"[^<>/\n][^<>\n]{0,127}"
-_ELEMENTS = re.compile(rf"{re.escape(_PREFIX)}<(?:(?P<begin>{_KEY})|/(?P<end>{_KEY}))>")
-_PREFIXED = function_tags(_PREFIX_OPEN, _PREFIX_CLOSE)
-_BARE = function_tags(literal("<"), literal("</"))
-
-# Leaks were seen that lack the token before the first tags.
-M3 = TagGrammar(
-    {
-        BLOCK: [(*_PREFIX_OPEN, *literal("tool_call>")), literal("<tool_call>")],
-        **_PREFIXED,
-        FUNCTION: [*_PREFIXED[FUNCTION], *_BARE[FUNCTION]],
-        CUT_FUNCTION: [*_PREFIXED[CUT_FUNCTION], *_BARE[CUT_FUNCTION]],
-        BLOCK_END: [(*_PREFIX_CLOSE, *literal("tool_call>"))],
-        PARAMETER: [(*_PREFIX_OPEN, r"[^<>/\n]", r"[^<>\n]{0,127}", ">")],
-        PARAMETER_END: [(*_PREFIX_CLOSE, r"[^<>/\n]", r"[^<>\n]{0,127}", ">")],
-    },
-    read_function,
-    lambda tag: Parameter(tag[len(_PREFIX) + 1 : -1]),
-    strips_newlines=False,
-    elements=_ELEMENTS,
-)
-MINIMAX = NativeFormat(
-    [
-        invoke_grammar("minimax:tool_call"),
-        M3,
+MINIMAX: Document = {
+    "grammars": [
+        invoke_tags("minimax:tool_call"),
+        {
+            "kind": "tags",
+            "markers": {
+                # Leaks were seen that lack the token before the first tags.
+                "BLOCK": ["]<]minimax[>[<tool_call>", "<tool_call>"],
+                "FUNCTION": [']<]minimax[>[<invoke name="{name}">', '<invoke name="{name}">'],
+                "PARAMETER": ["]<]minimax[>[<{key}>"],
+                "PARAMETER_END": ["]<]minimax[>[</{key}>"],
+                "FUNCTION_END": ["]<]minimax[>[</invoke>"],
+                "BLOCK_END": ["]<]minimax[>[</tool_call>"],
+            },
+        },
         TOOL_CALLS,
     ],
-    reasoning=ReasoningMarkers([literal("<mm:think>")], [literal("</mm:think>")]),
-    turn_markers=[literal(token) for token in ("[e~[", "]~b]", "]~!b[")],
-)
+    "reasoning": {"begin": ["<mm:think>"], "end": ["</mm:think>"]},
+    "turn_markers": ["[e~[", "]~b]", "]~!b["],
+    "detect": {"patterns": ["minimax/*", "minimaxai/*", "*minimax*"]},
+    "sample": '<minimax:tool_call>\n<invoke name="get_tide">\n<parameter name="harbor">Moss'
+    "</parameter>\n</invoke>\n</minimax:tool_call>",
+}

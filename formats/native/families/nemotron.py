@@ -15,30 +15,28 @@ Tags, of Nemotron 3, as of Qwen3-Coder:
     </tool_call>
 """
 
-from formats.native.families.qwen import QWEN_TAGS
-from formats.native.format import NativeFormat
-from formats.native.grammars.json_envelope import BLOCK, BLOCK_END, EnvelopeGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
+from formats.native.families.shared import QWEN_TAGS
 
-NEMOTRON = NativeFormat(
-    [
-        EnvelopeGrammar(
-            {BLOCK: [literal("<TOOLCALL>")], BLOCK_END: [literal("</TOOLCALL>")]},
-        ),
+NEMOTRON: Document = {
+    "grammars": [
+        {
+            "kind": "envelope",
+            "markers": {"BLOCK": ["<TOOLCALL>"], "BLOCK_END": ["</TOOLCALL>"]},
+        },
         QWEN_TAGS,
     ],
-    turn_markers=[
-        literal(token)
-        for token in (
-            "<|eot_id|>",
-            "<|eom_id|>",
-            "<|end_of_text|>",
-            "<|start_header_id|>",
-            "<|end_header_id|>",
-            "<|im_end|>",
-            "<|im_start|>",
-            "<SPECIAL_11>",
-            "<SPECIAL_12>",
-        )
+    "turn_markers": [
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|end_of_text|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "<|im_end|>",
+        "<|im_start|>",
+        "<SPECIAL_11>",
+        "<SPECIAL_12>",
     ],
-)
+    "detect": {"patterns": ["*nemotron*"]},
+    "sample": '<TOOLCALL>[{"name": "get_tide", "arguments": {"harbor": "Moss"}}]</TOOLCALL>',
+}

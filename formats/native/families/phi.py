@@ -9,24 +9,28 @@ An array between special tokens:
     <|tool_call|>[{"name": "get_tide", "arguments": {"harbor": "Moss"}}]<|/tool_call|>
 """
 
-from formats.native.format import NativeFormat
-from formats.native.grammars.json_envelope import BLOCK, BLOCK_END, EnvelopeGrammar
-from formats.native.markers import literal
+from formats.native.definition import Document
 
-AFTER_WORD = EnvelopeGrammar({BLOCK: [(*literal("functools"), r"\s{0,8}+", r"(?=\[)")]})
-PHI = NativeFormat(
-    [
-        AFTER_WORD,
-        EnvelopeGrammar(
-            {
-                BLOCK: [literal("<|tool_call|>")],
-                BLOCK_END: [literal("<|/tool_call|>"), literal("</|tool_call|>")],
+PHI: Document = {
+    "grammars": [
+        {"kind": "envelope", "markers": {"BLOCK": ["functools{array}"]}},
+        {
+            "kind": "envelope",
+            "markers": {
+                "BLOCK": ["<|tool_call|>"],
+                "BLOCK_END": ["<|/tool_call|>", "</|tool_call|>"],
             },
-            defers_in_reasoning=False,
-        ),
+            "special": True,
+        },
     ],
-    turn_markers=[
-        literal(f"<|{token}|>")
-        for token in ("end", "endoftext", "im_end", "system", "user", "assistant")
+    "turn_markers": [
+        "<|end|>",
+        "<|endoftext|>",
+        "<|im_end|>",
+        "<|system|>",
+        "<|user|>",
+        "<|assistant|>",
     ],
-)
+    "detect": {"patterns": ["*phi-4*"]},
+    "sample": 'functools[{"name": "get_tide", "arguments": {"harbor": "Moss"}}]',
+}

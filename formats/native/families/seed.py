@@ -10,12 +10,14 @@
 Values usually begin on the line of their tag; then a newline at their end is part of them.
 """
 
-from formats.native.families.qwen import coder_tags
-from formats.native.format import NativeFormat, ReasoningMarkers
-from formats.native.markers import literal
+from formats.native.definition import Document
+from formats.native.families.shared import coder_tags
 
-SEED = NativeFormat(
-    [coder_tags("seed:tool_call", inline=True)],
-    reasoning=ReasoningMarkers([literal("<seed:think>")], [literal("</seed:think>")]),
-    turn_markers=[literal("<seed:eos>"), literal("<seed:bos>")],
-)
+SEED: Document = {
+    "grammars": [coder_tags("seed:tool_call", newlines="beside_lines")],
+    "reasoning": {"begin": ["<seed:think>"], "end": ["</seed:think>"]},
+    "turn_markers": ["<seed:eos>", "<seed:bos>"],
+    "detect": {"patterns": ["*seed-oss*"]},
+    "sample": "<seed:think>The tide first.</seed:think>\n<seed:tool_call>\n<function=get_tide>\n"
+    "<parameter=harbor>Moss</parameter>\n</function>\n</seed:tool_call>",
+}

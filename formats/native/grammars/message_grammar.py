@@ -9,6 +9,7 @@ MESSAGE_START, and the last one often no MESSAGE_END, because the upstream stops
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from re import Match
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ _WORDS = re.compile(r"\s*+(?:[\w.:=/-]++\s*+){0,4}")
 _TO = re.compile(r"to=(\S+)")
 _TOOL = "functions."
 _SELF = "assistant"
-_RECIPIENT: Atoms = (*literal("to="), r"[\w.-]{1,128}", r"[\sA-Za-z]{0,32}", "<", r"\|")
+_RECIPIENT: Atoms = (*literal("to="), r"[\w.-]{1,128}", r"[\sA-Za-z]{0,32}")
 
 
 class Header(NamedTuple):
@@ -116,10 +117,13 @@ class FirstMessageGrammar:
     """The first message, if it begins with its recipient: the prompt ends inside its header."""
 
     defers_in_reasoning = False
-    spellings: Mapping[str, Sequence[Atoms]] = {RECIPIENT: [_RECIPIENT]}
     closers: Mapping[str, str] = {}
 
     def __init__(self, messages: MessageGrammar) -> None:
+        begins = {atoms[:2]: None for atoms in chain(*messages.spellings.values())}
+        self.spellings: Mapping[str, Sequence[Atoms]] = {
+            RECIPIENT: [_RECIPIENT + begin for begin in begins]
+        }
         self._messages = messages
 
     def open(

@@ -6,8 +6,9 @@ CALL_BEGIN opens the header. A call ends with its object; CALL_END may follow it
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from re import Match, Pattern
+from collections.abc import Callable, Mapping, Sequence
+from re import Match
+from typing import NamedTuple
 
 from formats.events import CallFault
 from formats.native.grammar import Context, Opening, Verdict
@@ -19,8 +20,11 @@ CALL_END = "CALL_END"
 _HEADER = "HEADER"
 
 _SPACE = re.compile(r"\s*")
-# After white space, a word may as well be prose.
-_CUT_HEADER = re.compile(r"(?:\w[^\s\[]*)?(?:\s*\[.*)?", re.DOTALL)
+
+
+class Header(NamedTuple):
+    name: str
+    id: str = ""
 
 
 class NamedObjectGrammar:
@@ -30,24 +34,27 @@ class NamedObjectGrammar:
         self,
         tokens: Mapping[str, Sequence[Atoms]],
         headers: Sequence[Atoms],
-        read_header: Pattern[str],
+        read_header: Callable[[str], Header | None],
         *,
-        defers_in_reasoning: bool = False,
+        separators: str = "",
         is_special: bool = True,
     ) -> None:
-        """`tokens`: CALL_BEGIN and, if it exists, CALL_END. `headers`: the spellings of what
-        follows CALL_BEGIN, up to the object. `read_header` finds `name` and `id` in a header; a
-        header that it does not match is broken. `is_special`: CALL_BEGIN is a special token, so
-        that even a header without its object is a call.
+        """`tokens`: CALL_BEGIN and, if it exists, CALL_END. `headers`: the spellings of CALL_BEGIN
+        and what follows it, up to the object. `read_header` reads what follows CALL_BEGIN, and
+        returns None if it is broken. `separators`: the characters with which tokens inside the
+        header begin. `is_special`: CALL_BEGIN is a special token, so that even a header without its
+        object is a call.
         """
         self.spellings: Mapping[str, Sequence[Atoms]] = {CALL_BEGIN: tokens[CALL_BEGIN]}
-        self.defers_in_reasoning = defers_in_reasoning
+        self.defers_in_reasoning = not is_special
         self.read_header = read_header
         self._is_special = is_special
+        # After white space, a word may as well be prose.
+        excluded = re.escape(separators)
+        token = rf"(?:\s*[{excluded}].*)?" if separators else ""
+        self._cut_header = re.compile(rf"(?:\w[^\s{excluded}]*)?{token}", re.DOTALL)
         self.ends = MarkerSet(tokens)
-        self._headers = MarkerSet(
-            {_HEADER: [begin + header for begin in tokens[CALL_BEGIN] for header in headers]}
-        )
+        self._headers = MarkerSet({_HEADER: headers})
 
     def open(
         self, text: str, opener: Match[str], final: bool, context: Context, before: str
@@ -60,7 +67,7 @@ class NamedObjectGrammar:
             return Opening(reader, header.end())
         if not final:
             return Verdict.UNDECIDED
-        is_cut = self._is_special and _CUT_HEADER.fullmatch(text, opener.end())
+        is_cut = self._is_special and self._cut_header.fullmatch(text, opener.end())
         return Verdict.TRUNCATED if is_cut else Verdict.RELEASED
 
 
@@ -71,10 +78,10 @@ class NamedObjectReader(CallReader):
         self._header = header
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
-        header = self._grammar.read_header.fullmatch(self._header)
-        if header and header["name"]:
-            name = self._context.toolbox.resolve(header["name"])
-            self._context.output.start(name, (header["id"] or "").strip())
+        header = self._grammar.read_header(self._header)
+        if header and header.name:
+            name = self._context.toolbox.resolve(header.name)
+            self._context.output.start(name, header.id.strip())
             self._arguments = StreamedArguments(self._context, ends=self._grammar.ends)
             self._state = self._read_arguments
         else:

@@ -28,7 +28,6 @@ _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"\s*+call\s*+:\s*+([\w.-]{0,128}+)\s*+")
 _CUT_NAME = re.compile(r"\s*+(?:\Z|c(?:\Z|a(?:\Z|l(?:\Z|l\s*+\Z))))")
 _ANOTHER = re.compile(r"[\s,;]*+(?=call\s*+:)")
-_BARE = re.compile(r"[^,:{}\[\]<]*")
 _MAX_DEPTH = 64
 
 
@@ -40,7 +39,7 @@ class ObjectGrammar:
         self,
         begin: Sequence[Atoms],
         end: Sequence[Atoms],
-        delimiter: Atoms,
+        delimiter: Sequence[Atoms],
         *,
         converts_strings: bool = False,
     ) -> None:
@@ -48,12 +47,15 @@ class ObjectGrammar:
         self.spellings: Mapping[str, Sequence[Atoms]] = {
             CALL_BEGIN: begin,
             CALL_END: end,
-            DELIMITER: [delimiter],
+            DELIMITER: delimiter,
         }
         self.converts_strings = converts_strings
         self.markers = MarkerSet(self.spellings)
         self.in_string = self.markers.only(DELIMITER, CALL_END)
         self.outside = self.markers.only(CALL_BEGIN, CALL_END)
+        self.initials = "".join(self.markers.initials)
+        self.bare = re.compile(rf"[^,:{{}}\[\]{re.escape(self.initials)}]*")
+        """What a key or value without delimiters has between markers and brackets."""
 
     def open(
         self, text: str, opener: Match[str], final: bool, context: Context, before: str
@@ -206,19 +208,19 @@ class ObjectReader(StateReader):
 
     def _read_bare(self, text: str, pos: int, final: bool) -> int | None:
         """Read a key or value without delimiters."""
-        end = _BARE.match(text, pos).end()  # type: ignore[union-attr]
+        end = self._grammar.bare.match(text, pos).end()  # type: ignore[union-attr]
         if end > pos:
             self._hold(text[pos:end])
             return end
         if end == len(text):
             return self._cut_short(text, final)
-        if text[end] == "<":
+        if text[end] in self._grammar.initials:
             marker = self._grammar.markers.match(text, end)
             if marker and marker.lastgroup == PARTIAL and not final:
                 return None
             if marker and marker.lastgroup != PARTIAL:
                 return self._fail(end)
-            self._hold("<")
+            self._hold(text[end])
             return end + 1
         if text[end] == ":" and not self._is_key:
             self._hold(":")

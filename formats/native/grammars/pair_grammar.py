@@ -9,14 +9,13 @@ in tags.
 """
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from re import Match
 
 from formats.native.grammar import Context, Opening, Verdict
 from formats.native.grammars.tag_grammar import (
     BLOCK,
     BLOCK_END,
-    PARAMETER,
-    PARAMETER_END,
     Function,
     Parameter,
     TagGrammar,
@@ -27,35 +26,27 @@ from formats.native.markers import PARTIAL, Atoms, MarkerSet
 KEY = "KEY"
 
 # A line break between tags may be a backslash and an n, as SGLang's parser accepts.
-_GAP = r"(?:\s|\\(?:n|\Z))"
-_NAME = re.compile(rf"{_GAP}{{0,64}}([A-Za-z0-9_.-]{{0,128}}){_GAP}{{0,64}}")
+GAP = r"(?:\s|\\(?:n|\Z))"
+_NAME = re.compile(rf"{GAP}{{0,64}}([A-Za-z0-9_.-]{{0,128}}){GAP}{{0,64}}")
 _OBJECT = re.compile(r'\{\s{0,64}(?:["}]|\Z)')
 
 
 class PairGrammar(TagGrammar):
     def __init__(
         self,
-        *,
-        block: Atoms,
-        key: Atoms,
-        key_end: Atoms,
-        value: Atoms,
-        value_end: Atoms,
-        block_end: Atoms,
+        tags: Mapping[str, Sequence[Atoms]],
+        read_parameter: Callable[[str], Parameter],
     ) -> None:
+        """`tags`: KEY, and what a grammar of tags has; PARAMETER is a key and the opening tag of
+        its value."""
         super().__init__(
-            {
-                BLOCK: [block],
-                PARAMETER: [pair(key, key_end, value)],
-                PARAMETER_END: [value_end],
-                BLOCK_END: [block_end],
-            },
+            {role: tags[role] for role in tags if role != KEY},
             read_function=Function,
-            read_parameter=read_pair,
+            read_parameter=read_parameter,
             strips_newlines=False,
-            space=re.compile(f"{_GAP}*"),
+            space=re.compile(f"{GAP}*"),
         )
-        self._followers = MarkerSet({KEY: [key], BLOCK_END: [block_end]})
+        self._followers = MarkerSet({KEY: tags[KEY], BLOCK_END: tags[BLOCK_END]})
 
     def open(
         self, text: str, opener: Match[str], final: bool, context: Context, before: str
@@ -77,15 +68,6 @@ class PairGrammar(TagGrammar):
         if context.declares(name):
             return Opening(TagReader(self, context, Function(name)), end)
         return Verdict.RELEASED
-
-
-def pair(key: Atoms, key_end: Atoms, value: Atoms) -> Atoms:
-    """Return the atoms of a key and the opening tag of its value."""
-    return (*key, "[^<]{1,256}", *key_end, f"{_GAP}{{0,64}}", *value)
-
-
-def read_pair(tag: str) -> Parameter:
-    return Parameter(tag.partition(">")[2].partition("<")[0].strip())
 
 
 def _is_cut(follower: Match[str]) -> bool:

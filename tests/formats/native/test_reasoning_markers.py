@@ -3,7 +3,6 @@
 import pytest
 
 from formats import FORMATS, NoticeCode, ReasoningDelta, TextDelta, build_pipeline, collect
-from formats.native.families.qwen import QWEN
 from formats.native.format import NativeFormat, ReasoningMarkers, SplitThinking
 from formats.native.markers import literal
 from formats.native.rescue import CallRescue
@@ -17,6 +16,7 @@ from tests.support.native_replies import (
 )
 from tests.support.wire import IDENTITY, text_from
 
+QWEN = FORMATS["qwen"]
 CALL = '<tool_call>{"name": "f", "arguments": {"n": 1}}</tool_call>'
 OWN = NativeFormat(
     QWEN.grammars, reasoning=ReasoningMarkers([literal("[THINK]")], [literal("[/THINK]")])

@@ -26,8 +26,8 @@ SEARCHED = {
     "formats.upstream_errors._MAXIMUM",
     "formats.upstream_errors._NUMBERS",
     "formats.upstream_errors._OVERFLOW",
-    "formats.native.families.deepseek._ATTRIBUTE",
-    "formats.native.families.kimi._PUNCTUATION",
+    "formats.native.template._WRITTEN_ATTRIBUTE",
+    "formats.native.header_rules._PUNCTUATION",
     "proxy.security.redaction._PATTERNS",
 }
 ALL_PATTERNS: dict[str, "re.Pattern[str] | re.Pattern[bytes]"] = {}

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from formats import FORMATS
 from formats.conversation import Text
-from formats.native.families.hunyuan import HUNYUAN
 from tests.support.native_replies import calls_of, read_text, text_of
 
 
@@ -19,7 +19,7 @@ def call(*pairs, name="f", suffix="", line="", sep="<tool_sep>"):
 
 
 def calls(text):
-    reply = read_text(HUNYUAN, text)
+    reply = read_text(FORMATS["hunyuan"], text)
     assert not reply.failure, reply.failure
     return [(name, json.loads(arguments)) for name, arguments in calls_of(reply)]
 
@@ -56,7 +56,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("text", FAULTS)
 def test_a_broken_call_is_a_fault_and_no_text(text):
-    reply = read_text(HUNYUAN, "Hm. " + text)
+    reply = read_text(FORMATS["hunyuan"], "Hm. " + text)
     assert reply.faults == [FAULTS[text]]
     assert reply.parts == [Text("Hm. ")]
 
@@ -66,4 +66,4 @@ def test_a_broken_call_is_a_fault_and_no_text(text):
     ["HY3 writes <tool_calls> and <tool_call>.", "<tool_calls>no call</tool_calls>"],
 )
 def test_prose_about_the_tags_stays_whole(prose):
-    assert text_of(read_text(HUNYUAN, prose)) == prose
+    assert text_of(read_text(FORMATS["hunyuan"], prose)) == prose

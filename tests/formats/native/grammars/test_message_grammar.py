@@ -2,10 +2,10 @@
 
 import pytest
 
-from formats import NoticeCode
-from formats.native.families.harmony import HARMONY
+from formats import FORMATS, NoticeCode
 from tests.support.native_replies import calls_of, read_text, reasoning_of, text_of
 
+HARMONY = FORMATS["harmony"]
 CALL = '<|channel|>commentary to=functions.f<|message|>{"n": 1}<|call|>'
 
 

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from formats.native.families.gemma import GEMMA
+from formats import FORMATS
 from tests.support.native_replies import calls_of, read_text, reasoning_of, text_of
 
+GEMMA = FORMATS["gemma"]
 CALL = "<|tool_call>call:g{}<tool_call|>"
 SECOND = ("g", "{}")
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from formats import NoticeCode, Tool, Toolbox, collect
-from formats.native.families.kimi import KIMI
+from formats import FORMATS, NoticeCode, Tool, Toolbox, collect
 from tests.support.native_replies import calls_of, read_text, text_of
 from tests.support.wire import cuts, decode, event_reads, reply_from, stream, text_from
 
+KIMI = FORMATS["kimi"]
 SCHEMA = {
     "type": "object",
     "properties": {"x": {"type": "int"}, "y": {"type": "str"}},
