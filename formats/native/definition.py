@@ -82,7 +82,8 @@ def native_format(document: Document) -> NativeFormat:
         options = {name: each.get(name, _default(kind.options[name])) for name in kind.options}
         # In the order of the roles: of two markers that begin alike, the first is found.
         markers = {role: each["markers"].get(role, ()) for role in kind.roles}
-        built = kind.build(Source(markers, options, turn_markers))
+        source = Source(markers, options, turn_markers)
+        built = kind.build(kind.read(source), source)
         grammars += built.grammars
         at_start += built.at_start
     reasoning = document.get("reasoning", {})

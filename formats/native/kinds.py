@@ -32,9 +32,11 @@ class Role(NamedTuple):
     needs: tuple[str, ...] = ()
     """Placeholders that each spelling has."""
     allows: tuple[str, ...] = ()
-    """Placeholders for text that is read, which it may have."""
+    """Other placeholders for text that is read, or for what follows, that a spelling may have."""
     is_single: bool = False
     """True if it has one spelling."""
+    may_end_with_name: bool = False
+    """True if a spelling may end with a text that is read, and has no other placeholders."""
 
 
 class Choice(NamedTuple):
@@ -46,9 +48,15 @@ class Choice(NamedTuple):
 class Text(NamedTuple):
     """An option that is a short text, empty by default."""
 
+    pattern: str
+    description: str
+
 
 class Texts(NamedTuple):
     """An option that is a list of short texts."""
+
+    pattern: str
+    description: str
 
 
 Option: TypeAlias = Choice | Text | Texts
@@ -64,12 +72,9 @@ class Source(NamedTuple):
     def templates(self, role: str, **how: Any) -> list[Template]:
         return [read_template(text, **how) for text in self.markers.get(role, ())]
 
-    def atoms(self, *roles: str) -> dict[str, Sequence[Atoms]]:
-        return {
-            role: [template.atoms for template in self.templates(role)]
-            for role in roles
-            if self.markers.get(role)
-        }
+
+Markers: TypeAlias = Mapping[str, Sequence[Template]]
+"""The markers of a grammar by role, of the roles that it has."""
 
 
 class Built(NamedTuple):
@@ -78,20 +83,32 @@ class Built(NamedTuple):
     """Grammars whose markers count only at the start of the text."""
 
 
+def _read_markers(source: Source) -> Markers:
+    return {role: source.templates(role) for role in source.markers if source.markers[role]}
+
+
+def _atoms(markers: Markers) -> dict[str, Sequence[Atoms]]:
+    return {role: [template.atoms for template in markers[role]] for role in markers}
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     roles: Mapping[str, Role]
     options: Mapping[str, Option]
-    build: Callable[[Source], Built]
+    build: Callable[[Markers, Source], Built]
     needs_one_of: tuple[str, ...] = ()
     """Roles of which it needs at least one."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Roles of which it has both or neither."""
+    read: Callable[[Source], Markers] = _read_markers
+    """Reads the markers, in the order in which they are searched for."""
 
 
-def _tokens(source: Source) -> Built:
+def _tokens(markers: Markers, source: Source) -> Built:
     rule = HEADER_RULES[source.options["header"]]
     is_special = source.options["special"]
     tokens = Tokens(
-        source.atoms(*KINDS["tokens"].roles),
+        _atoms(markers),
         rule.read,
         rule.read_preamble,
         repeats_name=source.options["repeats_name"],
@@ -102,35 +119,35 @@ def _tokens(source: Source) -> Built:
     )
 
 
-def _tags(source: Source) -> Built:
+def _read_tags(source: Source) -> Markers:
     stops = [split(text)[0].text for text in chain(*source.markers.values())]
     next_tags = chain(source.markers["PARAMETER"], source.markers["FUNCTION_END"])
-    tag: dict[str, Any] = {
+    how: dict[str, Any] = {
         "stops": stops,
         "followers": sorted({text[:2] for text in next_tags}),
         "decodes_entities": source.options["entities"],
+        "is_element": any("{key}" in text for text in source.markers["PARAMETER_END"]),
     }
-    is_element = any("{key}" in text for text in source.markers["PARAMETER_END"])
-    functions = source.templates("FUNCTION", **tag)
-    parameters = source.templates("PARAMETER", **tag, is_element=is_element)
-    ends = source.templates("PARAMETER_END", is_element=is_element)
-    tags: dict[str, Sequence[Atoms]] = {
-        **source.atoms("BLOCK"),
-        "FUNCTION": [
-            *(each.atoms for each in functions),
-            *(each.broken for each in functions if each.broken),
-        ],
-        CUT_FUNCTION: [each.cut for each in functions if each.cut],
-        "PARAMETER": [each.atoms for each in parameters],
-        "PARAMETER_END": [each.atoms for each in ends],
-        **source.atoms("FUNCTION_END", "BLOCK_END"),
-    }
-    if is_element:  # the names of elements may look like the other tags
-        for role in ("PARAMETER", "PARAMETER_END"):
-            tags[role] = tags.pop(role)
+    roles = [role for role in source.markers if source.markers[role]]
+    if how["is_element"]:  # elements may have the names of the other tags
+        roles.sort(key=lambda role: role in ("PARAMETER", "PARAMETER_END"))
+    return {role: source.templates(role, **how) for role in roles}
+
+
+def _tags(markers: Markers, source: Source) -> Built:
+    functions, parameters = markers["FUNCTION"], markers.get("PARAMETER", ())
+    tags: dict[str, Sequence[Atoms]] = {}
+    for role, spellings in _atoms(markers).items():
+        tags[role] = spellings
+        if role == "FUNCTION":
+            tags[role] = [*spellings, *(each.broken for each in functions if each.broken)]
+            if cut := [each.cut for each in functions if each.cut]:
+                tags[CUT_FUNCTION] = cut
+    ends = markers.get("PARAMETER_END", ())
+    is_element = any("{key}" in each.text for each in ends)
     newlines = source.options["newlines"]
     grammar = TagGrammar(
-        {role: spellings for role, spellings in tags.items() if spellings},
+        tags,
         partial(_read_function, functions),
         partial(_read_parameter, parameters),
         strips_newlines=newlines != "kept",
@@ -168,21 +185,23 @@ def _elements(begin: Template, end: Template) -> re.Pattern[str]:
     )
 
 
-def _pairs(source: Source) -> Built:
-    key, key_end, value = (source.markers[role][0] for role in ("KEY", "KEY_END", "VALUE"))
+def _pairs(markers: Markers, source: Source) -> Built:
+    key, key_end, value = (markers[role][0].text for role in ("KEY", "KEY_END", "VALUE"))
     parameter = read_template(f"{key}{{key}}{key_end}{{gap}}{value}")
-    tags = {
-        **source.atoms("BLOCK"),
+    tags = _atoms(markers)
+    roles = {
+        "BLOCK": tags["BLOCK"],
         "PARAMETER": [parameter.atoms],
-        "PARAMETER_END": source.atoms("VALUE_END")["VALUE_END"],
-        **source.atoms("BLOCK_END", "KEY"),
+        "PARAMETER_END": tags["VALUE_END"],
+        "BLOCK_END": tags["BLOCK_END"],
+        "KEY": tags["KEY"],
     }
-    return Built([PairGrammar(tags, partial(_read_parameter, [parameter]))])
+    return Built([PairGrammar(roles, partial(_read_parameter, [parameter]))])
 
 
-def _envelope(source: Source) -> Built:
+def _envelope(markers: Markers, source: Source) -> Built:
     envelopes = EnvelopeGrammar(
-        source.atoms("BLOCK", "BLOCK_END"),
+        _atoms(markers),
         defers_in_reasoning=not source.options["special"],
         separator=source.options["separator"],
     )
@@ -195,9 +214,9 @@ _IDENTIFIER: Atoms = ("[A-Za-z_]", r"[\w.:/-]{0,127}+")
 _BEFORE_OBJECT: Atoms = (r"\s{0,32}+", r"(?=\{)")
 
 
-def _named_object(source: Source) -> Built:
+def _named_object(markers: Markers, source: Source) -> Built:
     is_special = source.options["special"]
-    templates = source.templates("CALL_BEGIN")
+    templates = markers["CALL_BEGIN"]
     rests = [template.parts[2:] for template in templates]
     separators = "".join(
         dict.fromkeys(part.text[0] for rest in rests for part in rest if not part.is_placeholder)
@@ -231,7 +250,7 @@ def _named_object(source: Source) -> Built:
             broken.append((*begin, f"{inside}{{0,160}}+", *tail, *_BEFORE_OBJECT))
     regexes = [re.compile(pattern) for pattern in patterns]
     grammar = NamedObjectGrammar(
-        {"CALL_BEGIN": [literal(begin) for begin in begins], **source.atoms("CALL_END")},
+        {**_atoms(markers), "CALL_BEGIN": [literal(begin) for begin in begins]},
         [*headers, *broken],
         partial(_read_header, regexes),
         separators=separators,
@@ -247,33 +266,26 @@ def _read_header(patterns: Iterable[re.Pattern[str]], header: str) -> Header | N
     return None
 
 
-def _objects(source: Source) -> Built:
+def _objects(markers: Markers, source: Source) -> Built:
+    tokens = _atoms(markers)
     grammar = ObjectGrammar(
-        **{
-            name: source.atoms(role)[role]
-            for name, role in (
-                ("begin", "CALL_BEGIN"),
-                ("end", "CALL_END"),
-                ("delimiter", "DELIMITER"),
-            )
-        },
+        begin=tokens["CALL_BEGIN"],
+        end=tokens["CALL_END"],
+        delimiter=tokens["DELIMITER"],
         converts_strings=source.options["strings"] == "by_schema",
     )
     return Built([grammar])
 
 
-def _messages(source: Source) -> Built:
-    grammar = MessageGrammar(
-        source.atoms(*KINDS["messages"].roles), source.options["reasoning_channels"]
-    )
+def _messages(markers: Markers, source: Source) -> Built:
+    grammar = MessageGrammar(_atoms(markers), source.options["reasoning_channels"])
     return Built([grammar], [FirstMessageGrammar(grammar)])
 
 
-def _python_calls(source: Source) -> Built:
-    tokens = source.atoms("CALLS_BEGIN", "CALLS_END")
-    grammar = PythonCallsGrammar(
-        tokens, read_name=partial(_without_suffix, source.options["name_suffix"])
-    )
+def _python_calls(markers: Markers, source: Source) -> Built:
+    tokens = _atoms(markers)
+    read_name = partial(_without_suffix, source.options["name_suffix"])
+    grammar = PythonCallsGrammar(tokens, read_name=read_name)
     if not source.options["bare"]:
         return Built([grammar])
     ends = [*tokens.get("CALLS_END", ()), *source.turn_markers]
@@ -284,8 +296,8 @@ def _without_suffix(suffix: str, name: str) -> str:
     return name.removesuffix(suffix)
 
 
-def _played_output(source: Source) -> Built:
-    tokens = source.atoms("OUTPUT_BEGIN", "OUTPUT_END")
+def _played_output(markers: Markers, source: Source) -> Built:
+    tokens = _atoms(markers)
     return Built(
         [PlayedOutputGrammar(tokens["OUTPUT_BEGIN"], tokens["OUTPUT_END"], source.turn_markers)]
     )
@@ -293,7 +305,6 @@ def _played_output(source: Source) -> Built:
 
 _OPTIONAL, _REQUIRED, _SINGLE = Role(), Role(True), Role(True, is_single=True)
 _NO, _YES = Choice((False, True)), Choice((True, False))
-_PARAMETER = Role(True, needs=("key",), allows=("type", "is_string"))
 
 KINDS: Mapping[str, Kind] = {
     "tokens": Kind(
@@ -308,7 +319,7 @@ KINDS: Mapping[str, Kind] = {
             "header": Choice(tuple(HEADER_RULES)),
             "special": _YES,
             "repeats_name": _NO,
-            "tail": Texts(),
+            "tail": Texts(r"[^\w\s]", "one character that is not a letter, digit or blank"),
         },
         _tokens,
         needs_one_of=("CALL_END", "SECTION_END"),
@@ -316,9 +327,9 @@ KINDS: Mapping[str, Kind] = {
     "tags": Kind(
         {
             "BLOCK": _OPTIONAL,
-            "FUNCTION": Role(True, needs=("name",)),
-            "PARAMETER": _PARAMETER,
-            "PARAMETER_END": Role(True, allows=("key",)),
+            "FUNCTION": Role(True, needs=("name",), allows=("tag",)),
+            "PARAMETER": Role(needs=("key",), allows=("type", "is_string")),
+            "PARAMETER_END": Role(allows=("key",)),
             "FUNCTION_END": _REQUIRED,
             "BLOCK_END": _OPTIONAL,
         },
@@ -328,6 +339,8 @@ KINDS: Mapping[str, Kind] = {
             "special": _NO,
         },
         _tags,
+        pairs=(("PARAMETER", "PARAMETER_END"), ("BLOCK", "BLOCK_END")),
+        read=_read_tags,
     ),
     "pairs": Kind(
         {
@@ -342,12 +355,19 @@ KINDS: Mapping[str, Kind] = {
         _pairs,
     ),
     "envelope": Kind(
-        {"BLOCK": _REQUIRED, "BLOCK_END": _OPTIONAL},
-        {"separator": Text(), "special": _NO, "bare": _NO},
+        {"BLOCK": Role(True, allows=("array",)), "BLOCK_END": _OPTIONAL},
+        {
+            "separator": Text("[;|&+]", "one of ; | & +"),
+            "special": _NO,
+            "bare": _NO,
+        },
         _envelope,
     ),
     "named_object": Kind(
-        {"CALL_BEGIN": Role(True, needs=("name",), allows=("id",)), "CALL_END": _OPTIONAL},
+        {
+            "CALL_BEGIN": Role(True, needs=("name",), allows=("id",), may_end_with_name=True),
+            "CALL_END": _OPTIONAL,
+        },
         {"special": _YES},
         _named_object,
     ),
@@ -364,12 +384,12 @@ KINDS: Mapping[str, Kind] = {
             "BODY": _REQUIRED,
             "MESSAGE_END": _REQUIRED,
         },
-        {"reasoning_channels": Texts()},
+        {"reasoning_channels": Texts(r"\w{1,32}", "a word")},
         _messages,
     ),
     "python_calls": Kind(
         {"CALLS_BEGIN": _REQUIRED, "CALLS_END": _OPTIONAL},
-        {"bare": _NO, "name_suffix": Text()},
+        {"bare": _NO, "name_suffix": Text(r"\.\w{1,15}", "a point and a word, like `.call`")},
         _python_calls,
     ),
     "played_output": Kind({"OUTPUT_BEGIN": _REQUIRED, "OUTPUT_END": _REQUIRED}, {}, _played_output),

@@ -12,6 +12,7 @@ follows it cannot be part of what it matches, so reading a marker never goes bac
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from formats.native.markers import Atoms, literal
@@ -72,7 +73,7 @@ class Part(NamedTuple):
         return self.is_placeholder and self.text == "blank"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Template:
     """A marker as a definition writes it."""
 
@@ -90,7 +91,10 @@ class Template:
     pattern: str
     """A regular expression for the marker, with a group for each text that is read."""
     decodes_entities: bool
-    _regex: re.Pattern[str]
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
 
     def read(self, tag: str) -> Mapping[str, str] | None:
         """Return what a tag has for each placeholder; None if it is not this marker."""
@@ -193,10 +197,7 @@ def read_template(
             atoms += (inside,)
             pattern += f"(?P<{part.text}>{inside})"
             example += _EXAMPLES[part.text]
-    regex = re.compile(pattern)
-    return Template(
-        text, parts, atoms, example, ahead, broken, cut, pattern, decodes_entities, regex
-    )
+    return Template(text, parts, atoms, example, ahead, broken, cut, pattern, decodes_entities)
 
 
 def _unread(parts: Iterable[Part]) -> Atoms:

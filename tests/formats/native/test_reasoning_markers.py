@@ -17,6 +17,7 @@ from tests.support.native_replies import (
 from tests.support.wire import IDENTITY, text_from
 
 QWEN = FORMATS["qwen"]
+assert QWEN
 CALL = '<tool_call>{"name": "f", "arguments": {"n": 1}}</tool_call>'
 OWN = NativeFormat(
     QWEN.grammars, reasoning=ReasoningMarkers([literal("[THINK]")], [literal("[/THINK]")])
