@@ -71,7 +71,8 @@ from formats.events import (
 )
 from formats.foreign_body import describe_body, is_foreign
 from formats.model_fields import named_models, selects_model
-from formats.native.definition import Definition, DefinitionError, Problem, read_definition
+from formats.native.definition import Definition, DefinitionError, read_definition
+from formats.native.definition_check import Problem
 from formats.native.format import SplitThinking
 from formats.native.markup_watch import MarkupWatch
 from formats.pipeline import Pipeline

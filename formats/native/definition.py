@@ -21,19 +21,21 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias
 
-from formats.native.format import NativeFormat, ReasoningMarkers, SplitThinking
+from formats.native.definition_check import DocumentCheck, Found, Problem, overlaps
+from formats.native.format import (
+    FINAL_MARKER,
+    REASONING_BEGIN,
+    REASONING_END,
+    TURN_MARKER,
+    NativeFormat,
+    ReasoningMarkers,
+    SplitThinking,
+)
 from formats.native.grammar import Grammar
-from formats.native.kinds import KINDS, Choice, Option, Source, Text
-from formats.native.markers import Atoms
-from formats.native.template import read_template
+from formats.native.kinds import KINDS, Choice, Markers, Option, Source, Text
+from formats.native.template import Template, first_template, read_template
 
 Document: TypeAlias = Mapping[str, Any]
-
-
-class Problem(NamedTuple):
-    path: str
-    """The place in the document, like `grammars.0.markers.CALL_BEGIN`; empty for all of it."""
-    message: str
 
 
 class DefinitionError(ValueError):
@@ -41,7 +43,7 @@ class DefinitionError(ValueError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(f"{path}: {message}" for path, message in problems))
-        self.problems = problems
+        self.problems = list(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,15 @@ class Definition:
 
 def read_definition(document: object) -> Definition:
     """Read a definition; raises DefinitionError with all problems."""
-    problems = _Check().document(document)
-    if problems or not isinstance(document, Mapping):
+    check = DocumentCheck()
+    check.check(document)
+    if check.problems or not isinstance(document, Mapping):
+        raise DefinitionError(check.problems)
+    built = _build(document)
+    if problems := overlaps(built.native, built.groups, built.own):
         raise DefinitionError(problems)
     return Definition(
-        native_format(document),
+        built.native,
         json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":")),
         document.get("sample", ""),
         tuple(document.get("detect", {}).get("patterns", ())),
@@ -73,34 +79,87 @@ def read_definition(document: object) -> Definition:
 
 
 def native_format(document: Document) -> NativeFormat:
-    """Make the format of a definition that has no mistakes."""
-    turn_markers = _atoms(document.get("turn_markers", ()))
+    """Make the format of a definition that is known to be right."""
+    return _build(document).native
+
+
+class _Built(NamedTuple):
+    native: NativeFormat
+    groups: Sequence[Sequence[Found]]
+    """The markers of each grammar."""
+    own: Sequence[Found]
+    """The markers of the format itself."""
+
+
+def _build(document: Document) -> _Built:
+    reasoning = document.get("reasoning", {})
+    own = {
+        (REASONING_BEGIN, "reasoning.begin"): _templates(reasoning.get("begin", ())),
+        (REASONING_END, "reasoning.end"): _templates(reasoning.get("end", ())),
+        (TURN_MARKER, "turn_markers"): _templates(document.get("turn_markers", ())),
+        (FINAL_MARKER, "final_markers"): _templates(document.get("final_markers", ())),
+    }
+    begin, end, turn_markers, final_markers = (
+        [template.atoms for template in templates] for templates in own.values()
+    )
     grammars: list[Grammar] = []
     at_start: list[Grammar] = []
-    for each in document["grammars"]:
+    groups: list[list[Found]] = []
+    for index, each in enumerate(document["grammars"]):
         kind = KINDS[each["kind"]]
         options = {name: each.get(name, _default(kind.options[name])) for name in kind.options}
-        # In the order of the roles: of two markers that begin alike, the first is found.
-        markers = {role: each["markers"].get(role, ()) for role in kind.roles}
-        source = Source(markers, options, turn_markers)
-        built = kind.build(kind.read(source), source)
+        source = Source(
+            {role: each["markers"].get(role, ()) for role in kind.roles}, options, turn_markers
+        )
+        markers = kind.read(source)
+        built = kind.build(markers, source)
         grammars += built.grammars
         at_start += built.at_start
-    reasoning = document.get("reasoning", {})
-    return NativeFormat(
+        groups.append(_found(f"grammars.{index}.markers", markers, built.grammars[0]))
+    native = NativeFormat(
         grammars,
         at_start=at_start,
-        reasoning=ReasoningMarkers(
-            _atoms(reasoning.get("begin", ())), _atoms(reasoning.get("end", ()))
-        ),
+        reasoning=ReasoningMarkers(begin, end),
         split_thinking=SplitThinking(document.get("split_thinking") or SplitThinking.NEVER),
         turn_markers=turn_markers,
-        final_markers=_atoms(document.get("final_markers", ())),
+        final_markers=final_markers,
     )
+    found = [
+        Found(_place(path, index, templates), role, template)
+        for (role, path), templates in own.items()
+        for index, template in enumerate(templates)
+    ]
+    return _Built(native, groups, found)
 
 
-def _atoms(markers: Iterable[str]) -> list[Atoms]:
-    return [read_template(marker, ["<|open|>", "<|close|>"]).atoms for marker in markers]
+def _templates(markers: Iterable[str]) -> list[Template]:
+    return [read_template(marker) for marker in markers]
+
+
+def _found(path: str, markers: Markers, grammar: Grammar) -> list[Found]:
+    searched = {atoms for spellings in grammar.spellings.values() for atoms in spellings}
+    found: list[Found] = []
+    for role, templates in markers.items():
+        for index, template in enumerate(templates):
+            place = _place(f"{path}.{role}", index, templates)
+            if template.atoms not in searched and first_template(template).atoms in searched:
+                template = first_template(template)  # a grammar that searches for its beginning
+                if any(each.template.text == template.text for each in found):
+                    continue
+            found.append(
+                Found(
+                    place,
+                    role,
+                    template,
+                    is_searched=template.atoms in searched,
+                    is_removed=bool(grammar.closers),
+                )
+            )
+    return found
+
+
+def _place(path: str, index: int, markers: Sequence[object]) -> str:
+    return path if len(markers) == 1 else f"{path}.{index}"
 
 
 def _default(option: Option) -> object:
@@ -110,11 +169,3 @@ def _default(option: Option) -> object:
         case Text():
             return ""
     return ()
-
-
-class _Check:
-    def __init__(self) -> None:
-        self._problems: list[Problem] = []
-
-    def document(self, document: object) -> list[Problem]:
-        return self._problems

@@ -288,7 +288,7 @@ def _python_calls(markers: Markers, source: Source) -> Built:
     grammar = PythonCallsGrammar(tokens, read_name=read_name)
     if not source.options["bare"]:
         return Built([grammar])
-    ends = [*tokens.get("CALLS_END", ()), *source.turn_markers]
+    ends = [*tokens.get("CALLS_END", ()), *source.turn_markers] or tokens["CALLS_BEGIN"]
     return Built([grammar, BareCallsGrammar(ends)], [BareCallsGrammar(ends, at_start=True)])
 
 

@@ -96,6 +96,9 @@ class Template:
     def _regex(self) -> re.Pattern[str]:
         return re.compile(self.pattern)
 
+    def matches(self, text: str) -> bool:
+        return self._regex.fullmatch(text) is not None
+
     def read(self, tag: str) -> Mapping[str, str] | None:
         """Return what a tag has for each placeholder; None if it is not this marker."""
         match = self._regex.fullmatch(tag)
@@ -113,6 +116,11 @@ class Template:
             for each, value in found.items():
                 found[each] = value.replace("&quot;", '"').replace("&amp;", "&")
         return found
+
+
+def first_template(template: Template) -> Template:
+    """Return the marker up to its first placeholder."""
+    return read_template(template.parts[0].text)
 
 
 def placeholders_of(text: str) -> list[str]:
@@ -153,6 +161,7 @@ def read_template(
     element's name, which does not begin with a slash.
     """
     parts = split(text)
+    stops = [parts[0].text, *stops]
     atoms: Atoms = ()
     pattern = example = ahead = ""
     broken: Atoms | None = None

@@ -61,12 +61,11 @@ class PairGrammar(TagGrammar):
             return Verdict.TRUNCATED if final else Verdict.UNDECIDED
         if not follower:
             return Verdict.RELEASED
-        if follower.lastgroup != BLOCK_END:
-            return Opening(TagReader(self, context, Function(name)), end)
-        if not name:
+        if follower.lastgroup == BLOCK_END and not name:
             return Opening(TagReader(self, context), end)
-        if context.declares(name):
-            return Opening(TagReader(self, context, Function(name)), end)
+        if follower.lastgroup != BLOCK_END or context.declares(name):
+            tag = text[opener.start() : end]
+            return Opening(TagReader(self, context, Function(name), tag), end)
         return Verdict.RELEASED
 
 

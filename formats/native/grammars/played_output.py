@@ -30,7 +30,8 @@ class PlayedOutputGrammar:
     ) -> None:
         self.spellings: Mapping[str, Sequence[Atoms]] = {OUTPUT_BEGIN: begin, OUTPUT_END: end}
         self.tokens = MarkerSet(self.spellings)
-        self.ends = MarkerSet({OUTPUT_END: end, _TURN: turn_markers})
+        turns = {_TURN: turn_markers} if turn_markers else {}
+        self.ends = MarkerSet({OUTPUT_END: end, **turns})
 
     def open(
         self, text: str, opener: Match[str], final: bool, context: Context, before: str

@@ -142,9 +142,13 @@ class TagGrammar:
 
 class TagReader(StateReader):
     def __init__(
-        self, grammar: TagGrammar, context: Context, function: Function | None = None
+        self,
+        grammar: TagGrammar,
+        context: Context,
+        function: Function | None = None,
+        tag: str = "",
     ) -> None:
-        """`function`: the opener has named it, and the reader begins inside."""
+        """`function`: its opening `tag` has been read, and the reader begins inside."""
         super().__init__(context, self._begin if function else self._between)
         self._grammar = grammar
         self._function = ""
@@ -157,10 +161,11 @@ class TagReader(StateReader):
         self._wrapper: Value | None = None  # a first parameter that may wrap all arguments
         self._json: StreamedArguments
         self._opened = function
+        self._tag = tag
 
     def _begin(self, text: str, pos: int, final: bool) -> int | None:
         if self._opened:
-            self._start(self._opened, text[:pos])
+            self._start(self._opened, self._tag)
         return pos
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
