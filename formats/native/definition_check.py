@@ -263,7 +263,7 @@ def overlaps(
 
     `groups`: the markers of each grammar. `own`: those of the format itself.
     """
-    problems: list[Problem] = []
+    problems: list[Problem | None] = []
     for group in groups:
         markers = _marker_set(group)
         problems += (_hidden(found, group, markers) for found in group)

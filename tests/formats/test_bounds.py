@@ -30,9 +30,10 @@ from formats.complexity import Complexity
 from formats.conversation import Text
 from formats.native.rescue import CallRescue
 from formats.toolbox import Toolbox
+from tests.support.native_calls import NATIVE
+from tests.support.operator_formats import OPERATOR_FORMATS, native_named, reading
 from tests.support.wire import chunk, decode, stream
 
-NATIVE = [name for name, native in FORMATS.items() if native]
 KIMI_CALL = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
 )
@@ -91,6 +92,10 @@ HOSTILE = {
     "action starts": "<|action_start|> ",
     "arrays": "<tool_calls>[",
     "ends of arrays": "}]",
+    "operator's openers": "⟦call⟧",
+    "operator's tags": '<acme:do tool="f">',
+    "operator's cut tags": "<acme:do tool=f\n",
+    "operator's attributes": "<acme:over a ",
 }
 OPENINGS = {
     "text": "",
@@ -145,12 +150,17 @@ OPENINGS = {
     "harmony header": "<|channel|>commentary to=functions.f",
     "harmony recipient": "to=functions.f",
     "harmony reasoning": "<|channel|>analysis<|message|>",
+    "operator-tokens string": '⟦calls⟧⟦call⟧f⟦with⟧{"a": "',
+    "operator-tokens header": "⟦calls⟧⟦call⟧f",
+    "operator-tokens reasoning": "⟦muse⟧",
+    "operator-tags value": '<acme:calls><acme:do tool="f"><acme:with key="a">',
+    "operator-tags call": '<acme:calls><acme:do tool="f">',
 }
 
 
 def work(format_name: str, text: str, piece: int) -> tuple[int, int]:
     """Return the function calls to read a text in pieces, and the most characters held."""
-    native = FORMATS[format_name]
+    native = native_named(format_name)
     assert native
     tools = [Tool("f", None, b"{}")] if format_name == AUTO else []
     transform = CallRescue(native, Toolbox(tools), Limits(held_chars=1 << 30))
@@ -206,7 +216,7 @@ def test_released_text_is_read_again_a_few_times_only(opener, end):
     assert twice < 2.5 * once
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", [*FORMATS, *OPERATOR_FORMATS])
 @pytest.mark.parametrize("unit", ["angles", "openers", "braces", "quotes"])
 def test_long_hostile_text_is_read_to_its_end(format_name, unit):
     size = 100_000 if format_name == "kimi" else 20_000
@@ -303,14 +313,14 @@ def test_an_event_over_its_limit_fails_the_message():
     assert "event_bytes" in failed.message
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", [*FORMATS, *OPERATOR_FORMATS])
 def test_memory_does_not_grow_with_the_answer(format_name):
     def peak(chunks: int) -> int:
         pipeline = build_pipeline(
             client="anthropic",
             upstream="openai",
-            format_name=format_name,
             identity=Identity(token="t"),
+            **reading(format_name),
         )
         text = chunk({"content": "some words, and more of them "})
         opening = chunk({"content": KIMI_CALL + '{"a": "'}) if format_name == "kimi" else text

@@ -37,6 +37,7 @@ from tests.support.native_calls import (
     whole,
     write_call,
 )
+from tests.support.operator_formats import reading
 from tests.support.strategies import arguments, messages, names, pieces, prose
 from tests.support.wire import (
     CREATED,
@@ -193,7 +194,7 @@ def test_4_truncation_a_cut_stream_ends_in_an_error_or_is_complete(dialect, even
 @pytest.mark.parametrize("upstream", DIALECTS)
 @given(
     format_name=format_names,
-    texts=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<✿"))),
+    texts=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<✿⟦"))),
 )
 @settings(max_examples=100)
 def test_5_identity_text_without_markers_passes_unchanged(upstream, format_name, texts):
@@ -209,7 +210,7 @@ def test_5_identity_text_without_markers_passes_unchanged(upstream, format_name,
 @settings(max_examples=100)
 def test_5_identity_text_in_backticks_is_never_a_call(format_name, text):
     assume("<" in text and "✿" not in text)
-    quoted = re.sub(r"(?=[<\[])", "`", text)
+    quoted = re.sub(r"(?=[<\[⟦])", "`", text)
     reply = collect(decode(stream({"content": quoted}), format_name=format_name, tools=TOOLS))
     assert [part.text for part in reply.parts] == [quoted]
 
@@ -221,12 +222,12 @@ def test_5_identity_text_in_backticks_is_never_a_call(format_name, text):
 def test_7_matrix_every_cell_gives_the_same_message(
     client, upstream, format_name, before, name, given_arguments
 ):
-    assume(not set("<`✿") & set(before) and before.strip())
+    assume(not set("<`✿⟦") & set(before) and before.strip())
     text = before + write_call(format_name, name, given_arguments)
     pipeline = build_pipeline(
         client=client,
         upstream=upstream,
-        format_name=format_name,
+        **reading(format_name),
         identity=IDENTITY,
         toolbox=tools_for(format_name, name),
     )

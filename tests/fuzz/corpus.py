@@ -22,7 +22,9 @@ from formats import (
     Usage,
 )
 from tests.fuzz.targets import TARGETS
+from tests.support.definitions import ACCEPTED
 from tests.support.native_vectors import vectors_of
+from tests.support.operator_formats import OPERATOR_FORMATS
 from tests.support.wire import OPTIONS, text_from
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -111,6 +113,10 @@ def seeds(target: str) -> Iterator[bytes]:
         for path in sorted((FAILING_INPUTS / target).iterdir()):
             yield path.read_bytes()
     kind, _, rest = target.partition("-")
+    if kind == "definition":
+        yield from (text.encode() for text in ACCEPTED)
+        yield from (str(number).encode() for number in range(50))
+        return
     if kind == "request":
         yield from (json.dumps(body).encode() for body in _REQUESTS)
         return
@@ -132,6 +138,9 @@ def seeds(target: str) -> Iterator[bytes]:
 
 
 def _texts(format_name: str) -> Iterator[str]:
+    if format_name in OPERATOR_FORMATS:
+        yield OPERATOR_FORMATS[format_name].sample
+        return
     # A model of any family may be detected as standard.
     names = [format_name] if FORMATS[format_name] else [n for n in FORMATS if FORMATS[n]]
     for name in names:

@@ -17,22 +17,33 @@ import msgspec
 from formats import (
     DIALECTS,
     FORMATS,
+    DefinitionError,
     Event,
     FailureKind,
     FormatsError,
     Limits,
+    MessageEnd,
     MessageFailed,
+    MessageStart,
     Pipeline,
+    ReasoningDelta,
     State,
+    StopReason,
     Target,
+    TextDelta,
     Tool,
     Toolbox,
     build_pipeline,
     estimate_tokens,
     merge_deltas,
     next_state,
+    read_definition,
 )
+from formats.native.rescue import CallRescue
+from formats.registry import defined_format
 from formats.sse import EventDecoder
+from tests.support.definitions import hostile_definition, text_of
+from tests.support.operator_formats import OPERATOR_FORMATS, reading
 from tests.support.wire import IDENTITY, event_reads, text_from
 
 TOOLS = Toolbox(
@@ -84,7 +95,7 @@ def _decoded(pipeline: Pipeline, parts: list[bytes], limits: Limits, client: str
         events += (new := pipeline.decode(part))
         sent += pipeline.encode(new)
     if len(parts) == 2:  # once per input, because measuring costs more than decoding
-        held = _held(pipeline, set(map(id, FORMATS.values())))
+        held = _held(pipeline, _shared_formats())
         limit = 4 * (limits.event_bytes + limits.held_chars) + len(parts[-1]) + 16384
         assert held <= limit, f"{held} characters are held"
     events += (new := pipeline.decode_end())
@@ -97,6 +108,12 @@ def _decoded(pipeline: Pipeline, parts: list[bytes], limits: Limits, client: str
     assert state is State.DONE, "the message has no end"
     assert sent, f"the {client} client got nothing"
     return merge_deltas(events)
+
+
+def _shared_formats() -> set[int]:
+    """Return the ids of the formats, which all pipelines share."""
+    defined = (defined_format(each.text) for each in OPERATOR_FORMATS.values())
+    return {id(native) for native in (*FORMATS.values(), *defined)}
 
 
 def _held(value: object, seen: set[int] | None = None) -> int:
@@ -127,10 +144,10 @@ def answer(data: bytes, *, upstream: str, format_name: str) -> None:
             build_pipeline,
             client=client,
             upstream=upstream,
-            format_name=format_name,
             identity=IDENTITY,
             toolbox=TOOLS,
             limits=limits,
+            **reading(format_name),
         )
         whole = _decoded(make(), [data], limits, client)
         for parts in splits(data):
@@ -145,7 +162,7 @@ def _check_tiny_limits(body: bytes, upstream: str, format_name: str) -> None:
     pipeline = build_pipeline(
         client="openai",
         upstream=upstream,
-        format_name=format_name,
+        **reading(format_name),
         identity=IDENTITY,
         toolbox=TOOLS,
         limits=limits,
@@ -171,7 +188,7 @@ def text(data: bytes, *, format_name: str) -> None:
             pipeline = build_pipeline(
                 client="anthropic",
                 upstream=upstream,
-                format_name=format_name,
+                **reading(format_name),
                 identity=IDENTITY,
                 toolbox=TOOLS,
             )
@@ -180,6 +197,35 @@ def text(data: bytes, *, format_name: str) -> None:
             _check_tiny_limits(body, upstream, format_name)
             seen = events if seen is None else seen
             assert events == seen, f"another split: {pieces}"
+
+
+def definition(data: bytes) -> None:
+    """Read a hostile definition, and if it is accepted, a text that is made of its markers."""
+    random = Random(blake2b(data, digest_size=8).digest())
+    document = hostile_definition(random, data)
+    try:
+        read = read_definition(document)
+    except DefinitionError as error:
+        _check_problems(error)
+        return
+    assert read_definition(msgspec.json.decode(read.text)).text == read.text
+    for delta in (TextDelta, ReasoningDelta):
+        text = text_of(document, random)
+        places = sorted(random.randrange(len(text) + 1) for _ in range(3))
+        pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+        seen: list[Event] | None = None
+        for split in ([text], list(text), pieces):
+            rescue = CallRescue(read.native, TOOLS)
+            deltas = [delta(piece) for piece in split if piece]
+            reads = [MessageStart("", ""), *deltas, MessageEnd(StopReason.END_TURN)]
+            events = merge_deltas([event for each in reads for event in rescue.feed([each])])
+            seen = events if seen is None else seen
+            assert events == seen, f"another split: {split}"
+
+
+def _check_problems(error: DefinitionError) -> None:
+    assert error.problems, "a refusal without a reason"
+    assert all(message and path.isprintable() for path, message in error.problems)
 
 
 def request(data: bytes, *, dialect: str) -> None:
@@ -237,5 +283,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         for name in DIALECTS
         for format_name in FORMATS
     },
-    **{f"text-{name}": timed(partial(text, format_name=name)) for name in FORMATS},
+    **{
+        f"text-{name}": timed(partial(text, format_name=name))
+        for name in (*FORMATS, *OPERATOR_FORMATS)
+    },
+    "definition": timed(definition),
 }

@@ -10,7 +10,7 @@ from typing import Any
 from formats import BUILT_IN_DEFINITIONS
 from tests.support.operator_formats import TAGS, TOKENS
 
-WELL = [*map(json.dumps, [*BUILT_IN_DEFINITIONS.values(), TOKENS, TAGS])]
+ACCEPTED = [*map(json.dumps, [*BUILT_IN_DEFINITIONS.values(), TOKENS, TAGS])]
 """Definitions that are accepted, as JSON."""
 _VALUES: list[Any] = [
     *[None, True, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, ["<|tool|>"], "<|tool|>", "marked"],
@@ -71,11 +71,18 @@ _KEYS = [
 ]
 
 
-def hostile_definition(random: Random) -> Any:
-    """Return a definition that is accepted, with a few random changes."""
-    document = json.loads(random.choice(WELL))
+def hostile_definition(random: Random, data: bytes = b"") -> Any:
+    """Return `data` if it is JSON that may be a definition, or one with a few random changes."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict):
+        return document
+    document = json.loads(random.choice(ACCEPTED))
     for _ in range(random.randrange(3)):
-        document["grammars"] += (random.choice(json.loads(random.choice(WELL))["grammars"]),)
+        other = json.loads(random.choice(ACCEPTED))
+        document["grammars"].append(random.choice(other["grammars"]))
     for _ in range(random.randrange(5)):
         holder, key = random.choice(list(_places(document)))
         match random.randrange(8):
@@ -98,7 +105,7 @@ def hostile_definition(random: Random) -> Any:
 
 
 def _value_at_random_place(random: Random) -> Any:
-    holder, key = random.choice(list(_places(json.loads(random.choice(WELL)))))
+    holder, key = random.choice(list(_places(json.loads(random.choice(ACCEPTED)))))
     return holder[key]
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from formats import AUTO, DIALECTS, FORMATS, Event, Tool, Toolbox
 from tests.support.native_vectors import IN_TEXT
+from tests.support.operator_formats import OPERATOR_CALLS, OPERATOR_FORMATS
 from tests.support.wire import OPTIONS
 
 _CHAT = Path(__file__).parents[1] / "fixtures/chat"
@@ -16,9 +17,11 @@ KIMI_LOG = (_CHAT / "kimi-calls-in-reasoning-token-by-token.sse").read_bytes()
 """A recorded stream that has each token of two calls in a chunk of its own."""
 
 
-NATIVE = [name for name, native in FORMATS.items() if native]
+NATIVE = [*(name for name, native in FORMATS.items() if native), *OPERATOR_FORMATS]
 
 _TEXTS: dict[str, list[str]] = {name: [] for name in FORMATS}
+for _name, _definition in OPERATOR_FORMATS.items():
+    _TEXTS[_name] = [_definition.sample]
 for _vector in IN_TEXT:
     if len(_vector["text"]) < 1000:
         _TEXTS[_vector["format"]].append(_vector["text"])
@@ -26,7 +29,7 @@ for _vector in IN_TEXT:
 
 def _garbage(texts: list[str]) -> st.SearchStrategy[str]:
     """Hostile text, made of the fragments of these texts."""
-    shard = re.compile(r"<[^<>]{1,40}>|\[/?[A-Z_]+\]|✿\w+✿:?|[{}\[\]\",:`]|\w+|\s+")
+    shard = re.compile(r"<[^<>]{1,40}>|⟦[^⟦⟧]{1,20}⟧|\[/?[A-Z_]+\]|✿\w+✿:?|[{}\[\]\",:`]|\w+|\s+")
     shards = sorted({found for text in texts for found in shard.findall(text)})
     return st.lists(st.sampled_from(shards), max_size=30).map("".join)
 
@@ -65,6 +68,7 @@ CALLS = {
     "nemotron": f"<TOOLCALL>[{_ENVELOPE}]</TOOLCALL>",
     "phi": f"functools[{_ENVELOPE}]",
     "qwen": f"<tool_call>\n{_ENVELOPE}\n</tool_call>",
+    **OPERATOR_CALLS,
 }
 
 
@@ -104,9 +108,9 @@ def _written_by(format_name: str) -> st.SearchStrategy[tuple[str, list[str]]]:
     return st.tuples(st.just(format_name), st.lists(texts, min_size=1, max_size=3))
 
 
-format_names = st.sampled_from([*FORMATS])
+format_names = st.sampled_from([*FORMATS, *OPERATOR_FORMATS])
 native_names = st.sampled_from(NATIVE)
 garbage = _garbage(list(chain(*_TEXTS.values())))
 whole = st.sampled_from(list(chain(*_TEXTS.values())))
-answers = st.one_of([_written_by(name) for name in FORMATS])
+answers = st.one_of([_written_by(name) for name in _TEXTS])
 """The name of a format, and the texts of an answer that is read as this format."""

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from formats import read_definition
+from formats import FORMATS, read_definition
+from formats.native.format import NativeFormat
 
 TOKENS: dict[str, Any] = {
     "grammars": [
@@ -46,11 +47,23 @@ TAGS: dict[str, Any] = {
     "</acme:with>\n</acme:do>\n</acme:calls>",
 }
 OPERATOR_FORMATS = {
-    name: read_definition(document) for name, document in (("tokens", TOKENS), ("tags", TAGS))
+    "operator-tokens": read_definition(TOKENS),
+    "operator-tags": read_definition(TAGS),
 }
-"""By name. Law 6, the other laws and the fuzzing targets run over them."""
+"""By name. The laws, the bounds and the fuzzing targets run over them."""
 
 OPERATOR_CALLS = {
-    "tokens": "⟦calls⟧⟦call⟧{name}⟦with⟧{json}⟦/call⟧⟦/calls⟧",
-    "tags": '<acme:calls><acme:do tool="{name}">{json}</acme:do></acme:calls>',
+    "operator-tokens": "⟦calls⟧⟦call⟧{name}⟦with⟧{json}⟦/call⟧⟦/calls⟧",
+    "operator-tags": '<acme:calls><acme:do tool="{name}">{json}</acme:do></acme:calls>',
 }
+
+
+def reading(format_name: str) -> dict[str, Any]:
+    """Return the arguments of build_pipeline that select a built-in format or one of these."""
+    definition = OPERATOR_FORMATS.get(format_name)
+    return {"format_name": format_name, "definition": definition and definition.text}
+
+
+def native_named(format_name: str) -> NativeFormat | None:
+    definition = OPERATOR_FORMATS.get(format_name)
+    return definition.native if definition else FORMATS[format_name]

@@ -23,6 +23,7 @@ from formats import (
     build_pipeline,
     collect,
 )
+from tests.support.operator_formats import reading
 
 IDENTITY = Identity(token="tok")
 CREATED = 1_700_000_000
@@ -104,7 +105,7 @@ def decode(
     pipeline = build_pipeline(
         client="anthropic",
         upstream=upstream,
-        format_name=format_name,
+        **reading(format_name),
         identity=options.pop("identity", IDENTITY),
         toolbox=tools,
         limits=limits or Limits(),

@@ -10,7 +10,6 @@ from formats import (
     FORMATS,
     DefinitionError,
     Identity,
-    TextDelta,
     build_pipeline,
     collect,
     read_definition,
@@ -42,17 +41,19 @@ def test_a_format_of_an_operator_reads_its_sample(name):
     definition = OPERATOR_FORMATS[name]
     reply = read_text(definition.native, "I look. " + definition.sample + "⟦over⟧<acme:over x>")
     assert calls_of(reply) == [("get_tide", '{"harbor": "Moss"}')]
-    assert text_of(reply) == "I look. " + ("<acme:over x>" if name == "tokens" else "⟦over⟧")
+    assert text_of(reply) == "I look. " + (
+        "<acme:over x>" if name == "operator-tokens" else "⟦over⟧"
+    )
 
 
 def test_markers_of_reasoning_and_other_spellings_count():
     reply = read_text(
-        OPERATOR_FORMATS["tokens"].native,
+        OPERATOR_FORMATS["operator-tokens"].native,
         '⟦muse⟧Moss?⟦/muse⟧Yes.⟦tool\\_call⟧f⟦with⟧{"n": 1}⟦/call⟧',
     )
     assert (reasoning_of(reply), text_of(reply)) == ("Moss?", "Yes.")
     assert calls_of(reply) == [("f", '{"n": 1}')]
-    reply = read_text(OPERATOR_FORMATS["tags"].native, "<think>Moss?</think>Yes.")
+    reply = read_text(OPERATOR_FORMATS["operator-tags"].native, "<think>Moss?</think>Yes.")
     assert (reasoning_of(reply), text_of(reply)) == ("Moss?", "Yes.")
 
 
@@ -60,18 +61,21 @@ def test_attributes_may_come_in_any_order_and_quotes():
     text = (
         "<acme:calls><acme:do a=1 tool='f'><acme:with type=number key=n>\n7\n</acme:with></acme:do>"
     )
-    assert calls_of(read_text(OPERATOR_FORMATS["tags"].native, text)) == [("f", '{"n": 7}')]
+    assert calls_of(read_text(OPERATOR_FORMATS["operator-tags"].native, text)) == [
+        ("f", '{"n": 7}')
+    ]
 
 
 def test_patterns_ignore_case():
-    definition = OPERATOR_FORMATS["tokens"]
-    assert definition.detects("ACME/Big") and definition.detects("x-Muse-1b")
+    definition = OPERATOR_FORMATS["operator-tokens"]
+    assert definition.detects("ACME/Big")
+    assert definition.detects("x-Muse-1b")
     assert not definition.detects("other/acme")
 
 
 @pytest.mark.parametrize("settings", [{}, {"markers": (("CALL_BEGIN", "@@call@@"),)}])
 def test_a_pipeline_reads_the_text_of_a_definition(settings):
-    definition = OPERATOR_FORMATS["tokens"]
+    definition = OPERATOR_FORMATS["operator-tokens"]
     text = definition.sample
     if settings:
         text = text.replace("⟦call⟧", "@@call@@")
@@ -191,7 +195,7 @@ REFUSED = [
 def test_nonsense_is_refused_by_name(document, path, value, place, words):
     with pytest.raises(DefinitionError) as refused:
         read_definition(changed(document, path, value))
-    found = {place: message for place, message in refused.value.problems}
+    found = dict(refused.value.problems)
     assert words in found[place or path]
     assert str(refused.value).startswith(refused.value.problems[0].path)
 
@@ -210,7 +214,7 @@ def test_all_problems_are_named_at_once():
 
 
 def test_a_name_outside_of_a_whole_call_is_text():
-    native = OPERATOR_FORMATS["tags"].native
+    native = OPERATOR_FORMATS["operator-tags"].native
     for text in ("See <acme:calls> for tags.", '`<acme:do tool="f">` begins a call.'):
         assert text_of(read_text(native, text)) == text
 
@@ -218,4 +222,4 @@ def test_a_name_outside_of_a_whole_call_is_text():
 @pytest.mark.parametrize("name", OPERATOR_CALLS)
 def test_plain_text_passes(name):
     native = OPERATOR_FORMATS[name].native
-    assert [TextDelta("a < b ⟦c⟧")] == [TextDelta(text_of(read_text(native, "a < b ⟦c⟧")))]
+    assert text_of(read_text(native, "a < b ⟦c⟧")) == "a < b ⟦c⟧"
