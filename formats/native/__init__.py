@@ -1,6 +1,11 @@
 """Native formats: tool calls that a model writes into its text instead of the API's fields.
 
-    families               one module per model family: its markers, as tables
+    families               one module per model family: its definition
+    definition             reads a definition: a format as data, built in or of an operator
+    definition_check       everything that is wrong with a definition, in plain English
+    kinds                  the kinds of grammar that a definition can choose, with roles and options
+    template               the language in which a definition writes markers
+    header_rules           named rules that read a tool's name from a header
     grammars               ways to write calls, each shared by the families that use it
     format                 a family's grammars and markers together
     text_scanner           finds where calls begin in text and reasoning; decides which text is the

@@ -1,7 +1,7 @@
 """Model families: kimi, qwen, …, one module for each, and nothing else.
 
-A family is a table of markers, with pure functions that read headers or tags; its docstring shows
-what the model writes. A family may use a grammar that another family has defined.
+A family is a definition, as an operator may write one; its docstring shows what the model writes.
+`shared` has grammars that several families write.
 
 May import from `native`; nothing in `native` imports a family.
 """

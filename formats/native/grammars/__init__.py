@@ -2,7 +2,6 @@
 
     token_grammar          calls between special tokens
     tag_grammar            calls in tags; unwraps a lone `arguments` parameter
-    attribute_tags         tags that name tools and parameters in attributes
     parameter_values       values in tags → JSON of the types in the tool's schema
     nested_elements        values as nested elements
     pair_grammar           calls as a name, and pairs of key and value

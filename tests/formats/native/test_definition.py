@@ -2,6 +2,8 @@
 
 import copy
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,8 @@ from formats import (
     collect,
     read_definition,
 )
+from formats.native.kinds import KINDS
+from formats.native.template import PLACEHOLDERS
 from tests.support.native_replies import calls_of, read_text, reasoning_of, text_of
 from tests.support.operator_formats import OPERATOR_CALLS, OPERATOR_FORMATS, TAGS, TOKENS
 from tests.support.wire import stream
@@ -223,3 +227,34 @@ def test_a_name_outside_of_a_whole_call_is_text():
 def test_plain_text_passes(name):
     native = OPERATOR_FORMATS[name].native
     assert text_of(read_text(native, "a < b ⟦c⟧")) == "a < b ⟦c⟧"
+
+
+DOCUMENTED = [
+    json.loads(block)
+    for block in re.findall(
+        r"^```json\n(.*?)^```",
+        (Path(__file__).parents[3] / "docs/formats.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTED)
+def test_a_documented_definition_is_accepted_and_reads_its_sample(document):
+    definition = read_definition(document)
+    assert calls_of(read_text(definition.native, definition.sample)) == [
+        ("get_tide", '{"harbor": "Moss"}')
+    ]
+
+
+def test_every_kind_is_documented_with_an_example():
+    assert {each["kind"] for document in DOCUMENTED for each in document["grammars"]} == {*KINDS}
+
+
+def test_every_kind_role_option_and_placeholder_is_documented():
+    text = (Path(__file__).parents[3] / "docs/formats.md").read_text()
+    for name, kind in KINDS.items():
+        for word in (name, *kind.roles, *kind.options):
+            assert f"`{word}`" in text, word
+    for placeholder in PLACEHOLDERS:
+        assert f"`{{{placeholder}}}`" in text, placeholder
