@@ -42,7 +42,7 @@ from formats import (
 from formats.native.rescue import CallRescue
 from formats.registry import defined_format
 from formats.sse import EventDecoder
-from tests.support.definitions import hostile_definition, text_of
+from tests.support.definitions import hostile_definition, text_made_of
 from tests.support.operator_formats import OPERATOR_FORMATS, reading
 from tests.support.wire import IDENTITY, event_reads, text_from
 
@@ -210,7 +210,7 @@ def definition(data: bytes) -> None:
         return
     assert read_definition(msgspec.json.decode(read.text)).text == read.text
     for delta in (TextDelta, ReasoningDelta):
-        text = text_of(document, random)
+        text = text_made_of(document, random)
         places = sorted(random.randrange(len(text) + 1) for _ in range(3))
         pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
         seen: list[Event] | None = None

@@ -130,7 +130,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(item)
 
 
-def text_of(document: Any, random: Random) -> str:
+def text_made_of(document: Any, random: Random) -> str:
     """Return a text made of the markers of a definition, whole and cut, and of what calls hold."""
     markers = [text for _, text in _texts(document)]
     inside = ["f", "ping", '{"a": 1}', '{"name": "ping", "arguments": {"a": 1}}', "prose, ", "\n"]

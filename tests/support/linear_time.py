@@ -1,7 +1,25 @@
-"""Checks that CPU time grows linearly with the input."""
+"""Checks that CPU time grows linearly with the input, and counts the work of reading a text."""
 
 import time
 from collections.abc import Callable
+from cProfile import Profile
+
+from formats import Limits, TextDelta, Toolbox
+from formats.native.format import NativeFormat
+from formats.native.rescue import CallRescue
+
+
+def work(native: NativeFormat | None, text: str, piece: int) -> tuple[int, int]:
+    """Return the function calls to read a text in pieces, and the most characters held."""
+    assert native
+    transform = CallRescue(native, Toolbox(), Limits(held_chars=1 << 30))
+    held = 0
+    pieces = [text[at : at + piece] for at in range(0, len(text), piece)]
+    with Profile() as profile:
+        for part in pieces:
+            transform.feed([TextDelta(part)])
+            held = max(held, len(transform._scanner._pending))
+    return sum(entry.callcount for entry in profile.getstats()), held
 
 
 def is_linear(work: Callable[[int], object], size: int) -> bool:

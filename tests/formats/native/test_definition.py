@@ -3,9 +3,12 @@
 import copy
 import json
 import re
+from cProfile import Profile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from formats import (
     BUILT_IN_DEFINITIONS,
@@ -18,6 +21,9 @@ from formats import (
 )
 from formats.native.kinds import KINDS
 from formats.native.template import PLACEHOLDERS
+from tests.fuzz.targets import TARGETS
+from tests.support.definitions import hostile_definition, text_made_of
+from tests.support.linear_time import work
 from tests.support.native_replies import calls_of, read_text, reasoning_of, text_of
 from tests.support.operator_formats import OPERATOR_CALLS, OPERATOR_FORMATS, TAGS, TOKENS
 from tests.support.wire import stream
@@ -215,6 +221,43 @@ def test_all_problems_are_named_at_once():
     with pytest.raises(DefinitionError) as refused:
         read_definition(document)
     assert len(refused.value.problems) >= 2
+
+
+@given(seed=st.binary(min_size=1, max_size=8))
+@settings(max_examples=80)
+def test_a_hostile_definition_is_refused_or_gives_the_same_events_at_any_split(seed):
+    TARGETS["definition"](seed)
+
+
+@given(random=st.randoms(use_true_random=False))
+@settings(max_examples=40)
+def test_work_grows_linearly_for_every_definition_that_is_accepted(random):
+    document = hostile_definition(random)
+    try:
+        native = read_definition(document).native
+    except DefinitionError:
+        return
+    opening, unit = text_made_of(document, random), text_made_of(document, random)[:100] or "<"
+    once, _ = work(native, opening + unit * (1000 // len(unit)), 50)
+    twice, held = work(native, opening + unit * (2000 // len(unit)), 50)
+    assert twice < 2.5 * once + 200
+    assert held < 1500
+
+
+def test_the_largest_definition_is_compiled_in_proportion_to_its_size():
+    def compiled(count):
+        markers = [f"<|{number:02}{'x' * 24}|>" for number in range(count)]
+        document = {"grammars": [{"kind": "played_output", "markers": {}}]}
+        document["grammars"][0]["markers"] = {
+            "OUTPUT_BEGIN": markers[: count // 2],
+            "OUTPUT_END": markers[count // 2 :],
+        }
+        with Profile() as profile:
+            read_definition(document)
+        return sum(entry.callcount for entry in profile.getstats())
+
+    compiled(2)
+    assert compiled(16) < 3 * compiled(8)
 
 
 def test_a_name_outside_of_a_whole_call_is_text():
