@@ -18,6 +18,7 @@ from formats import (
     build_pipeline,
     estimate_tokens,
 )
+from tests.support.operator_formats import OPERATOR_FORMATS, reading
 
 Work = Callable[[], object]
 
@@ -39,7 +40,7 @@ def _translation(client: str, upstream: str, name: str, answer: str, *, bulk: bo
             pipeline = build_pipeline(
                 client=client,
                 upstream=upstream,
-                format_name=name,
+                **reading(name),
                 identity=Identity(token="t"),
                 toolbox=tools_for(name),
                 options=ReplyOptions(include_usage=True),
@@ -97,7 +98,7 @@ def cases() -> Iterator[Case]:
     for client in DIALECTS:
         for upstream in DIALECTS:
             yield _request(client, upstream)
-            for name in FORMATS:
+            for name in (*FORMATS, *OPERATOR_FORMATS):
                 for answer in ANSWERS:
                     for bulk in (True, False):
                         yield _translation(client, upstream, name, answer, bulk=bulk)

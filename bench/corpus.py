@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 
 from formats import AUTO, Tool, Toolbox
+from tests.support.operator_formats import OPERATOR_CALLS
 
 SENTENCE = 'The quick brown fox jumps over the lazy dog;\n"quoted" text, a back\\slash, a café. '
 TEXT_PIECE = 12
@@ -55,8 +56,9 @@ NATIVE_CALLS = {
     "mistral": f"[TOOL_CALLS]Read[ARGS]{ARGUMENTS}",
     "nemotron": f"<TOOLCALL>[{ENVELOPE}]</TOOLCALL>",
     "phi": f"functools[{ENVELOPE}]",
+    **{name: call.format(name="Read", json=ARGUMENTS) for name, call in OPERATOR_CALLS.items()},
 }
-"""By format, a call as models write it into text."""
+"""By format, two of an operator among them, a call as models write it into text."""
 
 
 def tools_for(format_name: str) -> Toolbox:

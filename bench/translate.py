@@ -25,6 +25,7 @@ from formats import (
     detect_format,
     estimate_tokens,
 )
+from tests.support.operator_formats import reading
 
 ROUNDS = 7
 
@@ -79,7 +80,7 @@ def relay(reads: list[bytes], format_name: str, client: str = "anthropic") -> by
     pipeline = build_pipeline(
         client=client,
         upstream="openai",
-        format_name=format_name,
+        **reading(format_name),
         identity=Identity(token="t"),
         toolbox=tools_for(format_name),
     )
@@ -99,7 +100,7 @@ def peak_of_a_stream(chunks: list[bytes], format_name: str) -> int:
     pipeline = build_pipeline(
         client="anthropic",
         upstream="openai",
-        format_name=format_name,
+        **reading(format_name),
         identity=Identity(token="t"),
         toolbox=Toolbox(),
     )
@@ -117,12 +118,12 @@ def row(name: str, value: float, unit: str, target: str = "") -> None:
 
 def families(words: list[bytes]) -> None:
     """Print a row for each format: plain text, and an answer with one call, in pieces."""
-    print(f"\n{'format':<12}{'plain text, µs/chunk':>22}{'a call, µs':>12}{'chunks':>8}")
+    print(f"\n{'format':<16}{'plain text, µs/chunk':>22}{'a call, µs':>12}{'chunks':>8}")
     for name, call in NATIVE_CALLS.items():
         text = best(partial(relay, [b"".join(words)], name), 5) / len(words)
         chunks = answer(*({"content": piece} for piece in pieces(call, NATIVE_PIECE)))
         whole = best(partial(relay, chunks, name), 100)
-        print(f"{name:<12}{text * 1e6:>22.2f}{whole * 1e6:>12.0f}{len(chunks):>8}")
+        print(f"{name:<16}{text * 1e6:>22.2f}{whole * 1e6:>12.0f}{len(chunks):>8}")
 
 
 def main() -> None:
