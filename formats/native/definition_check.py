@@ -285,7 +285,7 @@ def _marker_set(markers: Iterable[Found]) -> MarkerSet:
 
 
 def _hidden(found: Found, every: Sequence[Found], markers: MarkerSet) -> Problem | None:
-    rival = _rival(found, markers)
+    rival = _rival(found, every, markers)
     if rival is None:
         return None
     template = found.template
@@ -309,23 +309,28 @@ def _hidden(found: Found, every: Sequence[Found], markers: MarkerSet) -> Problem
     return Problem(found.path, f"“{template.text}” {message}")
 
 
-def _rival(found: Found, markers: MarkerSet) -> str | None:
+def _rival(found: Found, every: Sequence[Found], markers: MarkerSet) -> str | None:
     """Return what is found in place of a marker, or before it is complete; None if nothing is.
 
-    Calls of different grammars may begin alike, because the grammars are asked in order.
+    Calls of different grammars may begin alike, because the grammars are asked in order, unless one
+    removes its stray markers: prose about them is quoted up to the closer of what has come.
     """
     example, ahead = found.template.example, found.template.ahead
     whole = markers.match(example + ahead)
     if whole is None:
         return ""
     is_call = found.role == CALL and not found.is_removed
+    removed = [other.template for other in every if other.is_removed]
     if whole.lastgroup != found.role or (whole.end() != len(example) and not is_call):
         return whole[0]
     for end in range(1, len(example)):
         cut = markers.match(example[:end])
         if cut is None:
             return ""
-        if cut.lastgroup != PARTIAL and not (is_call and cut.lastgroup == CALL):
+        is_shared = is_call and cut.lastgroup == CALL
+        if cut.lastgroup != PARTIAL and not is_shared:
+            return cut[0]
+        if is_shared and any(template.matches(cut[0]) for template in removed):
             return cut[0]
     return None
 
