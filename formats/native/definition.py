@@ -65,7 +65,7 @@ def read_definition(document: object) -> Definition:
     """Read a definition; raises DefinitionError with all problems."""
     check = DocumentCheck()
     check.check(document)
-    if check.problems or not isinstance(document, Mapping):
+    if check.problems or not isinstance(document, dict):
         raise DefinitionError(check.problems)
     built = _build(document)
     if problems := overlaps(built.native, built.groups, built.own):

@@ -54,6 +54,7 @@ _DOCUMENT_KEYS = (
 _SHOWN_CHARS = 60
 # Ordinary text begins words and sentences with these, and JSON and Python read them.
 _ORDINARY_FIRST = frozenset("{}()\"'`\\.,;:!?-_*")
+# A tag of HTML, which answers contain; a prefix or an equals sign makes another tag of it.
 _HTML = re.compile(
     r"<(?:!--|!doctype|/?(?:a|abbr|article|aside|b|blockquote|body|br|button|center|code|dd|del|"
     r"details|div|dl|dt|em|font|footer|form|h[1-6]|head|header|hr|html|i|iframe|img|input|ins|kbd|"
@@ -62,7 +63,9 @@ _HTML = re.compile(
     r"video)(?![\w:=-]))",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"#{1,6}\s|>+\s|//|[=>+|~^%&$@#/<\[\]]+\Z")
+_THINK = frozenset({"<think>", "</think>"})
+# A heading, a quotation, a comment, or a line of signs.
+_MARKDOWN = re.compile(r"#{1,6}\s|>+\s|//|[=>+|~^%&$@#/<\[\]]+\Z")
 _PATTERN = re.compile(r"[\w.:/@+~*-]+")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # What may stand beside each other without literal text between.
@@ -106,7 +109,7 @@ class DocumentCheck:
         self._chars = 0
 
     def check(self, document: object) -> None:
-        if not isinstance(document, Mapping):
+        if not isinstance(document, dict):
             self._add("", 'A definition is a JSON object, like {"grammars": […]}.')
             return
         self._keys("", document, _DOCUMENT_KEYS)
@@ -142,7 +145,7 @@ class DocumentCheck:
                 self._add(_join(path, key), f"There is no key {_shown(key)}{_hint(key, known)}")
 
     def _grammar(self, path: str, grammar: object) -> None:
-        if not isinstance(grammar, Mapping):
+        if not isinstance(grammar, dict):
             self._add(path, 'A grammar is an object with "kind" and "markers".')
             return
         name = grammar.get("kind")
@@ -156,7 +159,7 @@ class DocumentCheck:
             if key in grammar:
                 self._option(f"{path}.{key}", grammar[key], option)
         markers = grammar.get("markers")
-        if not isinstance(markers, Mapping):
+        if not isinstance(markers, dict):
             roles = ", ".join(role for role in kind.roles if kind.roles[role].is_required)
             self._add(f"{path}.markers", f"Give its markers by role; {name} needs {roles}.")
             return
@@ -208,7 +211,7 @@ class DocumentCheck:
                         self._add(f"{path}.{index}", f"Write {option.description}.")
 
     def _reasoning(self, reasoning: object) -> None:
-        if not isinstance(reasoning, Mapping):
+        if not isinstance(reasoning, dict):
             self._add("reasoning", 'Write an object with "begin" and "end", both lists of markers.')
             return
         self._keys("reasoning", reasoning, ["begin", "end"])
@@ -219,7 +222,7 @@ class DocumentCheck:
             self._add("reasoning.end", "Reasoning that begins needs a marker for its end.")
 
     def _detect(self, detect: object) -> None:
-        if not isinstance(detect, Mapping):
+        if not isinstance(detect, dict):
             self._add("detect", 'Write an object with "patterns", a list of model names.')
             return
         self._keys("detect", detect, ["patterns"])
@@ -293,12 +296,12 @@ def _hidden(found: Found, every: Sequence[Found], markers: MarkerSet) -> Problem
         other for other in every if other.path != found.path and other.template.matches(rival)
     )
     other = next(others, None)
+    if other is None and rival in _THINK:
+        message = "belongs to the thinking of every format. Remove it, and set split_thinking."
+        return Problem(found.path, f"“{template.text}” {message}")
     if other is None:
-        return Problem(
-            found.path,
-            f"“{template.text}” can never be found: <think> and placeholders take its text. "
-            "Change it.",
-        )
+        message = "can never be found, because a placeholder takes its text. Change it."
+        return Problem(found.path, f"“{template.text}” {message}")
     if other.template.text == template.text:
         message = f"is also the marker at {other.path}. Use it for one of them."
     else:
@@ -352,9 +355,10 @@ def _marker_problems(text: str, role: Role, *, in_text: bool) -> Iterable[str]:
         yield "Remove the control characters and invisible characters."
         return
     if len(literal) < MIN_LITERAL_CHARS:
-        yield f"{_shown(text)} is too short: use at least {MIN_LITERAL_CHARS} characters."
+        least = f"at least {MIN_LITERAL_CHARS} characters, not counting placeholders"
+        yield f"{_shown(text)} is too short: use {least}."
         return
-    if sum(len(part.text) for part in parts if not part.is_placeholder) > MAX_LITERAL_CHARS:
+    if len(literal) > MAX_LITERAL_CHARS:
         yield f"Use at most {MAX_LITERAL_CHARS} characters, not counting placeholders."
     yield from _ordinary_problems(text, parts, literal, in_text=in_text)
     yield from _placeholder_problems(parts, placeholders_of(text), role)
@@ -379,7 +383,7 @@ def _ordinary_problems(
 
 def _is_marked(literal: str) -> bool:
     symbols = [char for char in literal if not char.isalnum() and not char.isspace()]
-    return len(symbols) > 1 and len(set(literal)) > 1 and not _HEADING.match(literal)
+    return len(symbols) > 1 and len(set(literal)) > 1 and not _MARKDOWN.match(literal)
 
 
 def _placeholder_problems(parts: Sequence[Part], names: Sequence[str], role: Role) -> Iterable[str]:

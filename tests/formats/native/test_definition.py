@@ -174,7 +174,7 @@ REFUSED = [
         "is also the marker at grammars.0.markers.CALL_BEGIN.0",
     ),
     (TOKENS, f"{MARKERS}.CALL_BEGIN", ["⟦over⟧x"], "", "begins like “⟦over⟧” at turn_markers"),
-    (TOKENS, "reasoning.begin", ["<think>"], "", "<think>"),
+    (TOKENS, "reasoning.begin", ["<think>"], "", "set split_thinking"),
     (TOKENS, "reasoning.end", [], "", "needs a marker for its end"),
     (TOKENS, "split_thinking", "always", "", "never, marked, opened, or null"),
     (TOKENS, "sample", "a\x07", "", "control characters"),
