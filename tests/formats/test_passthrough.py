@@ -34,10 +34,10 @@ from formats.delivery import Delivery
 from formats.native.markup_watch import MarkupWatch
 from formats.native.rescue import CallRescue
 from formats.pipeline import Pipeline
-from formats.registry import format_with_settings
 from tests.support.client_views import check_end, error_type, view
 from tests.support.native_calls import TOOLS, answers, encoded, format_names
 from tests.support.official_sdks import QUESTION, openai_client, streamed_by_anthropic
+from tests.support.operator_formats import native_named, reading
 from tests.support.strategies import messages, pieces
 from tests.support.wire import byte_cuts, chunk, data, stream, text_from
 
@@ -53,7 +53,7 @@ def pipeline(dialect, format_name="standard", **options):
     return build_pipeline(
         client=dialect,
         upstream=dialect,
-        format_name=format_name,
+        **reading(format_name),
         identity=IDENTITY,
         toolbox=TOOLS,
         **options,
@@ -67,7 +67,7 @@ def relayed(dialect, parts, format_name="standard", **options):
 
 def encoding_pipeline(dialect, format_name):
     """Return a pipeline without passthrough."""
-    native = format_with_settings(format_name)
+    native = native_named(format_name)
     return Pipeline(
         DIALECTS[dialect].decoder(Limits()),
         CallRescue(native, TOOLS) if native else MarkupWatch(),

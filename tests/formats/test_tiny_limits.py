@@ -16,6 +16,7 @@ from formats import (
 )
 from tests.support.client_views import check_end
 from tests.support.native_calls import TOOLS, answers
+from tests.support.operator_formats import reading
 from tests.support.strategies import pieces
 from tests.support.wire import IDENTITY, event_reads, text_from
 
@@ -33,7 +34,7 @@ def check(upstream, client, format_name, reads, limits):
     pipeline = build_pipeline(
         client=client,
         upstream=upstream,
-        format_name=format_name,
+        **reading(format_name),
         identity=IDENTITY,
         toolbox=TOOLS,
         limits=limits,

@@ -128,7 +128,7 @@ def relay(
     pipeline = build_pipeline(
         client=client,
         upstream=upstream,
-        format_name=options.pop("format_name", "standard"),
+        **reading(options.pop("format_name", "standard")),
         identity=options.pop("identity", IDENTITY),
         **options,
     )
