@@ -27,7 +27,7 @@ from formats.delivery import Delivery, Identity
 from formats.errors import DEFAULT_LIMITS, Limits
 from formats.hidden_thinking import HiddenThinking
 from formats.native.auto import every_family
-from formats.native.definition import Document, native_format, read_definition
+from formats.native.definition import Document, native_formats, read_definition
 from formats.native.families.cohere import COHERE
 from formats.native.families.deepseek import DEEPSEEK
 from formats.native.families.ernie import ERNIE
@@ -263,7 +263,7 @@ the detection, which also knows vendors and whole words."""
 
 FORMATS: dict[str, NativeFormat | None] = {
     STANDARD: None,
-    **{name: native_format(document) for name, document in BUILT_IN_DEFINITIONS.items()},
+    **native_formats(BUILT_IN_DEFINITIONS),
 }
 FORMATS[AUTO] = every_family(FORMATS)
 

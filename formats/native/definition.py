@@ -32,7 +32,7 @@ from formats.native.format import (
     SplitThinking,
 )
 from formats.native.grammar import Grammar
-from formats.native.kinds import KINDS, Choice, Markers, Option, Source, Text
+from formats.native.kinds import KINDS, Built, Choice, Markers, Option, Source, Text
 from formats.native.template import Template, first_template, read_template
 
 Document: TypeAlias = Mapping[str, Any]
@@ -78,9 +78,13 @@ def read_definition(document: object) -> Definition:
     )
 
 
-def native_format(document: Document) -> NativeFormat:
-    """Make the format of a definition that is known to be right."""
-    return _build(document).native
+def native_formats(documents: Mapping[str, Document]) -> dict[str, NativeFormat]:
+    """Make the formats of definitions that are known to be right.
+
+    A grammar that is one object in several of them is made once.
+    """
+    made: dict[int, Built] = {}
+    return {name: _build(document, made).native for name, document in documents.items()}
 
 
 class _Built(NamedTuple):
@@ -91,7 +95,7 @@ class _Built(NamedTuple):
     """The markers of the format itself."""
 
 
-def _build(document: Document) -> _Built:
+def _build(document: Document, made: dict[int, Built] | None = None) -> _Built:
     reasoning = document.get("reasoning", {})
     own = {
         (REASONING_BEGIN, "reasoning.begin"): _templates(reasoning.get("begin", ())),
@@ -112,7 +116,9 @@ def _build(document: Document) -> _Built:
             {role: each["markers"].get(role, ()) for role in kind.roles}, options, turn_markers
         )
         markers = kind.read(source)
-        built = kind.build(markers, source)
+        built = (made or {}).get(id(each)) or kind.build(markers, source)
+        if made is not None:
+            made[id(each)] = built
         grammars += built.grammars
         at_start += built.at_start
         groups.append(_found(f"grammars.{index}.markers", markers, built.grammars[0]))
