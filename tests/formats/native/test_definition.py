@@ -43,7 +43,7 @@ def test_a_built_in_definition_is_accepted_and_is_what_the_format_is_made_of(nam
 
 
 def test_every_built_in_format_has_a_definition():
-    assert [*FORMATS] == ["standard", *BUILT_IN_DEFINITIONS]
+    assert {*FORMATS} == {"standard", "auto", *BUILT_IN_DEFINITIONS}
 
 
 @pytest.mark.parametrize("name", OPERATOR_FORMATS)
