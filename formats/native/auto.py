@@ -15,6 +15,7 @@ from itertools import chain
 from formats.native.format import NativeFormat, ReasoningMarkers
 from formats.native.grammar import Grammar
 from formats.native.grammars.bare_objects import BareObjectsGrammar
+from formats.native.grammars.json_envelope import EnvelopeGrammar
 from formats.native.grammars.played_output import PlayedOutputGrammar
 from formats.native.grammars.python_calls import BareCallsGrammar
 
@@ -48,5 +49,5 @@ def every_family(formats: Mapping[str, NativeFormat | None]) -> NativeFormat:
 
 
 def _begins_with_word(grammar: Grammar) -> bool:
-    markers = chain(*grammar.spellings.values())
+    markers = chain(*grammar.spellings.values()) if isinstance(grammar, EnvelopeGrammar) else ()
     return any(atoms[0].isalpha() for atoms in markers)
