@@ -85,7 +85,8 @@ def answer(*deltas: Mapping[str, object]) -> list[bytes]:
 def argument_deltas(count: int) -> list[Mapping[str, object]]:
     """A structured call with one argument in `count` pieces of ten characters."""
     pieces = ['{"content": "', *["ten chars " for _ in range(count - 2)], '"}']
-    first = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "Write"}}
+    function = {"name": "Write", "arguments": ""}
+    first = {"index": 0, "id": "call_1", "type": "function", "function": function}
     later = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
     return [{"tool_calls": [entry]} for entry in (first, *later)]
 

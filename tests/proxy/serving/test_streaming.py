@@ -59,7 +59,7 @@ def test_bytes_after_an_early_end_are_counted(gateway, client, upstream, model):
 
 
 def test_the_status_is_sent_only_when_the_answer_has_started(client, upstream, model):
-    announced = [chunk({"role": "assistant", "content": ""}), Pause(0.5)]
+    announced = [chunk({"role": "assistant", "content": ""}), Pause(0.05)]
     failed = b'data: {"error":{"message":"overloaded","code":503}}\n\n'
     upstream.script(model, reply(*announced, failed))
     response = client.post("/v1/messages", json=ask(model, stream=True))
