@@ -74,7 +74,10 @@ from formats.model_fields import named_models, selects_model
 from formats.native.definition import Definition, DefinitionError, read_definition
 from formats.native.definition_check import Problem
 from formats.native.format import SplitThinking
+from formats.native.kinds import KINDS as GRAMMAR_KINDS
+from formats.native.kinds import Choice, Texts
 from formats.native.markup_watch import MarkupWatch
+from formats.native.unknown_markup import UNKNOWN as UNKNOWN_MARKUP
 from formats.pipeline import Pipeline
 from formats.registry import (
     AUTO,
@@ -88,6 +91,7 @@ from formats.registry import (
     Override,
     answers_structured,
     build_pipeline,
+    defined_format,
     detect_format,
     format_with_settings,
 )
@@ -109,10 +113,13 @@ __all__ = [
     "BUILT_IN_DEFINITIONS",
     "DIALECTS",
     "FORMATS",
+    "GRAMMAR_KINDS",
     "STANDARD",
     "STATUS",
+    "UNKNOWN_MARKUP",
     "AnswerFault",
     "CallFault",
+    "Choice",
     "ClientError",
     "Collector",
     "Complexity",
@@ -149,6 +156,7 @@ __all__ = [
     "StopReason",
     "Target",
     "TextDelta",
+    "Texts",
     "TooComplex",
     "Tool",
     "ToolCallDelta",
@@ -163,6 +171,7 @@ __all__ = [
     "build_pipeline",
     "cached_by_tools",
     "collect",
+    "defined_format",
     "describe_body",
     "detect_format",
     "estimate_tokens",

@@ -91,7 +91,7 @@ Markers: TypeAlias = tuple[tuple[str, str], ...]
 
 class Detection(NamedTuple):
     format: str
-    reason: Literal["override", "detection", "default"]
+    reason: Literal["override", "definition", "detection", "default"]
 
 
 class Override(NamedTuple):
@@ -197,7 +197,9 @@ def build_pipeline(
     is_same = client == upstream
     decoder = DIALECTS[upstream].decoder(limits)
     reader = CallRescue(native, tools, limits, strict=strict) if native else None
-    transform: Transform = MarkupWatch(reader, format_name)
+    # A call that a family's own format leaves in the text is quoted, or a draft.
+    watched = None if format_name in BUILT_IN_DEFINITIONS else tools
+    transform: Transform = MarkupWatch(reader, format_name, watched)
     if hides_thinking:
         transform = HiddenThinking(transform, max_tokens)
     if identity.prefers_upstream != is_same:

@@ -1,7 +1,8 @@
 """Reports native markup that reaches the client as text, because the model's format is wrong.
 
 The text itself is not changed. A notice names the format that the model probably uses, so that an
-operator can add an override before users complain.
+operator can add an override before users complain. Markup that no family is known to write is
+reported as `unknown`.
 """
 
 import re
@@ -9,6 +10,8 @@ from collections.abc import Iterable
 
 from formats.events import Event, MessageEnd, MessageFailed, Notice, NoticeCode, TextDelta
 from formats.native.rescue import CallRescue
+from formats.native.unknown_markup import UNKNOWN, UnknownMarkup
+from formats.toolbox import Toolbox
 
 # Opening markers of all recorded families, including those that this library cannot read.
 _SIGNS = {
@@ -43,10 +46,19 @@ _LONGEST_SIGN = 64
 
 
 class MarkupWatch:
-    def __init__(self, native: CallRescue | None = None, family: str = "") -> None:
-        """`native` reads the markup of `family`; markup of that family in its output is text."""
+    def __init__(
+        self,
+        native: CallRescue | None = None,
+        family: str = "",
+        toolbox: Toolbox | None = None,
+    ) -> None:
+        """`native` reads the markup of `family`; markup of that family in its output is text.
+
+        `toolbox` holds the tools by whose calls unknown markup is recognised.
+        """
         self._native = native
         self._family = family
+        self._unknown = None if toolbox is None or toolbox.is_empty else UnknownMarkup(toolbox)
         self._tail = ""  # text that may be the beginning of a sign, and the character before it
         self._previous = ""  # the last character
         self._seen: str | None = None  # the family whose sign was seen
@@ -59,6 +71,8 @@ class MarkupWatch:
                 return False
             if self._native is not None and not self._native.try_pass(event):
                 return False
+            if self._unknown is not None and (self._unknown.is_pending or "`" in text):
+                self._unknown.add(text, self._previous)
             self._previous = text[-1:] or self._previous
             return True
         return self._native is None or self._native.try_pass(event)
@@ -71,7 +85,14 @@ class MarkupWatch:
                 text = event.text
                 if self._tail or "<" in text or "[" in text or "✿" in text:
                     self._look((self._tail or self._previous) + text)
+                if self._unknown is not None and (
+                    self._unknown.is_pending or "<" in text or "[" in text or "`" in text
+                ):
+                    self._unknown.add(text, self._previous)
                 self._previous = text[-1:] or self._previous
+            elif self._unknown is not None and isinstance(event, MessageEnd | MessageFailed):
+                if self._seen is None and self._unknown.close():
+                    self._seen = UNKNOWN
         return out if self._seen is None else _with_notice(out, self._seen)
 
     def take(self) -> list[Event]:
