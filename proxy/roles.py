@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 SUPPORT, OPERATORS, DEVELOPERS = "support", "operators", "developers"
 
-_CONFIGURATION = ("upstream", "modelroute", "formatoverride", "clientkey")
+_CONFIGURATION = ("upstream", "modelroute", "formatoverride", "formatdefinition", "clientkey")
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     SUPPORT: (
@@ -20,6 +20,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
         "add_comment",
         "view_replay",
         "add_replay",
+        "view_formatdefinition",
     ),
     OPERATORS: (
         *(

@@ -10,7 +10,7 @@ import httpx
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-from formats import format_with_settings
+from formats import FORMATS, Definition, DefinitionError, format_with_settings, read_definition
 from proxy.security.egress import ForbiddenAddress
 from proxy.security.key_variables import reason_against
 
@@ -21,6 +21,9 @@ _NOT_IN_URLS = re.compile(r"[^\x21-\x7e]|[\\\"<>^`{|}]")
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]*))?")
 _HOST_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+_FORMAT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,19}")
+# Words of the audit's filters, and the family of leaked markup that no format reads.
+_RESERVED_NAMES = frozenset({"any", "auto", "failed", "none", "unknown"})
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,99}")
 # Set by the gateway itself, or specific to one connection.
 _RESERVED_HEADERS = frozenset(
@@ -155,6 +158,33 @@ def validate_patterns(value: Any) -> None:
         raise ValidationError("Enter a list of patterns.")
     for pattern in value:
         validate_pattern(pattern)
+
+
+def validate_format_name(value: str) -> None:
+    if not _FORMAT_NAME.fullmatch(value):
+        raise ValidationError(
+            "%(value)r is not a valid name. Use 1 to 20 lower-case letters, digits, - and _, and "
+            "begin with a letter or a digit.",
+            params={"value": value[:80]},
+        )
+    if value in FORMATS or value in _RESERVED_NAMES:
+        raise ValidationError(
+            "%(value)r is the name of a built-in format. Choose another.", params={"value": value}
+        )
+
+
+def validate_definition(value: Any) -> None:
+    checked_definition(value)
+
+
+def checked_definition(value: Any) -> Definition:
+    """Read a format's definition; the ValidationError names the place of each problem."""
+    try:
+        return read_definition(value)
+    except DefinitionError as error:
+        raise ValidationError(
+            [f"{place}: {message}" if place else message for place, message in error.problems]
+        ) from error
 
 
 def validate_markers(format_name: str, markers: Any) -> None:

@@ -18,6 +18,7 @@ from proxy.configuration.snapshot import NotBootstrapped, Snapshot, load
 from proxy.configuration.upstream import Upstream
 from proxy.models import (
     CONFIGURATION,
+    FormatDefinition,
     FormatOverride,
     FormatSettings,
     GatewaySettings,
@@ -50,9 +51,10 @@ def diagnose(now: datetime) -> list[Finding]:
 
 
 def _invalid_rows() -> Iterator[Finding]:
+    known = {*FORMATS, *FormatDefinition.objects.values_list("name", flat=True)}
     for model in CONFIGURATION:
         for row in model._default_manager.all():
-            if isinstance(row, FormatSettings) and row.format not in FORMATS:
+            if isinstance(row, FormatSettings) and row.format not in known:
                 continue  # the row of a removed format has no effect and cannot be deleted
             try:
                 row.full_clean()

@@ -17,11 +17,19 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import Model, ProtectedError
 
 from proxy.configuration.history import newest, restored_row
 from proxy.configuration.upstream import have_same_origin, ignores_address
-from proxy.models import ConfigurationVersion, GatewaySettings, ModelRoute, Upstream
+from proxy.models import (
+    ConfigurationVersion,
+    FormatDefinition,
+    FormatOverride,
+    FormatSettings,
+    GatewaySettings,
+    ModelRoute,
+    Upstream,
+)
 from proxy.models.encrypted_headers import StoredSecret
 from proxy.models.history import Change
 
@@ -101,6 +109,8 @@ def save(row: Model, *, fields: Iterable[str] | None = None, reason: str = "") -
     row.full_clean()
     if isinstance(row, ModelRoute):
         check_default_route(row)
+    if isinstance(row, FormatDefinition):
+        check_overrides(row)
     store(row, fields=fields, reason=reason)
 
 
@@ -122,11 +132,18 @@ def store(
     if reason:
         row._change_reason = reason
     row.save(update_fields=names)
+    if isinstance(row, FormatDefinition):  # every format has settings
+        FormatSettings.objects.get_or_create(format=row.name)
 
 
 def delete(row: Any, *, reason: str = "") -> None:
     """Delete a row; raises ProtectedError if another row needs it."""
     lock()
+    if isinstance(row, FormatDefinition):
+        if overrides := overrides_to(row):
+            raise ProtectedError(f"overrides use the format {row}", {*overrides})
+        for settings in FormatSettings.objects.filter(format=row.name):
+            delete(settings, reason=reason)
     if reason:
         row._change_reason = reason
     row.delete()
@@ -154,4 +171,25 @@ def check_default_route(route: ModelRoute) -> None:
     if route.pk and is_default and not route.active:
         raise ValidationError(
             {"active": "This is the default route. Choose another in the gateway settings first."}
+        )
+
+
+def overrides_to(row: FormatDefinition) -> list[FormatOverride]:
+    """The overrides to an operator's format, also disabled ones."""
+    return [*FormatOverride.objects.filter(format=row.name)]
+
+
+def check_overrides(row: FormatDefinition) -> None:
+    """Raise ValidationError if a format is inactive although active overrides use it.
+
+    `FormatDefinition.clean` does not check this, because an import may change both rows, one after
+    the other.
+    """
+    used_by = [str(override) for override in overrides_to(row) if override.active]
+    if used_by and not row.active:
+        raise ValidationError(
+            {
+                "active": f"Overrides use this format: {', '.join(used_by[:10])}. Disable or "
+                "change them first."
+            }
         )

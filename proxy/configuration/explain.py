@@ -13,6 +13,7 @@ from formats import STANDARD, Override, answers_structured
 from proxy.configuration.routing import (
     Route,
     bare_name,
+    detecting_definitions,
     fallback,
     matching_overrides,
     matching_routes,
@@ -20,7 +21,14 @@ from proxy.configuration.routing import (
 )
 from proxy.configuration.snapshot import Snapshot
 from proxy.errors import GatewayError
-from proxy.models import FormatOverride, FormatSettings, GatewaySettings, ModelRoute, Upstream
+from proxy.models import (
+    FormatDefinition,
+    FormatOverride,
+    FormatSettings,
+    GatewaySettings,
+    ModelRoute,
+    Upstream,
+)
 from proxy.models.formats import SPLIT_THINKING
 
 _MAX_FALLBACKS = 10
@@ -88,6 +96,8 @@ def explain_format(snapshot: Snapshot, route: Route, name: str) -> str:
     format_name, reason = route.format
     if reason == "override":
         return f"the override {_winning_override(snapshot, route, name).pattern}"
+    if reason == "definition":
+        return f"a detection pattern of the format {format_name}"
     if reason == "detection":
         return "detected from the model's name"
     if answers_structured(route.model):
@@ -103,6 +113,8 @@ def _format_row(snapshot: Snapshot, route: Route, name: str) -> Model | None:
     if route.format.reason == "override":
         winner = _winning_override(snapshot, route, name)
         return FormatOverride.objects.filter(pattern=winner.pattern).first()
+    if route.format.reason == "definition":
+        return FormatDefinition.objects.filter(name=route.format.format).first()
     if route.format.reason == "default" and not answers_structured(route.model):
         return GatewaySettings.objects.first()
     return None
@@ -168,6 +180,13 @@ def _overruled(snapshot: Snapshot, route: Route, name: str) -> Iterator[Fact]:
         row = ModelRoute.objects.filter(pk=later.id).first()
         yield Fact("route", later.pattern, f"would use the upstream {later.upstream.name}", row)
     overrides = dict.fromkeys(matching_overrides(snapshot, route.model, requested=name))
+    if route.format.reason in ("override", "definition"):
+        for other in detecting_definitions(snapshot, route.model):
+            if other == route.format.format:
+                continue
+            definition_row = FormatDefinition.objects.filter(name=other).first()
+            origin = f"would use the format {other}"
+            yield Fact("detection pattern", other, origin, definition_row)
     for override in list(overrides)[1:]:
         override_row = FormatOverride.objects.filter(pattern=override.pattern).first()
         yield Fact(

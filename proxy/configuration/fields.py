@@ -62,6 +62,7 @@ ROUTE_FIELDS = (
     "fallback",
     "active",
 )
+DEFINITION_FIELDS = ("name", "definition", "note", "active")
 OVERRIDE_FIELDS = ("pattern", "format", "priority", "note", "active")
 FORMAT_FIELDS = ("buffer_limit", "strict", "split_thinking", "markers", "context_warning")
 KEY_FIELDS = (

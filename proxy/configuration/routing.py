@@ -2,9 +2,10 @@
 
 The first route whose pattern matches wins. If none does, a name with a slash goes unchanged to the
 upstream of the default route, and any other name uses the default route. The format is set by an
-override, else detected from the upstream's name for the model. If that name says nothing, the
-gateway settings decide, except for models that are known to answer with structured calls only.
-Overrides are matched against the upstream's name first, then against the client's.
+override, else by the detection patterns of the operators' formats, else detected from the
+upstream's name for the model. If that name says nothing, the gateway settings decide, except for
+models that are known to answer with structured calls only. Overrides are matched against the
+upstream's name first, then against the client's.
 """
 
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ class Route:
     strict: bool
     markers: Markers
     split_thinking: str | None
+    definition: str | None
+    """The text of the format's definition, if an operator has defined it."""
     context_warning: int | None
     context_window: int | None
     parallel_calls: bool
@@ -110,15 +113,23 @@ def format_of_model(snapshot: Snapshot, model: str, *, requested: str) -> Detect
     """The format of a model that the upstream calls `model` and the client `requested`."""
     for override in matching_overrides(snapshot, model, requested=requested):
         return Detection(override.format, "override")
+    for name in detecting_definitions(snapshot, model):
+        return Detection(name, "definition")
     detected = detect_format(model)
     if detected.reason == "default" and not answers_structured(model):
         return Detection(snapshot.unknown_format, "default")
     return detected
 
 
+def detecting_definitions(snapshot: Snapshot, model: str) -> Iterator[str]:
+    """The operators' formats with a detection pattern for the upstream's model. The first wins."""
+    return (name for name, defined in snapshot.definitions.items() if defined.detects(model))
+
+
 def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Route:
     detected = format_of_model(snapshot, model, requested=requested)
     settings = snapshot.formats.get(detected.format, FormatRow())
+    definition = snapshot.definitions.get(detected.format)
     limits = snapshot.limits
     if settings.buffer_limit is not None:
         limits = replace(limits, held_chars=settings.buffer_limit)
@@ -133,6 +144,7 @@ def _route(snapshot: Snapshot, row: RouteRow, requested: str, model: str) -> Rou
         strict=settings.strict,
         markers=settings.markers,
         split_thinking=settings.split_thinking,
+        definition=definition.text if definition else None,
         context_warning=settings.context_warning,
         context_window=row.context_window,
         parallel_calls=row.parallel_calls,

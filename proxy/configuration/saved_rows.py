@@ -31,6 +31,7 @@ _MODELS = {
     "routes": models.ModelRoute,
     "overrides": models.FormatOverride,
     "keys": models.ClientKey,
+    "definitions": models.FormatDefinition,
     "formats": models.FormatSettings,
 }
 logger = logging.getLogger("athena.configuration")

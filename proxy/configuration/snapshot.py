@@ -5,7 +5,7 @@ is skipped and logged, so that it does not stop the others.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
@@ -16,13 +16,23 @@ from django.db import connection, transaction
 from django.db.models import Model
 from django.db.models.functions import Now
 
-from formats import FORMATS, STANDARD, Limits, Markers, Override, SplitThinking
+from formats import (
+    FORMATS,
+    STANDARD,
+    Definition,
+    Limits,
+    Markers,
+    Override,
+    SplitThinking,
+    defined_format,
+)
 from proxy import models
 from proxy.configuration.patterns import PatternIndex
 from proxy.configuration.upstream import Upstream, invalid_upstream, read_upstream
 from proxy.database.clock import clock
 from proxy.http.request_limits import RequestLimits
 from proxy.validators import (
+    checked_definition,
     marker_pairs,
     validate_markers,
     validate_patterns,
@@ -95,6 +105,8 @@ class Snapshot:
     overrides: tuple[Override, ...]
     unknown_format: str
     """The format of models whose name says nothing about it."""
+    definitions: dict[str, Definition]
+    """The formats that operators have defined, by name, in alphabetical order."""
     formats: dict[str, FormatRow]
     request_limits: RequestLimits
     """Limits of requests."""
@@ -123,6 +135,9 @@ class Snapshot:
         overrides = PatternIndex(override.pattern.lower() for override in self.overrides)
         object.__setattr__(self, "route_patterns", routes)
         object.__setattr__(self, "override_patterns", overrides)
+
+    def has_format(self, name: str) -> bool:
+        return name in FORMATS or name in self.definitions
 
     def secrets(self) -> set[str]:
         """The secrets of every upstream that a route uses."""
@@ -159,6 +174,7 @@ class Rows:
     routes: list[models.ModelRoute]
     overrides: list[models.FormatOverride]
     keys: list[models.ClientKey]
+    definitions: list[models.FormatDefinition]
     formats: list[models.FormatSettings]
 
 
@@ -184,6 +200,7 @@ def read_rows() -> Rows:
         routes=[*routes.select_related("upstream")],
         overrides=[*models.FormatOverride.objects.filter(active=True)],
         keys=[*models.ClientKey.objects.filter(revoked_at=None)],
+        definitions=[*models.FormatDefinition.objects.filter(active=True)],
         formats=[*models.FormatSettings.objects.all()],
     )
 
@@ -194,14 +211,22 @@ def snapshot_of(rows: Rows) -> Snapshot:
     routes = _valid_rows(
         _by_precedence(rows.routes), lambda row: _route(row, upstreams, gateway.sample_calls)
     )
+    definitions = dict(sorted(_valid_rows(rows.definitions, _definition)))
+    formats = dict(_valid_rows(rows.formats, _format))
+    for name, definition in definitions.items():  # prepared here, in the thread that loads
+        split = formats.get(name, FormatRow()).split_thinking
+        defined_format(definition.text, (), SplitThinking(split) if split else None)
     return Snapshot(
         version=rows.version,
         keys=dict(_valid_rows(rows.keys, lambda row: _key(row, gateway))),
         routes=tuple(routes),
         default_route=next((row for row in routes if row.id == gateway.default_route_id), None),
-        overrides=tuple(_valid_rows(_by_precedence(rows.overrides), _override)),
+        overrides=tuple(
+            _valid_rows(_by_precedence(rows.overrides), lambda row: _override(row, definitions))
+        ),
+        definitions=definitions,
         unknown_format=_unknown_format(gateway),
-        formats=dict(_valid_rows(rows.formats, _format)),
+        formats=formats,
         request_limits=RequestLimits.from_settings(gateway),
         limits=Limits(
             line_bytes=gateway.max_line_bytes,
@@ -272,9 +297,13 @@ def _own_or_default(own: int | None, default: int | None) -> int | None:
     return default if own is None else own
 
 
-def _override(row: models.FormatOverride) -> Override:
-    if row.format not in FORMATS:
-        raise ValidationError(f"the format {row.format!r} does not exist")
+def _definition(row: models.FormatDefinition) -> tuple[str, Definition]:
+    return row.name, checked_definition(row.definition)
+
+
+def _override(row: models.FormatOverride, definitions: Container[str]) -> Override:
+    if row.format not in FORMATS and row.format not in definitions:
+        raise ValidationError(f"the format {row.format!r} does not exist or is not active")
     return Override(row.pattern, row.format)
 
 

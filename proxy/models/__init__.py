@@ -1,7 +1,8 @@
 """The database tables.
 
     upstreams, routes, formats, keys   the configuration: addresses, keys and timeouts of upstreams;
-                                       routes; format overrides and settings; client keys
+                                       routes; format overrides, settings and
+                                       definitions; client keys
     gateway                            limits and other settings of the gateway; the version counter
     history, tokens, processes, chores   records of changes; API tokens; running processes; locks of
                                        periodic work
@@ -24,7 +25,7 @@ from proxy.models.audit import (
     Phase,
 )
 from proxy.models.chores import Chore
-from proxy.models.formats import FormatOverride, FormatSettings
+from proxy.models.formats import FormatDefinition, FormatOverride, FormatSettings
 from proxy.models.gateway import ConfigurationVersion, GatewaySettings
 from proxy.models.keys import ClientKey, KeyState
 from proxy.models.processes import GatewayProcess
@@ -37,6 +38,7 @@ from proxy.models.upstreams import Service, Upstream
 CONFIGURATION = (
     Upstream,
     ModelRoute,
+    FormatDefinition,
     FormatOverride,
     FormatSettings,
     ClientKey,
@@ -56,6 +58,7 @@ __all__ = [
     "Facet",
     "FailureGroup",
     "FailureHour",
+    "FormatDefinition",
     "FormatOverride",
     "FormatSettings",
     "GatewayProcess",

@@ -1,12 +1,22 @@
-"""Format overrides and the settings of each format: how a model's tool calls are decoded."""
+"""How a model's tool calls are decoded: overrides, settings of formats, and operators' own formats.
 
+A format's name is not a foreign key, because built-in formats have no row. `proxy.configuration.
+editing` keeps a definition from being deleted or disabled while an override needs it.
+"""
+
+from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 from django.db import models
 
 from formats import FORMATS, SplitThinking
 from proxy.models.bounded_numbers import KIB, MIB, Bounds
 from proxy.models.history import recorded
-from proxy.validators import validate_markers, validate_pattern
+from proxy.validators import (
+    validate_definition,
+    validate_format_name,
+    validate_markers,
+    validate_pattern,
+)
 
 FORMAT_BOUNDS = Bounds("format", buffer_limit=(KIB, 64 * MIB))
 
@@ -18,8 +28,49 @@ SPLIT_THINKING = [
 ]
 
 
+class FormatDefinition(models.Model):
+    """A native format that an operator has defined."""
+
+    name = models.CharField(
+        max_length=20,
+        unique=True,
+        validators=[validate_format_name],
+        help_text="Lower-case letters, digits, - and _. It cannot be changed later.",
+    )
+    definition = models.JSONField(
+        validators=[validate_definition],
+        help_text="Grammars, markers, detection patterns and a sample.",
+    )
+    note = models.CharField(max_length=200, blank=True, help_text="The reason for this format.")
+    active = models.BooleanField(default=True)
+
+    history = recorded()
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        stored = FormatDefinition.objects.filter(pk=self.pk).first()
+        if stored is not None and stored.name != self.name:
+            raise ValidationError(
+                {
+                    "name": f"The format {stored.name} cannot be renamed: stored exchanges refer "
+                    "to it. Add another format instead."
+                }
+            )
+
+
+def format_names() -> list[str]:
+    """The names of the built-in formats, and of the active ones of operators."""
+    own = FormatDefinition.objects.filter(active=True).values_list("name", flat=True)
+    return sorted({*FORMATS, *own})
+
+
 def format_choices() -> list[tuple[str, str]]:
-    return [(name, name) for name in sorted(FORMATS)]
+    return [(name, name) for name in format_names()]
 
 
 class FormatOverride(models.Model):
@@ -29,7 +80,7 @@ class FormatOverride(models.Model):
         validators=[validate_pattern],
         help_text="Model names of the client or the upstream. * matches anything; case is ignored.",
     )
-    format = models.CharField(max_length=20, choices=format_choices)
+    format = models.CharField(max_length=20, help_text="A built-in format, or one of your own.")
     priority = models.IntegerField(
         default=100, help_text="The matching row with the lowest number wins."
     )
@@ -44,9 +95,13 @@ class FormatOverride(models.Model):
     def __str__(self) -> str:
         return f"{self.pattern} → {self.format}"
 
+    def clean(self) -> None:
+        if self.format and self.format not in FORMATS:
+            check_own_format(self.format, is_needed=self.active)
+
 
 class FormatSettings(models.Model):
-    format = models.CharField(max_length=20, choices=format_choices, unique=True)
+    format = models.CharField(max_length=20, unique=True)
     buffer_limit = models.PositiveIntegerField(
         default=MIB,
         validators=FORMAT_BOUNDS.validators("buffer_limit"),
@@ -90,5 +145,26 @@ class FormatSettings(models.Model):
         return self.format
 
     def clean(self) -> None:
-        if self.format in FORMATS and self.markers != {}:
+        if self.format not in FORMATS:
+            check_own_format(self.format)
+            if self.markers != {}:
+                raise ValidationError(
+                    {
+                        "markers": f"{self.format} is defined here: add the spelling to its "
+                        "definition."
+                    }
+                )
+        elif self.markers != {}:
             validate_markers(self.format, self.markers)
+
+
+def check_own_format(name: str, *, is_needed: bool = False) -> None:
+    """Raise ValidationError unless an operator has defined the format.
+
+    It must be active, too, if something would be decoded with it.
+    """
+    row = FormatDefinition.objects.filter(name=name).first()
+    if row is None:
+        raise ValidationError({"format": f"The format {name[:80]!r} does not exist."})
+    if is_needed and not row.active:
+        raise ValidationError({"format": f"The format {name} is not active. Enable it first."})

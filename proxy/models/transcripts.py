@@ -118,6 +118,8 @@ class Replay(models.Model):
     buffer_limit = models.PositiveIntegerField(validators=[MinValueValidator(1024)])
     strict = models.BooleanField(default=False)
     split_thinking = models.CharField(max_length=10, null=True, blank=True)  # noqa: DJ001
+    definition = models.TextField(null=True, blank=True)  # noqa: DJ001
+    """The definition of an operator's format, as it was."""
     configuration_version = models.PositiveBigIntegerField()
     result = models.CharField(max_length=20, choices=Result)
     error = models.CharField(max_length=500, blank=True)

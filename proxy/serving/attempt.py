@@ -136,6 +136,7 @@ async def attempt(
         strict=route.strict,
         markers=route.markers,
         split_thinking=route.split_thinking,
+        definition=route.definition,
         hides_thinking=hides_thinking(conversation, route.target),
         max_tokens=conversation.sampling.max_tokens,
     )

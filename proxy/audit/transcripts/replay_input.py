@@ -45,6 +45,7 @@ def replay_input(exchange: Exchange, redactor: Redactor, limit: int) -> dict[str
         "strict": route.strict,
         "markers": [list(pair) for pair in route.markers],
         "split_thinking": route.split_thinking,
+        "definition": route.definition,
         "token": exchange.token,
         "message_id": exchange.message_id,
         "model": redactor.redact_start(exchange.request.model, 1000),
@@ -90,7 +91,9 @@ def decode_again(raw: bytes, reading: dict[str, Any], tools: list[dict[str, Any]
         limits=Limits(held_chars=reading["held_chars"]),
         strict=reading["strict"],
         markers=tuple((role, text) for role, text in reading["markers"]),
-        split_thinking=reading.get("split_thinking"),  # not in transcripts of older versions
+        # Transcripts of older versions do not have these.
+        split_thinking=reading.get("split_thinking"),
+        definition=reading.get("definition"),
     )
     if reading["is_whole"]:
         events = pipeline.decode_whole(raw)

@@ -20,6 +20,7 @@ from proxy.configuration.document.export import row_of
 from proxy.configuration.document.parse import Draft, Entry, quote
 from proxy.configuration.document.problems import InvalidDocument, Problem
 from proxy.configuration.document.schema import (
+    DEFINITIONS,
     FORMAT_SETTINGS,
     GATEWAY,
     KEYS,
@@ -29,7 +30,7 @@ from proxy.configuration.document.schema import (
     Table,
 )
 from proxy.configuration.editing import check_address, delete, store
-from proxy.models import GatewaySettings, ModelRoute
+from proxy.models import FormatOverride, GatewaySettings, ModelRoute
 
 # Set by `apply_credentials`.
 _CREDENTIAL_FIELDS = frozenset({"headers", "key", "prefix", "revoked"})
@@ -59,10 +60,12 @@ class _DraftWriter:
         upstreams = self._merge(UPSTREAMS, {})
         routes = self._merge(ROUTES, {"upstream": upstreams})
         self._gateway(routes)
+        definitions = self._merge(DEFINITIONS, {})
         self._merge(OVERRIDES, {})
-        self._formats()
+        self._formats(definitions)
         self._keys()
         self._check_upstreams()
+        self._check_definitions(definitions)
         if self._problems:
             raise InvalidDocument(self._problems)
         self._delete()
@@ -153,7 +156,7 @@ class _DraftWriter:
                 what = "is not active" if pattern in routes else "is missing"
                 self._report_section(ROUTES, f"the default route {quote(pattern)} {what}")
 
-    def _formats(self) -> None:
+    def _formats(self, definitions: Iterable[str]) -> None:
         """Save the settings of every format; unlisted formats get their defaults."""
         if FORMAT_SETTINGS.section not in self._draft.sections:
             return
@@ -165,7 +168,7 @@ class _DraftWriter:
             *entries,
             *(
                 Entry(FORMAT_SETTINGS, "formats", position, defaults | {"format": name}, {})
-                for name in FORMATS
+                for name in (*FORMATS, *definitions)
                 if name not in listed
             ),
         ]
@@ -207,12 +210,27 @@ class _DraftWriter:
             message = f"{name} is missing, but the route {quote(route.pattern)} needs it"
             self._report_section(UPSTREAMS, message)
 
+    def _check_definitions(self, definitions: Mapping[str, Any]) -> None:
+        """Overrides must keep their formats, whichever of the two sections the document has."""
+        deleted = {row.pk for row in self._to_delete.get(OVERRIDES.section, [])}
+        removed = {row.name for row in self._to_delete.get(DEFINITIONS.section, [])}
+        for override in FormatOverride.objects.exclude(pk__in=deleted):
+            row = definitions.get(override.format)
+            if override.format in removed:
+                what = "is missing"
+            elif row is not None and override.active and not row.active:
+                what = "is not active"
+            else:
+                continue
+            message = f"{quote(override.format)} {what}, but the override "
+            self._report_section(DEFINITIONS, f"{message}{quote(override.pattern)} needs it")
+
     def _delete(self) -> None:
         routes = self._to_delete.get(ROUTES.section, [])
         # Routes may protect each other as fallbacks, so their references are cleared first. The
         # rows in memory keep them, for the history.
         ModelRoute.objects.filter(pk__in=[row.pk for row in routes]).update(fallback=None)
-        for table in (ROUTES, UPSTREAMS, OVERRIDES):
+        for table in (ROUTES, UPSTREAMS, OVERRIDES, DEFINITIONS):
             for row in self._to_delete.get(table.section, []):
                 delete(row, reason=self._reason)
 

@@ -14,7 +14,7 @@ from django.db.models import Model
 from formats import FORMATS
 from proxy.configuration.document.schema import FORMAT_SETTINGS, GATEWAY, STORED, TABLES, Table
 from proxy.configuration.editing import editing
-from proxy.models import ClientKey, ConfigurationVersion, ModelRoute, Upstream
+from proxy.models import ClientKey, ConfigurationVersion, FormatDefinition, ModelRoute, Upstream
 from proxy.security.secret_headers import carries_secret
 
 Row: TypeAlias = dict[str, Any]
@@ -104,7 +104,8 @@ def _rows(table: Table) -> list[Row]:
     models = table.model._default_manager.select_related(*table.references)
     rows = [row_of(table, model) for model in models.order_by("pk")]
     if table is FORMAT_SETTINGS:  # rows of removed formats remain in the database
-        rows = [row for row in rows if row["format"] in FORMATS]
+        known = {*FORMATS, *FormatDefinition.objects.values_list("name", flat=True)}
+        rows = [row for row in rows if row["format"] in known]
     return sorted(rows, key=lambda row: [row[name] for name in table.order])
 
 

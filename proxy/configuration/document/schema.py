@@ -12,6 +12,7 @@ from typing import Any
 from django.db import models
 
 from proxy.configuration.fields import (
+    DEFINITION_FIELDS,
     FORMAT_FIELDS,
     GATEWAY_FIELDS,
     KEY_FIELDS,
@@ -21,6 +22,7 @@ from proxy.configuration.fields import (
 )
 from proxy.models import (
     ClientKey,
+    FormatDefinition,
     FormatOverride,
     FormatSettings,
     GatewaySettings,
@@ -122,6 +124,17 @@ ROUTES = Table(
     order=("priority", "pattern"),
     fields=_fields(ModelRoute, ROUTE_FIELDS),
 )
+DEFINITIONS = Table(
+    "definitions",
+    FormatDefinition,
+    identity=("name",),
+    order=("name",),
+    fields=_fields(
+        FormatDefinition,
+        DEFINITION_FIELDS,
+        definition=Field("definition", Kind.OBJECT, is_nullable=False, is_required=True),
+    ),
+)
 OVERRIDES = Table(
     "overrides",
     FormatOverride,
@@ -150,5 +163,5 @@ KEYS = Table(
     ),
 )
 
-TABLES = (GATEWAY, UPSTREAMS, ROUTES, OVERRIDES, FORMAT_SETTINGS, KEYS)
+TABLES = (GATEWAY, UPSTREAMS, ROUTES, DEFINITIONS, OVERRIDES, FORMAT_SETTINGS, KEYS)
 """In the order of the document."""

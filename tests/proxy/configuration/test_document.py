@@ -577,7 +577,7 @@ models: []
         "line 25, column 3: routes[3].fallback: the route 'gone' does not exist",
         "line 26, column 3: routes[3].reasoning: Value 'no' is not a valid choice.",
         "line 27, column 3: routes[4]: it must be a mapping",
-        "line 30, column 3: overrides[0].format: Value 'klingon' is not a valid choice.",
+        "line 30, column 3: overrides[0].format: The format 'klingon' does not exist.",
         "line 31, column 3: overrides[0].priority: it must be a whole number, not 1.5",
         "line 34, column 3: formats[0].markers: the format standard has no markers",
         "line 35, column 1: keys: it must be a list; write `[]` for an empty one",

@@ -8,8 +8,16 @@ from django.contrib.auth.models import Group, User
 from django.core.cache import cache
 
 from proxy.configuration.history import version_of
-from proxy.models import ClientKey, FormatOverride, FormatSettings, ModelRoute, Upstream
+from proxy.models import (
+    ClientKey,
+    FormatDefinition,
+    FormatOverride,
+    FormatSettings,
+    ModelRoute,
+    Upstream,
+)
 from proxy.roles import SUPPORT
+from tests.support.muse import MUSE
 from tests.support.stored_exchanges import configure, failure_group, leaked_kimi
 
 
@@ -30,6 +38,7 @@ def url_parts(db, settings, tmp_path):
         "proxy/upstream": upstream,
         "proxy/modelroute": ModelRoute.objects.create(pattern="spare-*", upstream=upstream),
         "proxy/formatoverride": FormatOverride.objects.create(pattern="spare-*", format="kimi"),
+        "proxy/formatdefinition": FormatDefinition.objects.create(name="spare", definition=MUSE),
         "proxy/formatsettings": FormatSettings.objects.get(format="kimi"),
         "proxy/gatewaysettings": apps.get_model("proxy", "GatewaySettings").objects.get(),
         "proxy/clientkey": key,
