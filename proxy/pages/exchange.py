@@ -10,11 +10,11 @@ from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
-from formats import FORMATS
 from proxy.audit.transcripts.codec import TranscriptContent, Unreadable
 from proxy.configuration.editing import editing, save
 from proxy.configuration.snapshot import load
 from proxy.models import FAILURES, Exchange, Outcome, Replay, Transcript
+from proxy.models.formats import format_names
 from proxy.pages.access import has_permission, render_page, staff_page, staff_user
 from proxy.pages.exchange_columns import client_pieces, columns_of, diff_answers
 from proxy.security.visible_text import segments
@@ -44,7 +44,7 @@ class ReplayForm(forms.Form):
         required=False,
         choices=lambda: [
             ("", "current configuration"),
-            *((name, name) for name in sorted(FORMATS)),
+            *((name, name) for name in format_names()),
         ],
     )
     buffer_limit = forms.IntegerField(

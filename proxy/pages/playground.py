@@ -5,9 +5,9 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest, HttpResponse
 
-from formats import FORMATS
 from proxy.configuration.routing import format_of_model
 from proxy.configuration.snapshot import load
+from proxy.models.formats import format_names
 from proxy.pages.access import render_page, staff_page
 from proxy.security.visible_text import segments
 from proxy.support.answer_parts import (
@@ -44,7 +44,7 @@ class PlaygroundForm(forms.Form):
         required=False,
         choices=lambda: [
             (_DETECT, "detect from the model name"),
-            *((n, n) for n in sorted(FORMATS)),
+            *((n, n) for n in format_names()),
         ],
     )
     model = forms.CharField(required=False, max_length=200, label="model name")
@@ -85,25 +85,28 @@ def playground(request: HttpRequest) -> HttpResponse:
 
 
 def _play(entered: dict[str, Any]) -> dict[str, Any]:
+    snapshot = load()
     name, reason = entered["format"], "chosen"
     if not name:
-        detected = format_of_model(load(), entered["model"], requested=entered["model"])
+        detected = format_of_model(snapshot, entered["model"], requested=entered["model"])
         name, reason = detected.format, detected.reason
     # Browsers submit line breaks as CR LF; models write LF.
     text = entered["text"].replace("\r\n", "\n")
+    definition = snapshot.definitions.get(name)
     played = run_playground(
         text,
         format_name=name,
+        definition=definition.text if definition else None,
         channel=entered["channel"] or "content",
         tools=entered["tools"],
         chunking=entered["chunking"] or WHOLE,
         size=entered["size"] or 8,
         seed=entered["seed"] or 0,
     )
-    return {"format": name, "reason": reason, "played": played, **_columns(text, played)}
+    return {"format": name, "reason": reason, "played": played, **columns_of(text, played)}
 
 
-def _columns(text: str, played: PlaygroundResult) -> dict[str, Any]:
+def columns_of(text: str, played: PlaygroundResult) -> dict[str, Any]:
     spans = locate_events(played.events, text)
     markup = leaked_markup(played.events)
     wrong = locate_failure(played.events, text, spans, leaked=bool(markup))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_datetime
 
-from formats import AUTO, FORMATS, STANDARD
+from formats import AUTO, FORMATS, STANDARD, UNKNOWN_MARKUP
 from proxy.models import FAILURES, Exchange, Outcome
 
 _MAX_DURATION = timedelta(hours=1)
@@ -48,6 +48,7 @@ LEAK_FORMATS = (
     "qwen",
     "seed",
     "step",
+    UNKNOWN_MARKUP,
 )
 FAMILIES = tuple(sorted(FORMATS.keys() - {STANDARD, AUTO}))
 TIME_RANGES = {

@@ -5,7 +5,7 @@ The sentence depends only on the row. Pages show the error message next to it.
 
 from collections.abc import Mapping
 
-from formats import AUTO
+from formats import AUTO, UNKNOWN_MARKUP
 from proxy.errors import ERRORS, ErrorCode
 from proxy.models import Exchange, Outcome
 
@@ -22,6 +22,11 @@ def explain_failure(exchange: Exchange) -> str:
     if exchange.error_code:
         return explain_code(
             exchange.error_code, upstream=exchange.upstream, format_name=exchange.format
+        )
+    if exchange.leaked_format == UNKNOWN_MARKUP:
+        return (
+            "The client got tool calls as plain text: the model writes a format that is not "
+            f"known, and its answers are decoded as {exchange.format}."
         )
     if exchange.leaked_format and exchange.format == AUTO:
         return (

@@ -41,13 +41,17 @@ def run_playground(
     text: str,
     *,
     format_name: str,
+    definition: str | None = None,
     channel: str = "content",
     tools: str = "",
     chunking: str = WHOLE,
     size: int = 8,
     seed: int = 0,
 ) -> PlaygroundResult:
-    """Decode a text, or the server-sent events of an upstream, as if a model had just sent it."""
+    """Decode a text, or the server-sent events of an upstream, as if a model had just sent it.
+
+    `definition` is the text of an operator's format, which need not be saved.
+    """
     toolbox = Toolbox(_tools(tools))
     dialect = _dialect(text)
     if dialect is None:
@@ -65,6 +69,7 @@ def run_playground(
         client="anthropic",
         upstream=dialect,
         format_name=format_name,
+        definition=definition,
         identity=Identity(token=_TOKEN, message_id=f"msg_{_TOKEN}", model="model"),
         toolbox=toolbox,
     )

@@ -8,7 +8,6 @@ format that decodes it counts as a fix.
 from typing import Any
 
 from formats import (
-    FORMATS,
     Event,
     Limits,
     MarkupWatch,
@@ -40,6 +39,7 @@ def replay(
     held_chars: int | None = None,
     strict: bool | None = None,
     split_thinking: str | None = None,
+    definition: str | None = None,
     author: Any = None,
     snapshot: Snapshot | None = None,
     transcript: Transcript | None = None,
@@ -47,12 +47,15 @@ def replay(
     """Replay an exchange; the row is not saved. Raises NotReplayable.
 
     Defaults: the model's current format, with the current buffer limit, strictness and splitting
-    of thinking of that format, and the stored transcript.
+    of thinking of that format, and the stored transcript. `definition` is the text of a format that
+    is not saved yet.
     """
     content = replayable_content(transcript or _stored_transcript(exchange))
     snapshot = snapshot or load()
     name = format_name or current_format(exchange, snapshot)
-    if name not in FORMATS:
+    if definition is None and name in snapshot.definitions:
+        definition = snapshot.definitions[name].text
+    if definition is None and not snapshot.has_format(name):
         raise NotReplayable(f"there is no format {name!r}")
     row = snapshot.formats.get(name, FormatRow())
     limit = held_chars or row.buffer_limit or Limits().held_chars
@@ -62,6 +65,7 @@ def replay(
         "held_chars": limit,
         "strict": is_strict,
         "split_thinking": split_thinking or row.split_thinking,
+        "definition": definition,
         "markers": [list(pair) for pair in row.markers],
     }
     replayed = decode_again(raw_answer(content), reading, content.tools)
@@ -73,6 +77,7 @@ def replay(
         buffer_limit=limit,
         strict=is_strict,
         split_thinking=reading["split_thinking"],
+        definition=definition,
         configuration_version=snapshot.version,
         result=compare(exchange, content, replayed),
         error=storable(f"{failure.kind}: {failure.message}")[:500] if failure else "",
@@ -146,8 +151,11 @@ def is_failing(exchange: Exchange) -> bool:
 
 
 def leaked_markup(events: list[Event]) -> str:
-    """The format whose markup is in the text of an answer; empty if there is none."""
-    watched = MarkupWatch().feed(events)
+    """The format whose markup is in the text of an answer; empty if there is none.
+
+    Decoding has noticed markup of other formats; a format's own markup may remain, too.
+    """
+    watched = [*events, *MarkupWatch().feed(events)]
     seen = (e.detail for e in watched if isinstance(e, Notice) and _is_markup(e))
     return next(seen, "")
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from formats import (
+    FORMATS,
     STANDARD,
     CallFault,
     Event,
@@ -63,10 +64,11 @@ def make_vector(
 
 
 def fits_vector(vector: dict[str, Any]) -> bool:
-    """Return whether a vector can express it: one channel, and at most one fault."""
+    """Return whether a vector can express it: one channel, one built-in format, one fault."""
     faults = {None, *(fault.value for fault in CallFault)}
     return (
         vector["format"] != STANDARD
+        and vector["format"] in FORMATS  # others are only known with their definition
         and "deltas" not in vector
         and vector["expect"]["error"] in faults
     )
@@ -86,6 +88,7 @@ def make_wire_fixture(
         "held_chars": replay.buffer_limit,
         "strict": replay.strict,
         "split_thinking": replay.split_thinking,
+        "definition": replay.definition,
     }
     if replay.format != content.reading["format"]:
         reading["markers"] = []  # markers belong to the original format

@@ -52,9 +52,16 @@ def exchange_row(**fields: Any) -> Exchange:
 
 
 def stored_exchange(
-    raw: bytes, *, transcript: dict[str, Any] | None = None, **fields: Any
+    raw: bytes,
+    *,
+    transcript: dict[str, Any] | None = None,
+    definition: str | None = None,
+    **fields: Any,
 ) -> Exchange:
-    """Create an exchange with the answer `raw`, and its transcript."""
+    """Create an exchange with the answer `raw`, and its transcript.
+
+    `definition` is the text of the operator's format that read it.
+    """
     row = exchange_row(**fields)
     reading = {
         "client": "anthropic",
@@ -63,6 +70,7 @@ def stored_exchange(
         "held_chars": 1024 * 1024,
         "strict": False,
         "markers": [],
+        "definition": definition,
         "token": row.request_id.removeprefix("req_"),
         "message_id": row.request_id.replace("req_", "msg_"),
         "model": row.model,

@@ -41,7 +41,7 @@ class Command(BaseCommand):
         )
         which.add_argument("--request-id", metavar="ID", help="one exchange")
         which.add_argument("--file", type=Path, help="a transcript downloaded from the API")
-        parser.add_argument("--format", choices=sorted(FORMATS), help="default: as configured")
+        parser.add_argument("--format", metavar="NAME", help="default: as configured")
         parser.add_argument(
             "--strict",
             action="store_true",
@@ -71,6 +71,10 @@ class Command(BaseCommand):
             raise CommandError(
                 "the database has no configuration yet. Start the gateway once."
             ) from error
+        name = options["format"]
+        if name is not None and not snapshot.has_format(name):
+            known = ", ".join(sorted({*FORMATS, *snapshot.definitions}))
+            raise CommandError(f"there is no active format {_printable(name)!r}. Known: {known}")
         counts: Counter[str] = Counter()
         last: tuple[Exchange, TranscriptContent, Replay] | None = None
         for exchange, transcript in _stored(options):

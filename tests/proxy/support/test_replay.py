@@ -1,12 +1,24 @@
 """Replay: a stored answer is decoded again, and compared with the original result."""
 
+import json
 import socket
 
 import pytest
 
-from proxy.audit.transcripts.codec import load_event
-from proxy.models import FormatOverride, FormatSettings, Outcome, Replay, Transcript
-from proxy.support.replay import NotReplayable, raw_answer, replay
+from formats import ToolCallEnd, read_definition
+from proxy.audit.transcripts.codec import load_event, pack
+from proxy.models import (
+    FormatDefinition,
+    FormatOverride,
+    FormatSettings,
+    Outcome,
+    Replay,
+    Transcript,
+)
+from proxy.support import definition_trial
+from proxy.support.definition_trial import try_on_stored
+from proxy.support.replay import NotReplayable, original_events, raw_answer, replay
+from tests.support.muse import MODEL, MUSE, answer, muse
 from tests.support.stored_exchanges import (
     KIMI,
     configure,
@@ -17,6 +29,7 @@ from tests.support.stored_exchanges import (
 from tests.support.wire import stream
 
 pytestmark = pytest.mark.django_db
+OTHER = [{"kind": "envelope", "markers": {"BLOCK": ["<|other|>"], "BLOCK_END": ["<|end|>"]}}]
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +72,51 @@ def test_a_replay_uses_current_overrides():
     row = leaked_kimi()
     FormatOverride.objects.create(pattern="acme/*", format="kimi")
     assert check(row, Replay.Result.FIXED).format == "kimi"
+
+
+def test_a_replay_reads_an_operators_format_as_it_is_and_the_original_as_it_was():
+    text = json.dumps(MUSE, sort_keys=True)
+    FormatDefinition.objects.create(name="muse", definition=MUSE)
+    leaked = stored_exchange(answer(), leaked_format="unknown")
+    check(leaked, Replay.Result.STILL_FAILING)
+    tried = check(leaked, Replay.Result.FIXED, format_name="muse")
+    assert json.loads(tried.definition) == MUSE
+    # A clipped transcript is decoded again, with the definition that read it.
+    read = stored_exchange(answer(), format="muse", definition=text)
+    content = read.transcript.content
+    content.left_out["events"] = [0, 1]
+    Transcript.objects.filter(exchange=read).update(packed=pack(content))
+    FormatDefinition.objects.update(definition=muse(grammars=OTHER))
+    content = Transcript.objects.get(exchange=read).content
+    assert ToolCallEnd() in original_events(content)
+    check(read, Replay.Result.NEWLY_BROKEN)
+
+
+def test_an_inactive_format_is_not_replayed():
+    FormatDefinition.objects.create(name="muse", definition=MUSE, active=False)
+    with pytest.raises(NotReplayable, match="there is no format 'muse'"):
+        replay(leaked_kimi(), format_name="muse")
+
+
+def test_a_definition_is_tried_on_the_leaked_answers_of_one_model():
+    for harbor in ("Moss", "Bergen"):
+        stored_exchange(answer(harbor), leaked_format="unknown", upstream_model=MODEL)
+    broken = stored_exchange(
+        answer().replace(b"<|do|>", b"<|does|>"), leaked_format="unknown", upstream_model=MODEL
+    )
+    stored_exchange(answer(), leaked_format="unknown", upstream_model="another/model")
+    exchange_row(leaked_format="unknown", upstream_model=MODEL)  # without a transcript
+    trial = try_on_stored(read_definition(MUSE), MODEL)
+    assert (trial.tried, trial.calls, trial.left_out) == (3, 2, 0)
+    assert trial.others == [(broken, "No call was read.")]
+    assert not Replay.objects.exists()
+
+
+def test_a_trial_stops_when_its_time_is_over(monkeypatch):
+    stored_exchange(answer(), leaked_format="unknown", upstream_model=MODEL)
+    monkeypatch.setattr(definition_trial, "_MAX_SECONDS", -1)
+    trial = try_on_stored(read_definition(MUSE), MODEL)
+    assert (trial.tried, trial.left_out) == (0, 1)
 
 
 def test_a_replay_uses_current_limit_strictness_and_markers_by_default():
