@@ -34,7 +34,6 @@ SPECTACULAR_SETTINGS = {
         "Service": "proxy.models.Service",
         "Reasoning": "proxy.models.Reasoning",
         "Dialect": "proxy.models.upstreams.dialect_choices",
-        "Format": "proxy.models.formats.format_choices",
         "KeyState": "proxy.models.KeyState",
         "ChangeKind": "proxy.api.configuration_serializers.CHANGE_KINDS",
         "FormatReason": "proxy.api.configuration_serializers.FORMAT_REASONS",

@@ -7,9 +7,8 @@ from django.contrib.auth import get_user_model
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from formats import FORMATS
 from proxy.models import Comment, Exchange, FailureGroup, GroupState, Replay, Transcript
-from proxy.models.formats import FORMAT_BOUNDS, SPLIT_THINKING
+from proxy.models.formats import FORMAT_BOUNDS, SPLIT_THINKING, format_names
 from proxy.support.failure_text import explain_failure
 
 _BUFFER_MIN, _BUFFER_MAX = (int(bound) for bound in FORMAT_BOUNDS["buffer_limit"])
@@ -148,12 +147,19 @@ class CommentIn(serializers.Serializer[Any]):
 class ReplayIn(serializers.Serializer[Any]):
     """Options of a replay; the current configuration applies to those that are not sent."""
 
-    format = serializers.ChoiceField(choices=sorted(FORMATS), required=False)
+    format = serializers.CharField(
+        max_length=20, required=False, help_text="A built-in format, or one of an operator."
+    )
     buffer_limit = serializers.IntegerField(
         required=False, min_value=_BUFFER_MIN, max_value=_BUFFER_MAX
     )
     strict = serializers.BooleanField(required=False, allow_null=True, default=None)
     split_thinking = serializers.ChoiceField(choices=SPLIT_THINKING, required=False)
+
+    def validate_format(self, name: str) -> str:
+        if name not in format_names():
+            raise serializers.ValidationError(f"There is no format {name!r}.")
+        return name
 
 
 class Problem(serializers.Serializer[Any]):

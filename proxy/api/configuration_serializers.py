@@ -19,6 +19,7 @@ from rest_framework.exceptions import ErrorDetail
 
 from proxy.api.errors import UNKNOWN_FIELD
 from proxy.configuration.fields import (
+    DEFINITION_FIELDS,
     FORMAT_FIELDS,
     GATEWAY_FIELDS,
     KEY_FIELDS,
@@ -30,6 +31,7 @@ from proxy.configuration.history import KINDS
 from proxy.database.clock import clock
 from proxy.models import (
     ClientKey,
+    FormatDefinition,
     FormatOverride,
     FormatSettings,
     GatewaySettings,
@@ -39,7 +41,7 @@ from proxy.models import (
 )
 from proxy.security.secret_headers import mask_secrets
 
-FORMAT_REASONS = ("override", "detection", "default")
+FORMAT_REASONS = ("override", "definition", "detection", "default")
 CHANGE_KINDS = tuple(KINDS.values())
 _MAX_PATTERNS = 200
 
@@ -145,6 +147,14 @@ class RouteIn(RowIn):
     class Meta:
         model = ModelRoute
         fields = ROUTE_FIELDS
+
+
+class DefinitionIn(RowIn):
+    definition = AnyObject(help_text="Grammars, markers, detection patterns and a sample.")
+
+    class Meta:
+        model = FormatDefinition
+        fields = DEFINITION_FIELDS
 
 
 class OverrideIn(RowIn):
@@ -253,6 +263,14 @@ class RouteOut(RowOut):
     class Meta:
         model = ModelRoute
         fields = ("id", "version", *ROUTE_FIELDS, "from_environment")
+
+
+class DefinitionOut(RowOut):
+    definition = AnyObject(read_only=True)
+
+    class Meta:
+        model = FormatDefinition
+        fields = ("id", "version", *DEFINITION_FIELDS)
 
 
 class OverrideOut(RowOut):

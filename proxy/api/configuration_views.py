@@ -12,6 +12,8 @@ from rest_framework.response import Response
 
 from proxy.api.configuration_serializers import (
     CreatedKeyOut,
+    DefinitionIn,
+    DefinitionOut,
     FormatIn,
     FormatOut,
     KeyIn,
@@ -40,6 +42,7 @@ from proxy.configuration.history import records
 from proxy.database.clock import clock
 from proxy.models import (
     ClientKey,
+    FormatDefinition,
     FormatOverride,
     FormatSettings,
     GatewaySettings,
@@ -85,6 +88,16 @@ class Routes(EditableTableEndpoint):
     input_serializer = RouteIn
     lookups = {"pattern": "pattern", "upstream": "upstream__name"}
     uses = ("falls back to it", "fall back to it")
+
+
+@describe_actions("a format of an operator", "Formats that operators have defined, by name")
+class Definitions(EditableTableEndpoint):
+    required_permissions = permissions_of("formatdefinition")
+    queryset = FormatDefinition.objects.all()
+    serializer_class = DefinitionOut
+    input_serializer = DefinitionIn
+    lookups = {"name": "name"}
+    dependants_noun = "override"
 
 
 @describe_actions("a format override", "Format overrides, by precedence")

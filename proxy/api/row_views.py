@@ -38,7 +38,7 @@ from proxy.configuration.history import (
     records,
     with_version,
 )
-from proxy.models import ModelRoute
+from proxy.models import FormatOverride, ModelRoute
 from proxy.models.history import Change
 
 _ETAG = re.compile(r'"(0|[1-9][0-9]{0,17})"')
@@ -174,7 +174,8 @@ class EditableTableEndpoint(RowListEndpoint):
     """A table whose rows can also be created and deleted."""
 
     uses = ("uses it", "use it")
-    """The verb for one route, and for several, in the error when routes need the row."""
+    """The verb for one row that needs this one, and for several, in the error of a deletion."""
+    dependants_noun = "route"
 
     def create(self, request: Request) -> Response:
         with editing.editing():
@@ -193,11 +194,13 @@ class EditableTableEndpoint(RowListEndpoint):
             return Response(status=204)
 
     def _dependants(self, error: ProtectedError) -> str:
-        names = sorted(str(row) for row in error.protected_objects if isinstance(row, ModelRoute))
+        needed_by = (ModelRoute, FormatOverride)
+        names = sorted(str(row) for row in error.protected_objects if isinstance(row, needed_by))
         sentences = []
         if names:
             one, many = self.uses
-            count = f"1 route {one}" if len(names) == 1 else f"{len(names)} routes {many}"
+            noun = self.dependants_noun
+            count = f"1 {noun} {one}" if len(names) == 1 else f"{len(names)} {noun}s {many}"
             more = ", …" if len(names) > _MAX_NAMES else ""
             sentences.append(f"{count}: {', '.join(names[:_MAX_NAMES])}{more}.")
         if len(names) < len(error.protected_objects):

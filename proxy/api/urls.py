@@ -4,7 +4,15 @@ from django.urls import path
 from rest_framework.routers import SimpleRouter
 
 from proxy.api.audit_views import Exchanges, Groups, Transcripts
-from proxy.api.configuration_views import Formats, Keys, Overrides, Routes, Settings, Upstreams
+from proxy.api.configuration_views import (
+    Definitions,
+    Formats,
+    Keys,
+    Overrides,
+    Routes,
+    Settings,
+    Upstreams,
+)
 from proxy.api.docs import Schema, docs
 from proxy.api.resolution_views import Resolution, Version
 
@@ -15,6 +23,7 @@ router.register("transcripts", Transcripts, basename="transcript")
 router.register("upstreams", Upstreams, basename="upstream")
 router.register("routes", Routes, basename="route")
 router.register("overrides", Overrides, basename="override")
+router.register("definitions", Definitions, basename="definition")
 router.register("formats", Formats, basename="format")
 router.register("keys", Keys, basename="key")
 

@@ -338,7 +338,7 @@ def test_the_schema_has_every_endpoint_and_no_warnings(support, capsys):
         "/api/keys/{id}/rotate/",
         *(
             f"/api/{table}/{rest}"
-            for table in ("upstreams", "routes", "overrides", "keys", "formats")
+            for table in ("upstreams", "routes", "definitions", "overrides", "keys", "formats")
             for rest in ("", "{id}/", "{id}/history/", "{id}/history/{version}/revert/")
         ),
     }

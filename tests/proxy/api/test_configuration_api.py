@@ -16,6 +16,7 @@ from proxy.models import (
 )
 from proxy.roles import OPERATORS, SUPPORT
 from tests.support.api_clients import send_json, staff_user, token_client
+from tests.support.muse import MODEL, MUSE, muse
 
 pytestmark = pytest.mark.usefixtures("configured")
 CANARY = "sk-or-v1-canary-of-the-api-9876"
@@ -33,6 +34,44 @@ def make_route(operator, pattern, **fields):
     response = send_json(operator, "POST", "/api/routes/", {"pattern": pattern, **fields})
     assert response.status_code == 201, response.content
     return response.json()
+
+
+def test_a_format_is_defined_used_changed_and_deleted(operator):
+    body = {"name": "muse", "definition": MUSE, "note": "for a test"}
+    created = send_json(operator, "POST", "/api/definitions/", body)
+    assert created.status_code == 201, created.content
+    row = created.json()
+    assert {name: row[name] for name in body} == body
+    assert operator.get("/api/formats/muse/").json()["buffer_limit"] == 1024 * 1024
+    override = {"pattern": "acme/*", "format": "muse"}
+    used = send_json(operator, "POST", "/api/overrides/", override).json()
+    route = make_route(operator, MODEL, upstream=make_upstream(operator)["name"])
+    resolved = operator.get(f"/api/resolve/?model={route['pattern']}").json()
+    assert (resolved["format"], resolved["format_reason"]) == ("muse", "override")
+    url = f"/api/definitions/{row['id']}/"
+    refused = operator.delete(url)
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == "1 override uses it: acme/* → muse."
+    refused = send_json(operator, "PATCH", url, {"active": False})
+    assert refused.status_code == 400
+    assert "acme/* → muse" in refused.json()["detail"]
+    assert operator.delete(f"/api/overrides/{used['id']}/").status_code == 204
+    detecting = muse(detect={"patterns": ["acme/*"]})
+    assert send_json(operator, "PATCH", url, {"definition": detecting}).status_code == 200
+    resolved = operator.get(f"/api/resolve/?model={route['pattern']}").json()
+    assert (resolved["format"], resolved["format_reason"]) == ("muse", "definition")
+    assert [change["kind"] for change in operator.get(f"{url}history/").json()["results"]] == [
+        "changed",
+        "created",
+    ]
+    assert operator.delete(url).status_code == 204
+
+
+def test_each_problem_of_a_definition_names_its_place(operator):
+    body = {"name": "muse", "definition": {"grammars": [{"kind": "none", "markers": {}}]}}
+    refused = send_json(operator, "POST", "/api/definitions/", body)
+    assert refused.status_code == 400
+    assert refused.json()["detail"].startswith("definition: grammars.0.kind: ")
 
 
 def test_an_override_is_created_read_changed_and_deleted(operator):
