@@ -13,6 +13,7 @@ from proxy.pages.client_keys import revoke_key, rotate_key
 from proxy.pages.dashboard import dashboard
 from proxy.pages.exchange import exchange_page, fixture, make_override, replay_exchange
 from proxy.pages.failure_group import comment_group, group_page, replay_group, triage_group
+from proxy.pages.formats import format_page
 from proxy.pages.import_export import (
     configuration_page,
     export_document,
@@ -61,6 +62,7 @@ _configuration = [
     path("configuration/difference", show_differences, name="difference"),
     path("configuration/import", import_document, name="import"),
     path("rules/", rules, name="rules"),
+    path("formats/<slug:name>/", format_page, name="format"),
     path("changes/", changes, name="changes"),
     path("proxy/upstream/<int:pk>/test/", test_upstream, name="test"),
     path("proxy/upstream/<int:pk>/models/", upstream_models, name="models"),

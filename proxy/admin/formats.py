@@ -1,11 +1,23 @@
 """Admin of format overrides and of each format's settings."""
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
 
-from proxy.admin.base import ConfigurationAdmin, SwitchedAdmin
+from proxy.admin.base import ConfigurationAdmin, ConfigurationForm, SwitchedAdmin
 from proxy.models import FormatOverride, FormatSettings
+from proxy.models.formats import format_choices
+
+
+class FormatOverrideForm(ConfigurationForm):
+    format = forms.ChoiceField(
+        label="Format", choices=format_choices, help_text="A built-in format, or one of your own."
+    )
+
+    class Meta:
+        model = FormatOverride
+        fields = "__all__"
 
 
 @admin.register(FormatOverride)
@@ -13,6 +25,7 @@ class FormatOverrideAdmin(SwitchedAdmin):
     list_display = ("pattern", "format", "priority", "active", "note")
     list_filter = ("format", "active")
     search_fields = ("pattern", "note")
+    form = FormatOverrideForm
     fieldsets = (
         (
             None,

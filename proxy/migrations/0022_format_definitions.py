@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('proxy', '0020_split_thinking'),
+        ("proxy", "0021_format_auto"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

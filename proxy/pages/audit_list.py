@@ -8,7 +8,6 @@ from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 
-from formats import FORMATS
 from proxy.database.clock import clock
 from proxy.errors import ErrorCode
 from proxy.models import (
@@ -20,6 +19,7 @@ from proxy.models import (
     Outcome,
     Upstream,
 )
+from proxy.models.formats import format_names
 from proxy.pages.access import render_page, staff_page
 from proxy.pages.charts import sparkline
 from proxy.security.visible_text import visible
@@ -67,12 +67,20 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         groups=describe_groups(_groups(query), now),
         filters=_filter_fields(query),
         tabs=_tabs(query),
+        is_leaked=bool(query.get("leaked")),
+        define_for=_leaking_model(query, result.rows),
         active={name: query[name] for name in FILTERS if query.get(name)},
         all_groups=query.get("groups") == "all",
         older=_page_url(query, before=result.older),
         newer=_page_url(query, after=result.newer),
         request_id=request_id,
     )
+
+
+def _leaking_model(query: QueryDict, rows: list[Exchange]) -> str:
+    """The upstream's model, if all listed exchanges leaked and have the same."""
+    models = {row.upstream_model for row in rows if row.leaked_format}
+    return models.pop() if query.get("leaked") and len(models) == 1 else ""
 
 
 def describe_groups(groups: "QuerySet[FailureGroup]", now: datetime) -> list[dict[str, Any]]:
@@ -114,7 +122,7 @@ def _filter_fields(query: QueryDict) -> list[dict[str, Any]]:
         "leaked": [(ANY, "any format"), *((name, name) for name in LEAK_FORMATS)],
         "family_read": [(ANY, "any family"), *((name, name) for name in FAMILIES)],
         "rescued": [(ANY, "with a rescued call")],
-        "format": [(name, name) for name in (*sorted(FORMATS), NONE)],
+        "format": [(name, name) for name in (*format_names(), NONE)],
         "code": [(code.value, code.value) for code in ErrorCode],
         "upstream": [(name, name) for name in (*upstreams, NONE)],
         "key": keys,

@@ -31,7 +31,13 @@ class Entry:
         return str(self.record.history_user or "a command or the environment")
 
 
-@staff_page("view_upstream", "view_modelroute", "view_formatoverride", "view_clientkey")
+@staff_page(
+    "view_upstream",
+    "view_modelroute",
+    "view_formatoverride",
+    "view_formatdefinition",
+    "view_clientkey",
+)
 def changes(request: HttpRequest) -> HttpResponse:
     entries = [entry for model in CONFIGURATION for entry in entries_of(records(model))]
     entries.sort(key=lambda entry: entry.record.version, reverse=True)

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
+from formats import FORMATS
 from proxy.audit.transcripts.codec import TranscriptContent, Unreadable
 from proxy.configuration.editing import editing, save
 from proxy.configuration.snapshot import load

@@ -29,7 +29,7 @@ from proxy.pages.access import render_page, staff_page
 _PERMISSIONS = (
     *(
         f"{verb}_{name}"
-        for name in ("upstream", "modelroute", "formatoverride")
+        for name in ("upstream", "modelroute", "formatoverride", "formatdefinition")
         for verb in ("add", "change", "delete")
     ),
     "add_clientkey",

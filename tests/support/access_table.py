@@ -61,13 +61,13 @@ def model_pages(name, roles, *, add=True, delete=True):
     return {f"admin:{name}_{page}": page_rule for page, page_rule in pages.items()}
 
 
-def model_endpoints(name, *, create=False, delete=False):
+def model_endpoints(name, *, create=False, delete=False, readers=CONFIGURERS):
     """Rules of the API endpoints of a configuration model."""
     creators, deleters = (CONFIGURERS if allowed else NO_ROLE for allowed in (create, delete))
     return {
-        f"api:{name}-list": rule(get=CONFIGURERS, post=creators),
-        f"api:{name}-detail": rule(get=CONFIGURERS, patch=CONFIGURERS, delete=deleters),
-        f"api:{name}-history": rule(get=CONFIGURERS),
+        f"api:{name}-list": rule(get=readers, post=creators),
+        f"api:{name}-detail": rule(get=readers, patch=CONFIGURERS, delete=deleters),
+        f"api:{name}-history": rule(get=readers),
         f"api:{name}-revert": rule(post=CONFIGURERS),
     }
 
@@ -83,6 +83,7 @@ TABLE: dict[str, Rule] = {
     **model_endpoints("upstream", create=True, delete=True),
     **model_endpoints("route", create=True, delete=True),
     **model_endpoints("override", create=True, delete=True),
+    **model_endpoints("definition", create=True, delete=True, readers=READERS),
     **model_endpoints("format"),
     **model_endpoints("key", create=True),
     "api:key-revoke": rule(post=CONFIGURERS),
@@ -108,6 +109,7 @@ TABLE: dict[str, Rule] = {
     "audit:usage": rule(get=frozenset({DEVELOPERS, SUPERUSER})),
     "audit:end_sessions": rule(get=ALL_STAFF, post=ALL_STAFF),
     "configuration:rules": rule(get=CONFIGURERS),
+    "configuration:format": rule(get=READERS),
     "configuration:changes": rule(get=CONFIGURERS),
     "configuration:test": rule(get=CONFIGURERS, post=CONFIGURERS),
     "configuration:models": rule(get=CONFIGURERS),
@@ -119,7 +121,7 @@ TABLE: dict[str, Rule] = {
     "configuration:export": rule(get=CONFIGURERS),
     "configuration:difference": rule(post=CONFIGURERS, body={"text": "athena: 1"}),
     "configuration:import": rule(post=CONFIGURERS, body={"text": "athena: 1", "version": 1}),
-    "admin:app_list": any_method(CONFIGURERS),
+    "admin:app_list": any_method(READERS),
     "admin:login": Rule(dict.fromkeys(("GET", "POST", "PUT"), ALL_ROLES)),
     # Anonymous users are redirected to the index.
     "admin:logout": Rule(dict.fromkeys(METHODS, frozenset({ANONYMOUS})) | {"POST": ALL_ROLES}),
@@ -134,6 +136,13 @@ TABLE: dict[str, Rule] = {
     **model_pages("proxy_upstream", CONFIGURERS),
     **model_pages("proxy_modelroute", CONFIGURERS),
     **model_pages("proxy_formatoverride", CONFIGURERS),
+    **model_pages("proxy_formatdefinition", CONFIGURERS),
+    "admin:proxy_formatdefinition_changelist": any_method(READERS),
+    "admin:proxy_formatdefinition_history": any_method(READERS),
+    # Without the right to change it, the form redirects to the format's own page.
+    "admin:proxy_formatdefinition_change": Rule(
+        dict.fromkeys(METHODS, READERS) | {"POST": CONFIGURERS}
+    ),
     **model_pages("proxy_clientkey", CONFIGURERS, delete=False),
     **model_pages("proxy_formatsettings", CONFIGURERS, add=False, delete=False),
     **model_pages("proxy_gatewaysettings", CONFIGURERS, add=False, delete=False),
@@ -147,6 +156,7 @@ MODELS = {
     "api/^upstreams": "proxy/upstream",
     "api/^routes": "proxy/modelroute",
     "api/^overrides": "proxy/formatoverride",
+    "api/^definitions": "proxy/formatdefinition",
     "api/^formats": "proxy/formatsettings",
     "api/^keys": "proxy/clientkey",
     "api/settings": "proxy/gatewaysettings",
@@ -210,7 +220,7 @@ def address(route, url_parts):
         "content_type_id": str(ContentType.objects.get_for_model(Exchange).pk),
         "app_label": "proxy",
         "url": "nowhere/",
-        "name": "kimi" if table == "proxy/formatsettings" else "some/model",
+        "name": "kimi" if table in ("proxy/formatsettings", "formats") else "some/model",
         "path": "nowhere",
     }
     path = re.sub(r"\(\?P<(\w+)>[^)]*\)", lambda match: values[match[1]], route)

@@ -57,6 +57,7 @@ def answered(
         strict=False,
         markers=(),
         split_thinking=None,
+        definition=None,
         sample_calls=1.0,
     )
     exchange.answer.decoding = DecodingSettings(

@@ -152,8 +152,8 @@ def test_check_lists_errors_and_hints_of_the_current_configuration():
     ClientKey.objects.update(revoked_at=timezone.now())
     printed, _, failed = run_command("config", "check")
     assert printed.splitlines() == [
-        "ERROR  The format override past → klingon is invalid: format: Value 'klingon' is not a "
-        "valid choice.",
+        "ERROR  The format override past → klingon is invalid: format: The format 'klingon' does "
+        "not exist.",
         "ERROR  The upstream house cannot be called: the environment variable HOUSE_API_KEY is not "
         "set.",
         "ERROR  The upstream sealed cannot be called: its stored key cannot be decrypted with the "

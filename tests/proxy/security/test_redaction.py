@@ -255,6 +255,7 @@ def test_any_text_from_clients_and_upstreams_can_be_stored(monkeypatch):
         strict=False,
         markers=((HOSTILE, HOSTILE),),
         split_thinking=None,
+        definition=None,
         sample_calls=1.0,
     )
     exchange.failed_attempts = [(exchange.answer.route, GatewayError.of(UpstreamError(HOSTILE)))]
