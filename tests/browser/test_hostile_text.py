@@ -49,6 +49,10 @@ PAGES = [
     "/admin/proxy/upstream/",
     "/admin/proxy/modelroute/",
     "/admin/proxy/formatoverride/",
+    "/admin/proxy/formatdefinition/",
+    "/admin/formats/hostile/",
+    "/admin/audit/?leaked=any",
+    "/admin/proxy/formatdefinition/add/?copy=hostile&try_model=%22%3E%3Csvg%20onload%3Dwindow.__xss%3D1%3E",
     "/admin/proxy/clientkey/",
     "/admin/proxy/modelroute/add/",
     "/admin/auth/user/",
@@ -71,7 +75,9 @@ def poisoned(gateway, upstream):
         "o = Upstream.objects.get(name='openrouter')\n"
         "r = ModelRoute(pattern='hostile*', upstream=u, upstream_model=P[:200], listed_as=P[:200])\n"
         "r.save(); r.priority = 7; r.save()\n"
-        "FormatOverride.objects.create(pattern='hostile-*', format='kimi', note=P[:200])"
+        "FormatOverride.objects.create(pattern='hostile-*', format='kimi', note=P[:200])\n"
+        "FormatDefinition.objects.create(name='hostile', note=P[:200], definition={'grammars':"
+        " [{'kind': 'envelope', 'markers': {'BLOCK': [P[:60]]}}], 'sample': P})"
     )
     call = {
         "index": 0,

@@ -176,7 +176,8 @@ def test_pages_fit_the_window_without_browser_errors(gateway, people, width, sch
 def test_django_admin_works_under_the_content_security_policy(gateway, people):
     with people("olga") as olga:
         page = olga.page
-        for name in ("upstream", "modelroute", "formatoverride", "formatsettings", "clientkey"):
+        tables = ("upstream", "modelroute", "formatoverride", "formatdefinition")
+        for name in (*tables, "formatsettings", "clientkey"):
             olga.visit(f"/admin/proxy/{name}/")
             olga.check()
         olga.visit("/admin/proxy/modelroute/add/")
