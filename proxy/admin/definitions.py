@@ -166,7 +166,8 @@ class FormatDefinitionAdmin(SwitchedAdmin):
         may_edit = (
             self.has_change_permission(request, row) if row else self.has_add_permission(request)
         )
-        if row is not None and request.method != "POST" and not may_edit:
+        may_look = row is not None and self.has_view_permission(request, row)
+        if row is not None and may_look and not may_edit and request.method != "POST":
             return redirect("configuration:format", name=row.name)
         context: dict[str, Any] = {
             "kinds": KIND_LABELS.items(),
