@@ -4,7 +4,7 @@ import os
 import signal
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -251,15 +251,15 @@ def test_a_killed_gateway_loses_no_ended_exchange_and_marks_open_ones(start_gate
 def workers_of(gateway):
     """The ids of the worker processes: those with a journal of their own."""
     children = Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children")
-    return [
-        int(pid)
-        for pid in children.read_text().split()
-        if any(
-            "/journal/" in os.readlink(link)
-            for link in Path(f"/proc/{pid}/fd").iterdir()
-            if link.is_symlink()
-        )
-    ]
+    return [int(pid) for pid in children.read_text().split() if has_journal(pid)]
+
+
+def has_journal(pid):
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed in the meantime
+            if "/journal/" in os.readlink(link):
+                return True
+    return False
 
 
 def test_other_workers_recover_the_rows_of_a_killed_worker(start_gateway, upstream):
