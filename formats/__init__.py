@@ -16,8 +16,8 @@ standard library and msgspec. Other packages import only the names listed here.
     complexity                 limits on the depth and number of values of a request's JSON
     model_fields               fields by which a router behind the upstream may choose the model
     request_errors             messages for invalid requests, with the place in the JSON
-    target_limits              tool names shortened for the upstream, max_tokens and user id within
-                               the target's limits
+    target_limits              fits a request to its upstream: tool names and their number,
+                               max_tokens, user id, server tools that it cannot run
     tool_schema                schemas of tools as each kind of upstream accepts them
     hidden_thinking            hides thinking that the client switched off and the model cannot stop
     errors, upstream_errors    exceptions, limits, and the parser of upstream error bodies

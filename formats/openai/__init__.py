@@ -3,7 +3,8 @@
 Requests
     request_parser, message_parser, content_parser, tool_parser   the client's request, part by part
     responses_input, field_aliases, custom_tools   shapes of other APIs that clients mix in
-    request_renderer, message_renderer   the upstream's request; Kimi gets its own call ids back
+    request_renderer       the upstream's request; a thinking budget becomes an effort
+    message_renderer       its messages; Kimi and Mistral get call ids in their own form
     passthrough_request    the client's own bytes, for an upstream of this dialect
 
 Answers

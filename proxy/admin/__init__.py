@@ -1,4 +1,9 @@
-"""Django admin of the configuration, one module per table.
+"""Django admin of the configuration.
+
+    base           what all forms share: preview, warning before a newer change is overwritten,
+                   history and revert, enable and disable
+    upstreams, routes, formats, keys, gateway   one table each
+    range_hints    help texts with the range and default of a number
 
 May import every other package except `proxy.api`.
 """

@@ -1,6 +1,7 @@
 """The configuration: reading, changing and explaining it.
 
-    snapshot, upstream        the immutable copy that requests use
+    snapshot, upstream        the immutable copy that requests use; sorts routes and overrides by
+                              priority
     live                      polls for new versions, loads the snapshot, and knows its age, which
                               readiness depends on
     saved_rows                the last configuration on disk, for a start during an outage

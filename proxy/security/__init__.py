@@ -2,7 +2,8 @@
 
     egress             addresses that the gateway may connect to (SSRF)
     vault              encryption of secrets at rest
-    redaction          finds and removes secrets in text, bytes, events and whole streams
+    redaction          finds and removes secrets in text, bytes, events and whole streams, also if
+                       a secret is split across chunks
     key_variables      which environment variables may hold an upstream's key
     private_file       files that only the gateway's user can read
     secret_headers     which headers of an upstream are secret, and how they are masked

@@ -2,7 +2,8 @@
 
     handler, request     ASGI handler of the hot path, and the request object of its views
     views                endpoints: conversations, token counts, model lists, health and readiness
-    admission            checks key, quota and loops before the body is read
+    admission            checks key, quota and loops before the body is read; starts the audit, with
+                         the content unless `x-athena-capture` is off
     authentication       looks up client keys
     model_access         checks the models that a key may use, in every field
     quota                slots for concurrent requests, per node and per key
@@ -15,8 +16,8 @@
                          a stream into a whole answer up to `answer_bytes`
     deadlines            idle, progress and total timeouts of an answer, and when a ping is due
     revocation           aborts open answers of revoked keys
-    error_response       the only place that turns exceptions into HTTP; the status and headers of
-                         each code are in `proxy.errors`
+    error_response       the only place that turns exceptions into HTTP, with a status that the
+                         client's dialect knows; `proxy.errors` has the status of each code
     model_list, metrics_view, demo, upstream_test    other endpoints, and the connection test
     runtime              everything that one server process holds
 

@@ -1,0 +1,1 @@
+"""Tests of several processes: drain, outages, edits, two nodes, production, upgrades."""
