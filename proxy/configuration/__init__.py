@@ -10,7 +10,8 @@
                               names for `/v1/models`
     loop_guard                stops a gateway from calling itself
     editing                   the only way to change rows: lock, version check against concurrent
-                              edits, validation, save, history record
+                              edits, validation, save, history record; keeps an upstream's stored
+                              secrets from the server of a new address
     history                   lists changes, and restores old states
     client_keys               revokes and rotates client keys
     bootstrap                 first rows from environment variables

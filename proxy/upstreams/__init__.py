@@ -7,7 +7,8 @@
                      that the connection was idle
     error_answers    an upstream's error status and body, as the client gets them; which statuses
                      may be tried again
-    answer_headers   the headers of answers that the client gets; `retry-after`
+    answer_headers   the headers of answers that the client gets; `retry-after`; removes credentials
+                     that an upstream repeats in a header or a message
     httpx_client     the alternative transport, for HTTP proxies
 
 Attempts and fallbacks are made in `serving.retry`; `security.egress` checks addresses. May import
