@@ -9,7 +9,7 @@ standard library and msgspec. Other packages import only the names listed here.
     passthrough                forwards upstream bytes unchanged while nothing has to change; writes
                                the end that a stream lacks
     delivery                   the answer's call ids, tool names, number of calls, stop reason; an
-                               error or `max_tokens` after a truncated call
+                               error or `max_tokens` after a truncated call; drops empty calls
     events, reply              the vocabulary of a streamed answer, and a whole answer
     conversation               a parsed request
     history                    tool results: matched with their calls, and ordered
@@ -20,14 +20,19 @@ standard library and msgspec. Other packages import only the names listed here.
                                max_tokens, user id, server tools that it cannot run
     tool_schema                schemas of tools as each kind of upstream accepts them
     hidden_thinking            hides thinking that the client switched off and the model cannot stop
-    errors, upstream_errors    exceptions, limits, and the parser of upstream error bodies
+    errors                     exceptions and limits; adds the request id to messages
+    upstream_errors            error answers of an upstream; answers that are not UTF-8, not JSON or
+                               not an answer
     arguments                  scans a call's JSON arguments as they arrive; repairs nothing
     null_arguments             drops nulls that the tool's schema does not allow
     toolbox, tool_cache        the tools of a request, and caches of values computed from them
     turn_cache                 fields that a session repeats with every request
     token_estimate, image_tokens   input tokens before the upstream has counted them
-    foreign_body               names bodies that are not answers: web pages, plain text
-    sse, json_codec, json_splice, media_sources   wire formats
+    foreign_body               describes bodies of other kinds: web pages, plain text
+    sse                        server-sent events; limits of a line and of an event
+    json_codec                 JSON; half an emoji; numbers of tokens that are not numbers
+    json_splice                replaces values in JSON, and keeps all other bytes
+    media_sources              sources of images and documents
     anthropic, openai, native  the dialects, and calls written into text
 """
 
