@@ -13,7 +13,8 @@ standard library and msgspec. Other packages import only the names listed here.
     events, reply              the vocabulary of a streamed answer, and a whole answer
     conversation               a parsed request
     history                    tool results: matched with their calls, and ordered
-    complexity                 limits on the depth and number of values of a request's JSON
+    complexity                 limits on the depth and number of values of a request's JSON, which
+                               must be UTF-8
     model_fields               fields by which a router behind the upstream may choose the model
     request_errors             messages for invalid requests, with the place in the JSON
     target_limits              fits a request to its upstream: tool names and their number,

@@ -7,7 +7,7 @@
     saved_rows                the last configuration on disk, for a start during an outage
     patterns                  matches model names with the patterns of routes and overrides
     routing                   model name → route, upstream, format and limits; the precedence; the
-                              names for `/v1/models`
+                              names for `/v1/models`; removes the suffix `[1m]`
     loop_guard                stops a gateway from calling itself
     editing                   the only way to change rows: lock, version check against concurrent
                               edits, validation, save, history record; keeps an upstream's stored

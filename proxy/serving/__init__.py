@@ -1,7 +1,9 @@
 """The hot path: a request from its admission to the last byte of its answer.
 
-    handler, request     ASGI handler of the hot path, and the request object of its views
-    views                endpoints: conversations, token counts, model lists, health and readiness
+    handler, request     ASGI handler of the hot path with its 404 and 405, and the request object
+                         of its views
+    views                endpoints: conversations, token counts, model lists, health and readiness;
+                         compressed requests are rejected
     admission            checks key, quota and loops before the body is read; starts the audit, with
                          the content unless `x-athena-capture` is off
     authentication       looks up client keys
