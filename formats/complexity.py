@@ -1,10 +1,10 @@
 """Limits on the depth and size of a request's JSON, and a check that it is UTF-8.
 
 Values that a strictly typed decoder has read are already UTF-8 and no deeper than its type; only
-other values are checked here. Computing the exact depth costs as much as parsing. So the number of
-opening brackets serves as an upper bound of the depth, and brackets plus commas as one of the
-number of values, including those in strings. Only if the bound exceeds the limit are they counted
-exactly. Invalid JSON is left to the parser.
+other values are checked here. Counting exactly costs as much as parsing. Therefore opening brackets
+are counted first, as an upper bound of the depth, and brackets and commas, as an upper bound of the
+number of values; those inside strings are included. Only if a bound exceeds its limit, the exact
+number is counted. Invalid JSON is left to the parser.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
 """Describes a body that is not an answer of any dialect: a web page, plain text, other JSON.
 
 Such bodies come from proxies, login pages and servers at the wrong address. Their text is hostile:
-what is quoted of it is short, on one line and printable.
+a quote of it is short, on one line and printable.
 """
 
 import codecs

@@ -1,7 +1,7 @@
-"""Hides the thinking of a model that cannot stop thinking from a client that switched it off.
+"""Hides thinking from a client that switched it off, if the model cannot stop thinking.
 
 The request asked the upstream for more tokens than the client allows (`target_limits`), so the text
-is limited here. Only the model can count its tokens: a token is taken for four bytes of UTF-8.
+is limited here. Only the model can count its tokens; here, four bytes of UTF-8 count as one.
 Usage stays what the upstream reports, and includes the thinking.
 """
 

@@ -265,7 +265,7 @@ class SwitchedAdmin(ConfigurationAdmin):
 
 
 class EnvironmentAdmin(SwitchedAdmin):
-    """Admin of rows that may follow the environment until an operator edits them."""
+    """Admin of tables whose rows may follow environment variables, until an operator edits them."""
 
     @admin.display(description="set by")
     def origin(self, row: Any) -> str:

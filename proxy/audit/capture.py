@@ -2,7 +2,7 @@
 
 Sampling decides only at the end of an exchange whether its transcript is kept, so every exchange is
 captured, and most captures are discarded unseen. Therefore a read is only put into a list. Reads
-are clipped when someone looks at them, or when there are many.
+are clipped when the transcript is built, or when there are many.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """The history of configuration rows: list the records, compare them, restore an old state.
 
 Plain functions over the records of `proxy.models.history`, shared by the pages and the API. Records
-hold no secrets, so nothing shown from here does. Restoring an old state brings back the fields that
-an operator may edit; secrets and revocations keep their current values.
+hold no secrets, so the pages may show all of them. Restoring an old state brings back the fields
+that an operator may edit; secrets and revocations keep their current values.
 """
 
 import json

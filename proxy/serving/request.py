@@ -42,7 +42,7 @@ class GatewayRequest:
 
     @property
     def client_address(self) -> str:
-        """Empty if the server does not know it."""
+        """The client's IP address; empty if the server does not know it."""
         client: tuple[str, int] | None = self.scope.get("client")
         return client[0] if client else ""
 

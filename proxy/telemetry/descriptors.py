@@ -1,8 +1,8 @@
 """File descriptors: every connection takes one, and a process may have a limited number.
 
 Each new descriptor has the lowest free number, so a number near the limit means that few are left.
-That is how a shortage is noticed: when none is left, uvloop closes new connections of clients
-without an error. Connections to upstreams fail with one.
+A shortage is noticed by that number, because uvloop reports no error: when none is left, it closes
+new connections of clients. Connections to upstreams fail with an error.
 """
 
 import errno
