@@ -14,11 +14,11 @@ _django = get_asgi_application()  # sets up Django before the imports below load
 # Without this import the first request would load the URLs, which takes a third of a second.
 import athena_site.urls  # noqa: E402, F401
 from proxy.http.page_body_limit import PageBodyLimit  # noqa: E402
-from proxy.http.protocol import LIMITS, ON_REFUSAL  # noqa: E402
+from proxy.http.protocol import LIMITS, ON_REJECTION  # noqa: E402
 from proxy.serving.error_response import error_response  # noqa: E402
 from proxy.serving.handler import GatewayHandler  # noqa: E402
 from proxy.serving.runtime import runtime  # noqa: E402
-from proxy.telemetry.metrics import count_refusal  # noqa: E402
+from proxy.telemetry.metrics import count_rejection  # noqa: E402
 
 _gateway = GatewayHandler(
     limits=runtime.request_limits,
@@ -27,7 +27,7 @@ _gateway = GatewayHandler(
     uploads=runtime.uploads,
     check_accepting=runtime.check_accepting,
 )
-_pages = PageBodyLimit(_django, limits=runtime.request_limits, on_refusal=count_refusal)
+_pages = PageBodyLimit(_django, limits=runtime.request_limits, on_rejection=count_rejection)
 # Claude Code also requests these paths; a plain 404 is enough, without Django's pages and sessions.
 _CLAUDE_CODE_PATHS = ("/api/hello", "/api/event_logging/", "/api/oauth/")
 # For clients whose base URL lacks /v1.
@@ -48,7 +48,7 @@ _Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 async def application(scope: dict[str, Any], receive: _Receive, send: _Send) -> None:
     if scope["type"] == "lifespan":
-        scope["state"].update({LIMITS: runtime.request_limits, ON_REFUSAL: count_refusal})
+        scope["state"].update({LIMITS: runtime.request_limits, ON_REJECTION: count_rejection})
         await _lifespan(receive, send)
         return
     task = runtime.drain.enter()

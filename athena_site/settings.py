@@ -26,7 +26,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 read_env_file(BASE_DIR / ".env")
 
-# All ATHENA_ variables. `serve` refuses any other, which is probably a typo. A name that a release
+# All ATHENA_ variables. `serve` rejects any other, which is probably a typo. A name that a release
 # gives up stays here for one more release, so that a shared environment still starts both.
 VARIABLES = frozenset(
     {

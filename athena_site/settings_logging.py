@@ -14,7 +14,7 @@ def logging_settings(*, level: str, formatter: str) -> dict[str, Any]:
             "text": {"()": "proxy.telemetry.log_format.TextFormatter"},
         },
         "filters": {
-            "without_refusals": {"()": "proxy.telemetry.log_format.RefusalFilter"},
+            "without_rejections": {"()": "proxy.telemetry.log_format.RejectionFilter"},
         },
         "handlers": {
             "console": {
@@ -30,7 +30,7 @@ def logging_settings(*, level: str, formatter: str) -> dict[str, Any]:
         "loggers": {
             "athena": {"handlers": console, "level": level, "propagate": False},
             "django": {"handlers": console, "level": "WARNING", "propagate": False},
-            "django.request": {"filters": ["without_refusals"]},
+            "django.request": {"filters": ["without_rejections"]},
             "uvicorn": {"handlers": console, "level": "WARNING", "propagate": False},
             # axes logs the submitted username, which may be a password typed into the wrong field.
             "axes": {"handlers": discard, "propagate": False},

@@ -58,7 +58,7 @@ def _litellm_version(folder: Path) -> str | None:
 
 @contextmanager
 def _litellm(folder: Path, upstream: Server) -> Iterator[Server]:
-    port, key = free_port(), f"sk-{secrets.token_hex(32)}"  # it refuses weak ones
+    port, key = free_port(), f"sk-{secrets.token_hex(32)}"  # it rejects weak ones
     settings = {
         "model_list": [
             {

@@ -58,7 +58,7 @@ _VALUES = frozenset({_Expect.VALUE, _Expect.FIRST_ITEM})
 _KEYS = frozenset({_Expect.KEY, _Expect.FIRST_KEY})
 _STRINGS = _VALUES | _KEYS
 _FIRST = {"}": _Expect.FIRST_KEY, "]": _Expect.FIRST_ITEM}
-# Longer numbers are not intended; Python's parser refuses integers of more than 4,300 digits.
+# Longer numbers are not intended; Python's parser rejects integers of more than 4,300 digits.
 _SCALAR_CHARS = 1024
 
 

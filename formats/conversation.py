@@ -188,9 +188,9 @@ class Target(Struct, frozen=True):
     """The upstream's name for the model; None keeps the client's."""
     native_ids: Literal["kimi", "mistral"] | None = None
     """The form of call ids: `functions.NAME:N`, as Kimi was trained on, or nine letters and digits,
-    because Mistral's API and chat templates refuse any other. None keeps the client's."""
+    because Mistral's API and chat templates reject any other. None keeps the client's."""
     is_anthropic: bool = True
-    """True if an upstream of the Anthropic dialect is Anthropic itself, which refuses reasoning
+    """True if an upstream of the Anthropic dialect is Anthropic itself, which rejects reasoning
     that it did not sign, and requires the attribution line of Claude Code."""
     reasoning_field: str | None = None
     """The field for the assistant's earlier reasoning (`reasoning_content`); None omits it."""

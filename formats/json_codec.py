@@ -1,7 +1,7 @@
 """JSON codec: strict and fast, and keeps lone surrogates.
 
 Some upstreams split an emoji between two chunks, so that each has half a surrogate pair as an
-escape. msgspec refuses such text; the standard library reads and writes it unchanged.
+escape. msgspec rejects such text; the standard library reads and writes it unchanged.
 """
 
 import json

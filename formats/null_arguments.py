@@ -1,6 +1,6 @@
 """Filter that drops nulls from a call's arguments where the tool's schema does not allow them.
 
-Models write `null` for a parameter that they mean to omit, and Claude Code refuses such calls. Only
+Models write `null` for a parameter that they mean to omit, and Claude Code rejects such calls. Only
 members of the outermost object are dropped; everything else is forwarded unchanged. Only the
 beginning of one member is held, up to the first character of its value.
 """

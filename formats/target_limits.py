@@ -75,7 +75,7 @@ def hides_thinking(conversation: Conversation, target: Target) -> bool:
 def short_user_id(user: str | None) -> str | None:
     """Return the user id, or its hash if it has more than 64 characters.
 
-    Claude Code's id is JSON of 160 characters with the id of its device. OpenAI refuses more than
+    Claude Code's id is JSON of 160 characters with the id of its device. OpenAI rejects more than
     64 characters, OpenRouter more than 128.
     """
     if user is None or len(user) <= _USER_CHARS:

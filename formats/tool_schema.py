@@ -1,9 +1,9 @@
-"""Repairs the schemas of tools without arguments, which upstreams refuse.
+"""Repairs the schemas of tools without arguments, which upstreams reject.
 
     {"type":"object"}   {}   {"type":null}   {"properties":null}   {"anyOf":[…]}
 
 MCP servers and frameworks write them. OpenAI-like upstreams require `"type":"object"` and
-`properties`, Anthropic only the type, and they refuse the whole request because of one tool. A
+`properties`, Anthropic only the type, and they reject the whole request because of one tool. A
 repair adds what is missing and leaves every other byte; a schema with another type is the client's
 error and stays as it is.
 """

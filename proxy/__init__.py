@@ -3,5 +3,5 @@
 errors       the table of error codes: status, sentence, retry and headers of each
 validators   checks of single fields, for forms and the database
 roles        the permissions of each role
-checks       refuses weak settings in production
+checks       rejects weak settings in production
 """

@@ -219,7 +219,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         source="gateway",
         meaning="The gateway was restarting.",
         remedy=(
-            "Retry: another process will answer. While it stops, the gateway refuses new "
+            "Retry: another process will answer. While it stops, the gateway rejects new "
             "requests, and aborts answers that outlast the drain time."
         ),
         retry_after=2,
@@ -386,7 +386,7 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = {
         kind=FailureKind.TRANSFORMATION,
         source="upstream",
         meaning="The answer of the model could not be read as {format}.",
-        remedy="Check the settings of the format; a `strict` format refuses more.",
+        remedy="Check the settings of the format; a `strict` format rejects more.",
     ),
     ErrorCode.UNSUPPORTED_ENCODING: ErrorSpec(
         status=415,

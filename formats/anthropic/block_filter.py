@@ -1,4 +1,4 @@
-"""Removes blocks from a client's messages that an upstream of the same dialect would refuse.
+"""Removes blocks from a client's messages that an upstream of the same dialect would reject.
 
 These are blank text, reasoning that the upstream cannot verify, and Claude Code's billing line. The
 blocks that stay keep their bytes, and so do messages from which nothing is removed.
@@ -19,7 +19,7 @@ from formats.target_limits import BILLING
 # Anthropic's signatures have hundreds of characters; shorter ones are made up by relays.
 _SIGNATURE_CHARS = 100
 UNSIGNED = "not signed by Anthropic"
-REFUSED = "the upstream refused it"
+REJECTED = "the upstream rejected it"
 
 _plain_messages: "msgspec.json.Decoder[list[Any]]" = msgspec.json.Decoder(list[PlainMessage])
 _objects = msgspec.json.Decoder(list[Raw])
@@ -91,7 +91,7 @@ class BlockFilter:
         block = _message.decode(raw)
         match _string(block, "type"):
             case "thinking" | "redacted_thinking" if not self._target.takes_thinking:
-                self._notices.append(Notice(NoticeCode.REASONING_DROPPED, REFUSED))
+                self._notices.append(Notice(NoticeCode.REASONING_DROPPED, REJECTED))
                 return None
             case "thinking" if self._target.is_anthropic and not is_genuine(
                 _string(block, "signature")

@@ -1,7 +1,7 @@
 """Renders a conversation as an Anthropic Messages request; the inverse of `request_parser`.
 
 A request that came in this dialect is passed on byte for byte, except for values that the route
-sets. Blocks that the upstream would refuse are removed from its history (`block_filter`); the
+sets. Blocks that the upstream would reject are removed from its history (`block_filter`); the
 blocks that stay keep their bytes.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw
 
-from formats.anthropic.block_filter import REFUSED, UNSIGNED, BlockFilter, is_genuine
+from formats.anthropic.block_filter import REJECTED, UNSIGNED, BlockFilter, is_genuine
 from formats.anthropic.cache_marks import limit_marks, mark_of
 from formats.conversation import (
     CACHE_DROPPED,
@@ -95,7 +95,7 @@ def _pass_through(
     if not conversation.tool_choice.parallel and conversation.tools:
         changes |= _sequential(conversation)
     changes |= target.fields
-    if "system" in source and not system:  # refused if empty; `replace_values` cannot remove it
+    if "system" in source and not system:  # rejected if empty; `replace_values` cannot remove it
         kept = {name: value for name, value in source.items() if name != "system"}
         return Rendered(encode(kept | changes), tuple(notices))
     body = replace_values(conversation.body, source, changes)
@@ -205,7 +205,7 @@ def _render_messages(
         if not target.takes_thinking:
             parts = tuple(p for p in parts if not isinstance(p, Reasoning | RedactedReasoning))
             if len(parts) < len(message.parts):
-                notices.append(Notice(NoticeCode.REASONING_DROPPED, REFUSED))
+                notices.append(Notice(NoticeCode.REASONING_DROPPED, REJECTED))
         blocks = [
             _marked(block, mark_of(part))
             for part in parts

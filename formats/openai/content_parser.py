@@ -168,7 +168,7 @@ def parse_content(content: Content, path: str, notices: dict[Notice, None]) -> I
             yield Text(content)
         return
     if content == []:
-        note_translation(notices, "content: []")  # OpenAI refuses it; Cursor sends it with calls
+        note_translation(notices, "content: []")  # OpenAI rejects it; Cursor sends it with calls
     for index, raw in enumerate(content or ()):
         place = f"{path}.{index}"
         part = _parse_part(raw, place, notices)

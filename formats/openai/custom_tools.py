@@ -56,7 +56,7 @@ class _State(Enum):
 class InputReader:
     """Reads the input of a custom tool from the streamed arguments of its substitute.
 
-    Arguments that do not start with `input` are passed on unchanged: the client's tool refuses
+    Arguments that do not start with `input` are passed on unchanged: the client's tool rejects
     them, and tells the model.
     """
 

@@ -267,7 +267,7 @@ class OpenAIDecoder:
             self._add(ReasoningDelta(text))
         for detail in delta.reasoning_details or ():
             if not detail.is_anthropic():
-                continue  # another vendor's signature: Anthropic would refuse it in the next turn
+                continue  # another vendor's signature: Anthropic would reject it in the next turn
             if detail.signature:
                 self._add(ReasoningSignature(detail.signature))
             if detail.data:

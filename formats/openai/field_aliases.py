@@ -1,7 +1,7 @@
 """Renames top-level fields of the Responses and Anthropic APIs to those of Chat Completions.
 
-Fields that refer to data stored by OpenAI are refused: without that data, the conversation would be
-a different one.
+Fields that refer to data stored by OpenAI are rejected: without that data, the conversation would
+be a different one.
 """
 
 import msgspec

@@ -141,7 +141,7 @@ def _reasoning(message: WireMessage) -> Iterator[Part]:
 def _arguments(arguments: str | dict[str, Raw] | None) -> bytes:
     """Arguments of an earlier call as JSON; text that is not an object is wrapped into one.
 
-    Every upstream would refuse other JSON, for the rest of the conversation.
+    Every upstream would reject other JSON, for the rest of the conversation.
     """
     if isinstance(arguments, dict):
         return msgspec.json.encode(arguments)

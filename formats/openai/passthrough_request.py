@@ -16,8 +16,8 @@ TOOL_FIELDS = frozenset(
     {"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"}
 )
 REASONING_NOTICES = frozenset({NoticeCode.REASONING_DROPPED, NoticeCode.REASONING_PLACEHOLDER})
-# Notices of parsing about things that the upstream would refuse.
-_REFUSED = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
+# Notices of parsing about things that the upstream would reject.
+_REJECTED = frozenset({NoticeCode.HISTORY_SANITISED, NoticeCode.SHAPE_TRANSLATED})
 # Notices about values that are replaced in the client's text.
 _IN_PLACE = frozenset(
     {NoticeCode.LIMIT_CLAMPED, NoticeCode.SCHEMA_REPAIRED, NoticeCode.THINKING_HIDDEN}
@@ -40,9 +40,9 @@ def can_pass(conversation: Conversation, target: Target, notices: Iterable[Notic
         return False
     if target.native_ids == "kimi" or (target.native_ids and not _has_mistral_ids(conversation)):
         return False
-    is_refused = any(notice.code in _REFUSED for notice in conversation.notices)
+    is_rejected = any(notice.code in _REJECTED for notice in conversation.notices)
     ignored = {*_IN_PLACE, *(REASONING_NOTICES if target.keeps_reasoning else ())}
-    return not is_refused and all(notice.code in ignored for notice in notices)
+    return not is_rejected and all(notice.code in ignored for notice in notices)
 
 
 def _has_mistral_ids(conversation: Conversation) -> bool:
@@ -71,7 +71,7 @@ def passthrough_fields(
     """The client's top-level fields, except those that the gateway always sets."""
     excluded = _GATEWAY_FIELDS
     if not (conversation.tools or declared_server_tools(conversation)):
-        excluded |= TOOL_FIELDS  # upstreams refuse an empty list, or a choice without tools
+        excluded |= TOOL_FIELDS  # upstreams reject an empty list, or a choice without tools
     fields: dict[str, object] = {k: v for k, v in conversation.source.items() if k not in excluded}
     if max_tokens != conversation.sampling.max_tokens:
         fields |= {name: max_tokens for name in _LIMITS if name in fields}
@@ -95,7 +95,7 @@ def passthrough_body(
         not (conversation.tools or declared_server_tools(conversation))
         and source.keys() & TOOL_FIELDS
     ):
-        return None  # upstreams refuse an empty list, or a choice without tools
+        return None  # upstreams reject an empty list, or a choice without tools
     changes: dict[str, object] = {**repaired}
     if target.model not in (None, conversation.model):
         changes["model"] = target.model

@@ -142,7 +142,7 @@ class _Renderer:
         """Ask for reasoning as the client did. An effort alone does not switch it on."""
         mode = self._conversation.reasoning
         if hides_thinking(self._conversation, self._target):
-            mode = ReasoningMode(enabled=True, effort="low")  # refused if switched off
+            mode = ReasoningMode(enabled=True, effort="low")  # rejected if switched off
         match self._target.reasoning_request:
             case "openrouter" if mode.enabled is not None:
                 return {"reasoning": _openrouter_reasoning(mode)}

@@ -4,7 +4,7 @@
     {"type":"function_call_output",…}                                      → one tool result
 
 Consecutive items of the assistant were one answer, so they become one message. References to items
-stored by OpenAI are refused: without those items, the conversation would be a different one.
+stored by OpenAI are rejected: without those items, the conversation would be a different one.
 """
 
 from collections.abc import Iterable, Iterator

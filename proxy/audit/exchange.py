@@ -43,7 +43,7 @@ from proxy.security.redaction import Redactor
 logger = logging.getLogger("athena.exchange")
 
 # Columns of the row that the log line has as well, unless empty.
-_LOGGED_IF_REFUSED = (
+_LOGGED_IF_REJECTED = (
     "status",
     "outcome",
     "duration_ms",
@@ -51,7 +51,7 @@ _LOGGED_IF_REFUSED = (
     "error_source",
 )
 _LOGGED = (
-    *_LOGGED_IF_REFUSED,
+    *_LOGGED_IF_REJECTED,
     "key_id",
     "model",
     "upstream",
@@ -269,7 +269,7 @@ class Exchange:
         """Write the exchange's log line, from the columns of its row."""
         if not logger.isEnabledFor(logging.INFO):
             return
-        names = _LOGGED if self.request.snapshot is not None else _LOGGED_IF_REFUSED
+        names = _LOGGED if self.request.snapshot is not None else _LOGGED_IF_REJECTED
         fields = {name: value for name in names if (value := row[name]) not in _EMPTY}
         if self.answer.notices:
             fields["notices"] = sorted({notice.code for notice in self.answer.notices})

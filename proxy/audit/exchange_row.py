@@ -1,7 +1,7 @@
 """Builds the row of an exchange: its columns in plain types, without content or secrets.
 
 Names and messages come from clients and upstreams. These texts are redacted and truncated to the
-size of the column, and characters that databases refuse are removed.
+size of the column, and characters that databases reject are removed.
 """
 
 from operator import itemgetter

@@ -3,9 +3,8 @@
 Sampling and redaction run on the event loop, but the transcript of a long exchange is built in a
 thread, because hostile text takes long to redact. Another thread reads the journal every second and
 writes batches to the database. While the database is unavailable, the journal grows up to its
-limit; then entries are dropped and counted, and traffic goes on. If the disk refuses writes, a few
-entries are kept in memory. If the database refuses a row, only that row is dropped. No row is
-stored twice.
+limit; then entries are dropped and counted, and traffic goes on. If the disk fails, a few entries
+are kept in memory. If the database rejects a row, only that row is dropped. No row is stored twice.
 """
 
 import asyncio
@@ -136,7 +135,7 @@ class AuditRecorder:
             self.add(EndEntry(row, fingerprint, packed))
 
     def add(self, entry: EndEntry) -> None:
-        """Put an entry into the journal, or into memory if the disk refuses it."""
+        """Put an entry into the journal, or into memory if it cannot be written."""
         self._added += 1
         try:
             is_kept = self.journal.add_end(entry)
@@ -256,7 +255,7 @@ class AuditRecorder:
             self._finished += len(batch)
 
     def _insert(self, batch: list[EndEntry]) -> None:
-        """Insert a batch; if the database refuses it, insert its entries one by one."""
+        """Insert a batch; if the database rejects it, insert its entries one by one."""
         if not batch:
             return
         try:
@@ -264,9 +263,9 @@ class AuditRecorder:
         except OUTAGE_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001  the audit must go on
-            self._insert_refused(batch, error)
+            self._insert_rejected(batch, error)
 
-    def _insert_refused(self, batch: list[EndEntry], error: Exception) -> None:
+    def _insert_rejected(self, batch: list[EndEntry], error: Exception) -> None:
         if isinstance(error, IntegrityError):
             missing = entries_not_stored(batch)
             if len(missing) < len(batch):  # stored before, but the answer to the commit was lost

@@ -20,7 +20,7 @@ _INHERITED_FIELDS = (
 
 
 def revoke(key: ClientKey, now: datetime, *, reason: str = "") -> None:
-    """Refuse the key from now on. Revoking again keeps the first time."""
+    """Reject the key from now on. Revoking again keeps the first time."""
     with editing.editing():
         key.refresh_from_db()
         if key.revoked_at is None:

@@ -4,7 +4,7 @@ The admin, the API, imports, reverts, replays, commands and the bootstrap all ch
 
     with editing():              # one transaction that holds the configuration's lock
         row = …                  # read the row after the lock is held
-        check_version(row, seen) # refuse to overwrite a change that the editor has not seen
+        check_version(row, seen) # raise if the row has changed since the editor saw it
         save(row, reason="…")    # validate, mark as edited by an operator, save
 
 Every saved or deleted row leaves a record in the history and makes a new configuration version. The

@@ -2,7 +2,7 @@
 
 The file holds the rows of a snapshot, encrypted with a key derived from ATHENA_SECRET_KEY, and only
 the gateway's user can read it. Its modification time says when a process last compared it with the
-database; `live` refuses one that is too old. Rows of another database, or of a version with other
+database; `live` rejects one that is too old. Rows of another database, or of a version with other
 tables, are not read. Keys in environment variables are not in it.
 """
 

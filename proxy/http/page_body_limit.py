@@ -31,11 +31,11 @@ class PageBodyLimit:
         application: _Application,
         *,
         limits: Callable[[], RequestLimits],
-        on_refusal: Callable[[int], None],
+        on_rejection: Callable[[int], None],
     ) -> None:
         self._application = application
         self._limits = limits
-        self._on_refusal = on_refusal
+        self._on_rejection = on_rejection
         self._uploads = _Uploads()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: _Send) -> None:
@@ -52,8 +52,8 @@ class PageBodyLimit:
                 content_length=content_length,
             )
         except GatewayError as error:
-            self._on_refusal(error.status)
-            await _refuse(scope["path"], error, send)
+            self._on_rejection(error.status)
+            await _reject(scope["path"], error, send)
             return
         if body is not None:
             await self._application(scope, _replay(body, receive), send)
@@ -87,7 +87,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-async def _refuse(path: str, error: GatewayError, send: _Send) -> None:
+async def _reject(path: str, error: GatewayError, send: _Send) -> None:
     is_api = path.startswith(_API)
     body = json.dumps({"detail": f"{error}"}) if is_api else f"{error}\n"
     headers = {

@@ -1,7 +1,7 @@
 """The server's HTTP/1.1 connection: uvicorn's protocol, with the limits that it lacks.
 
 - The headers of a request must arrive in time and have at most a certain size.
-- Trailers are refused: a field after the body must never be taken for a header.
+- Trailers are rejected: a field after the body must never be taken for a header.
 - An idle connection is closed, and so is one whose client stops reading its response.
 
 A request that breaks these rules never reaches the application. It gets a JSON error that clients
@@ -41,7 +41,7 @@ logger = logging.getLogger("athena.protocol")
 
 LIMITS = "limits"
 """Key in the lifespan's state: a callable that returns the current RequestLimits."""
-ON_REFUSAL = "on_refusal"
+ON_REJECTION = "on_rejection"
 """Key in the lifespan's state: a callback that gets the status of every rejected request."""
 IS_RECEIVED = "is_received"
 """Key in a request's state: a callable that returns True once the whole request has arrived."""
@@ -248,7 +248,7 @@ class GatewayProtocol(HttpToolsProtocol):
             raise RejectedRequest(ErrorCode.HEADERS_TOO_LARGE, message)
 
     def _check_framing(self) -> None:
-        """Refuse headers that another server could read differently."""
+        """Reject headers that another server could read differently."""
         names, version = [name for name, _ in self.headers], self.parser.get_http_version()
         if names.count(b"host") > 1 or (b"host" not in names and version == "1.1"):
             message = "a request must have exactly one Host header"
@@ -276,8 +276,8 @@ class GatewayProtocol(HttpToolsProtocol):
                 cycle.disconnected = True
                 cycle.message_event.set()
             self.linger()
-        if (on_refusal := self.app_state.get(ON_REFUSAL)) is not None:
-            on_refusal(cause.status)
+        if (on_rejection := self.app_state.get(ON_REJECTION)) is not None:
+            on_rejection(cause.status)
         fields = {"request_id": request_id, "status": cause.status, "error_code": cause.code.value}
         logger.info("%s", cause, extra={"fields": fields | {"error_source": "client"}})
         self._start_stall_timer()

@@ -27,7 +27,7 @@ class StoredSecret(str):
 
 class EncryptedHeadersField(JSONField):
     def validate(self, value: Any, model_instance: Any) -> None:
-        """Refuse encrypted values that someone entered: they may be from a dump of the database."""
+        """Reject encrypted values that someone entered: they may be from a dump of the database."""
         super().validate(value, model_instance)
         for name, text in value.items() if isinstance(value, dict) else ():
             if _is_encrypted(text) and not isinstance(text, StoredSecret):

@@ -1,7 +1,7 @@
-"""Graceful stop: refuse new requests, let open answers finish, flush, then stop the server.
+"""Graceful stop: reject new requests, let open answers finish, flush, then stop the server.
 
-After the first signal new requests are refused, but the process keeps listening, so that probes and
-load balancers see it on old and new connections. Open answers may continue for the drain time.
+After the first signal new requests are rejected, but the process keeps listening, so that probes
+and load balancers see it on old and new connections. Open answers may continue for the drain time.
 Then, or at a second signal, they are aborted with an error in their dialect; clients that do not
 read it are disconnected. The audit is flushed before uvicorn gets the signal, because uvicorn
 closes open streams without an error. Every wait is limited: neither a dead database nor a full pipe

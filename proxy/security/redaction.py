@@ -361,7 +361,7 @@ def storable(value: Any) -> Any:
 
 
 def storable_text(text: str) -> str:
-    """Replace NUL and unpaired surrogates, which databases refuse."""
+    """Replace NUL and unpaired surrogates, which databases reject."""
     if "\0" in text:
         text = text.replace("\0", NUL)
     if text.isascii():

@@ -1,7 +1,7 @@
 """Admits requests before their bodies are read: client keys, quotas and loops.
 
 A request is admitted once. `check_again` covers what can change while its body arrives: a key that
-is revoked must not be served, and a gateway that is stopping must refuse the request.
+is revoked must not be served, and a gateway that is stopping must reject the request.
 """
 
 import time
@@ -44,7 +44,7 @@ async def admit_token_count(request: GatewayRequest) -> None:
 
 
 def check_again(request: GatewayRequest) -> None:
-    """Refuse if the gateway is stopping, or if the key was revoked since the admission."""
+    """Raise if the gateway is stopping, or if the key was revoked since the admission."""
     runtime.check_accepting()
     if request.admission.snapshot is not runtime.configuration.current:
         _authenticate(request)

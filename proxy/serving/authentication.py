@@ -1,6 +1,6 @@
 """Authenticates client keys, sent in either of the two headers that clients use.
 
-A refusal says what is wrong with the headers of the request. Of the key itself it says only what
+A rejection says what is wrong with the headers of the request. Of the key itself it says only what
 its characters show, never whether it exists, has expired or was revoked. Keys are looked up by
 their hash, so timing reveals nothing about their characters.
 """
@@ -48,7 +48,7 @@ def authenticate(request: GatewayRequest, configuration: Configuration, snapshot
             ErrorCode.KEYS_UNAVAILABLE,
             "this key cannot be checked while the gateway's database is unreachable: try again",
         )
-    raise _refusal("unknown" if key is None else "expired", _invalid_message(credential))
+    raise _rejection("unknown" if key is None else "expired", _invalid_message(credential))
 
 
 def _credential(request: GatewayRequest) -> _Credential:
@@ -66,7 +66,7 @@ def _credential(request: GatewayRequest) -> _Credential:
         return _Credential(token, "authorization")
     if api_key:
         return _Credential(api_key, "x-api-key")
-    raise _refusal("missing", f"{_missing_message(headers, scheme)}. {_HOW_TO_SEND}.")
+    raise _rejection("missing", f"{_missing_message(headers, scheme)}. {_HOW_TO_SEND}.")
 
 
 def _missing_message(headers: Mapping[str, str], scheme: str) -> str:
@@ -100,6 +100,6 @@ def _invalid_message(credential: _Credential) -> str:
     )
 
 
-def _refusal(reason: str, message: str) -> GatewayError:
+def _rejection(reason: str, message: str) -> GatewayError:
     metrics.REFUSED_KEYS.labels(reason).inc()
     return GatewayError(ErrorCode.INVALID_KEY, message)

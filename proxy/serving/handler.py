@@ -134,7 +134,7 @@ class GatewayHandler:
             match = _resolve(request.path)
             body = await self._admit_and_read(match.func, request, receive)
         except Exception as error:  # noqa: BLE001  error_response logs unexpected errors
-            await self._refuse(request, error, send)
+            await self._reject(request, error, send)
             return
         if body is None:
             request.exchange.has_client = False
@@ -168,7 +168,7 @@ class GatewayHandler:
                 self._check_accepting()  # a gateway that stops brings the timeout forward
             raise
 
-    async def _refuse(self, request: GatewayRequest, error: Exception, send: Send) -> None:
+    async def _reject(self, request: GatewayRequest, error: Exception, send: Send) -> None:
         response = self._error_response(request, error)
         if not _is_received(request.scope):
             response["connection"] = "close"  # the rest of the body is not read

@@ -2,7 +2,7 @@
 
 Slots are counted in memory; each process gets an equal share of its node's slots. A request holds
 its slot from before its body is read until it ends. Limits come from the request's snapshot: an
-edit applies to the next request, and open requests stay counted. Refused requests are not counted.
+edit applies to the next request, and open requests stay counted. Rejected requests are not counted.
 """
 
 from math import ceil

@@ -1,7 +1,7 @@
 """Retries and fallbacks: attempts until an upstream has started to answer.
 
 Nothing has been sent to the client before that, so a failed attempt can be followed by another: the
-same again, the same without thinking blocks whose signature was refused, or one at the fallback
+same again, the same without thinking blocks whose signature was rejected, or one at the fallback
 route. The exchange records each failed attempt.
 
 A request is sent to one model of one upstream at most twice, whatever happens: attempts cost money,

@@ -72,7 +72,7 @@ def filter_exchanges(query: Mapping[str, str], now: datetime) -> "QuerySet[Excha
         value = query.get(name, "").strip()
         if not value:
             continue
-        if "\0" in value:  # PostgreSQL refuses it
+        if "\0" in value:  # PostgreSQL rejects it
             raise BadFilter(f"{name}: {value[:40]!r} contains a NUL character")
         if name == "outcome" and value == FAILED:
             rows = rows.filter(outcome__in=FAILURES)

@@ -31,8 +31,8 @@ def redact_in_log(secrets: Iterable[str]) -> None:
     _redactors[0] = Redactor(secrets)
 
 
-class RefusalFilter(logging.Filter):
-    """Drops the traceback of a refused request: a 403 is not a defect."""
+class RejectionFilter(logging.Filter):
+    """Drops the traceback of a rejected request: a 403 is not a defect."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.ERROR:

@@ -29,7 +29,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
 REQUESTS = Counter(
     "athena_requests_total",
-    "Finished conversations and refused requests, by the status sent to the client; a stream that"
+    "Finished conversations and rejected requests, by the status sent to the client; a stream that"
     " failed after its start has 200 and an error_source.",
     ("route", "provider", "model_group", "status", "error_source"),
     registry=REGISTRY,
@@ -96,7 +96,7 @@ JOURNAL_BYTES = Gauge(
 )
 AUDIT_DROPPED = Counter(
     "athena_audit_dropped_total",
-    "Exchanges without a row: too many were waiting, or the database refused the row.",
+    "Exchanges without a row: too many were waiting, or the database rejected the row.",
     registry=REGISTRY,
 )
 CONFIG_VERSION = Gauge(
@@ -140,7 +140,7 @@ request_series = lru_cache(1024)(REQUESTS.labels)
 transform_series = lru_cache(256)(TRANSFORMS.labels)
 
 
-def count_refusal(status: int) -> None:
+def count_rejection(status: int) -> None:
     """Count a request that was rejected before it reached the application."""
     request_series("", "", "", str(status), "client").inc()
 

@@ -30,7 +30,7 @@ _LIST_HEADERS = ("anthropic-beta",)
 
 
 # Prefixes of the headers that are forwarded to an upstream of the client's dialect, without
-# exceptions: if a beta's field arrives without its header, the upstream refuses the request.
+# exceptions: if a beta's field arrives without its header, the upstream rejects the request.
 _FORWARDED = {"anthropic": "anthropic-", "openai": "openai-"}
 
 

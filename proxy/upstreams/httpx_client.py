@@ -2,7 +2,7 @@
 
 Host names are resolved here, and the checked addresses are the ones that are connected to; TLS
 still verifies the name. With an HTTP proxy, the proxy resolves and connects: only literal
-addresses and known metadata names can then be refused, and the proxy must guard the rest.
+addresses and known metadata names can then be rejected, and the proxy must guard the rest.
 """
 
 from collections.abc import Iterable

@@ -89,7 +89,7 @@ def test_marks_on_tools_are_carried(inside):
 
 
 def test_the_first_and_the_last_three_of_too_many_marks_stay():
-    """Fault C8: Anthropic refuses a fifth."""
+    """Fault C8: Anthropic rejects a fifth."""
     tool = {"type": "function", "function": {"name": "f", "parameters": PARAMETERS}}
     system = {"role": "system", "content": [part("S")]}
     users = [{"role": "user", "content": [part(f"U{n}")]} for n in range(3)]

@@ -1,4 +1,4 @@
-"""Requests whose JSON is too deep or has too many values are refused."""
+"""Requests whose JSON is too deep or has too many values are rejected."""
 
 import json
 import random
@@ -15,7 +15,7 @@ LIMITS = Complexity(depth=20, nodes=1000)
 
 
 def is_refused(body: bytes, limits: Complexity = LIMITS) -> bool:
-    """Tell whether a body is refused as too complex, in every dialect."""
+    """Tell whether a body is rejected as too complex, in every dialect."""
     results = set()
     for dialect in DIALECTS.values():
         try:

@@ -1,4 +1,4 @@
-"""Fields that select a model: names in another case are refused, and every named model is found."""
+"""Fields that select a model: names in another case are rejected, and every named model is found."""
 
 import json
 import tracemalloc

@@ -241,7 +241,7 @@ def test_p13_kimi_ids_are_counted_over_the_whole_conversation():
 
 
 def test_mistral_ids_are_nine_digits_counted_over_the_whole_conversation():
-    """Mistral's API and templates refuse an id that is not nine letters and digits."""
+    """Mistral's API and templates reject an id that is not nine letters and digits."""
     history = [
         user("hi"),
         assistant(tool_use("toolu_1", "f"), tool_use("toolu_2", "g")),

@@ -1,7 +1,7 @@
 """Fuzzing targets: functions of bytes that raise AssertionError if an input breaks a law.
 
 There is a target for every dialect and format in the registries, so that a new one is fuzzed at
-once. The laws: nothing but a FormatsError is raised, and only if a request is refused; events come
+once. The laws: nothing but a FormatsError is raised, and only if a request is rejected; events come
 in the order of the event table; any split gives the same result; memory and time are limited.
 """
 

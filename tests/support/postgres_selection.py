@@ -1,7 +1,7 @@
 """Selects the tests that `make test-postgres` repeats on PostgreSQL: those that use the database.
 
 A test uses the database if pytest-django gives it one or if it starts a gateway. pytest-django
-refuses every other access, and `database_url` refuses a gateway to a test that is not recognised
+rejects every other access, and `database_url` denies a gateway to a test that is not recognised
 here, so no new test of the database is left out unnoticed. `INDEPENDENT` lists tests that need a
 database, but whose subject is something else.
 """

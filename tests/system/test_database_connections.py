@@ -56,7 +56,7 @@ def test_requests_are_answered_without_free_connections_and_rows_are_written_lat
             mine = taken.enter_context(connect())
 
             def take():
-                """Replace the gateway's connections by ours; return whether it was refused a new one."""
+                """Replace the gateway's connections by ours; return whether a new one failed."""
                 assert asked() == 200
                 mine.execute(CUT)
                 with suppress(psycopg.OperationalError):  # no connection is left

@@ -1,4 +1,4 @@
-"""Shutdown: new requests are refused, open answers end properly, and no row is lost."""
+"""Shutdown: new requests are rejected, open answers end properly, and no row is lost."""
 
 import json
 import signal
@@ -197,7 +197,7 @@ def test_a_locked_database_does_not_keep_the_process_from_exiting(start, upstrea
 
 
 class Balancer:
-    """Sends requests to nodes that are ready; a request that a node refuses goes to another."""
+    """Sends requests to nodes that are ready; a request that a node rejects goes to another."""
 
     def __init__(self, gateways):
         self.gateways = gateways

@@ -1,4 +1,4 @@
-"""Production: a gateway behind a TLS proxy, and the settings that it refuses."""
+"""Production: a gateway behind a TLS proxy, and the settings that it rejects."""
 
 import re
 import stat

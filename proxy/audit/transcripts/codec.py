@@ -131,7 +131,7 @@ def tool_fields(name: str, schema: bytes, *, is_custom: bool) -> dict[str, Any]:
     """A declared tool. A schema that is not valid JSON becomes empty."""
     try:
         value = msgspec.json.decode(schema)
-        if b"\\u" in schema or b"\0" in schema:  # may be a character that databases refuse
+        if b"\\u" in schema or b"\0" in schema:  # may be a character that databases reject
             value = storable(value)
     except (ValueError, RecursionError):
         value = {}

@@ -1,4 +1,4 @@
-"""Tools of the Responses API in requests to Chat Completions: carried or refused, never lost."""
+"""Tools of the Responses API in requests to Chat Completions: carried or rejected, never lost."""
 
 import json
 

@@ -204,7 +204,7 @@ def test_the_key_of_the_demo_does_not_leave_the_gateway(row):
 
 
 def test_the_demo_stays_on_this_gateway_with_its_own_key(row):
-    """An operator's key for another server is refused: the demo would not use it."""
+    """An operator's key for another server is rejected: the demo would not use it."""
     demo = Upstream.objects.get(name="demo")
     assert "the gateway's own demo" in by_api(demo, OTHER_SERVERS[0], key=KEY)
     assert read_upstream(Upstream.objects.get(pk=demo.pk)).url.host == "127.0.0.1"

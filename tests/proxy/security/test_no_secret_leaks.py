@@ -100,7 +100,7 @@ def send_requests(gateway, upstream):
 def test_the_gateways_own_secrets_leak_nowhere(own_gateway, upstream):
     """X1, X2, O8."""
     answers = send_requests(own_gateway, upstream)
-    seen = {f"answer {n}": f"{a.headers} {_refusal(a)}" for n, a in enumerate(answers)}
+    seen = {f"answer {n}": f"{a.headers} {_rejection(a)}" for n, a in enumerate(answers)}
     seen["metrics"] = httpx.get(f"{own_gateway.url}/metrics", trust_env=False).text
     own_gateway.exchange(answers[-1])  # the last row is written, so all are
     operator = Operator(own_gateway)
@@ -134,7 +134,7 @@ def test_the_gateways_own_secrets_leak_nowhere(own_gateway, upstream):
     own_gateway.start()  # the fixture stops it
 
 
-def _refusal(answer):
+def _rejection(answer):
     """Text that the gateway wrote. The text of a model reaches the client unchanged."""
     return answer.text if answer.status_code != 200 else ""
 

@@ -1,4 +1,4 @@
-"""Client keys: a refusal names the header at fault, and reveals nothing about the key."""
+"""Client keys: a rejection names the header at fault, and reveals nothing about the key."""
 
 import statistics
 import time

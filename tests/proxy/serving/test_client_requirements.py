@@ -935,7 +935,7 @@ def test_safeguards_are_ignored_and_get_no_invented_result(client, upstream, mod
 
 
 def test_max_tokens_is_lowered_to_the_limit_of_the_model(gateway, client, upstream):
-    """An upstream that refuses 32,000 is fatal for the client."""
+    """An upstream that rejects 32,000 is fatal for the client."""
     gateway.edit(
         "ModelRoute.objects.create(pattern='test/limited', max_tokens=8192,"
         " upstream=Upstream.objects.get(name='openrouter'))"

@@ -1,7 +1,7 @@
 """Law 7 over real HTTP: every client, upstream, format and mode, with the official SDKs.
 
 In each cell a client asks about a picture, gets two calls at once, one of them with 40 KB of
-arguments, answers them, one with a picture, and gets an answer; then one request is refused, and one
+arguments, answers them, one with a picture, and gets an answer; then one request is rejected, and one
 answer breaks off.
 """
 

@@ -604,7 +604,7 @@ def test_p5_genuine_thinking_is_kept_and_a_refused_signature_is_retried_without_
     assert len(script.requests) == 2
     row = gateway.exchange(response)
     assert [(a[0], a[2]) for a in row["attempts"]] == [("claude", "upstream_refused")]
-    assert row["notices"] == [["reasoning_dropped", "the upstream refused it", 1]]
+    assert row["notices"] == [["reasoning_dropped", "the upstream rejected it", 1]]
     upstream.script(model, whole({"type": "error", "error": error}, 400))
     assert client.post(PATHS["anthropic"], content=asked).status_code == 400
 

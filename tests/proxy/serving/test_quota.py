@@ -32,7 +32,7 @@ def admit(quota, exchange, max_streams=10_000):
 
 
 def refusal(quota, exchange, max_streams=10_000):
-    """Return the code of the refusal; empty if the request is admitted."""
+    """Return the code of the rejection; empty if the request is admitted."""
     try:
         admit(quota, exchange, max_streams)
     except GatewayError as error:
@@ -330,7 +330,7 @@ def test_no_slot_is_lost_after_a_thousand_random_endings(gateway, upstream, mode
         assert opened() <= limit
     wait_for(lambda: value(scrape(gateway.url), "athena_held_places") == 0)
     wait_for(lambda: value(scrape(gateway.url), "athena_open_streams") == 0)
-    # If slots had been lost, most requests would have been refused.
+    # If slots had been lost, most requests would have been rejected.
     rows = gateway.rows(
         "SELECT error_code FROM proxy_exchange JOIN proxy_clientkey k ON k.id = key_id"
         " WHERE k.label = ?",

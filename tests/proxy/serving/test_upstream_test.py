@@ -74,7 +74,7 @@ def test_a_refused_key_ends_the_test_and_is_not_shown(row, upstream):
         "skipped",
         "skipped",
     )
-    assert "refused with HTTP 401" in results["key"].detail
+    assert "rejected with HTTP 401" in results["key"].detail
 
 
 def test_messages_of_the_upstream_are_shown_without_the_key(row, upstream):

@@ -350,7 +350,7 @@ def test_an_idle_connection_that_is_closed_with_408_raises_no_suspicion(upstream
     [b"503 Busy", b"204 No Content", b"304 Not Modified", b"201 Created"],
 )
 def test_a_connection_is_reused_only_after_status_200(upstream, model, head):
-    """W1: after an early refusal, an upstream may take the rest of the request for the next one."""
+    """W1: after an early rejection, an upstream may take the rest of the request for the next one."""
     body = b"" if head[0:1] in b"3" or head.startswith(b"204") else b"own"
     answer = b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
     script = upstream.script(model, [answer])
