@@ -1,6 +1,6 @@
 """The Django project.
 
-settings          all settings and their defaults
+settings          all settings and their defaults; cookies, and how long a session lasts
 environment       reads `.env`, Redis URLs and the secret key file
 settings_login    login, and the lockout after failed logins
 settings_api, settings_logging   the management API; the log

@@ -21,7 +21,7 @@
     error_response       the only place that turns exceptions into HTTP, with a status that the
                          client's dialect knows; `proxy.errors` has the status of each code
     model_list, metrics_view, demo, upstream_test    other endpoints, and the connection test
-    runtime              everything that one server process holds
+    runtime              everything that one server process holds, and what of it is degraded
 
 Never touches the database while it serves. May import every package below it: `audit`,
 `upstreams`, `configuration`, `process`, `http`.
