@@ -28,7 +28,8 @@ standard library and msgspec. Other packages import only the names listed here.
     null_arguments             drops nulls that the tool's schema does not allow
     toolbox, tool_cache        the tools of a request, and caches of values computed from them
     turn_cache                 fields that a session repeats with every request
-    token_estimate, image_tokens   input tokens before the upstream has counted them
+    token_estimate             input tokens before the upstream has counted them, documents included
+    image_tokens               input tokens of an image, by its size
     foreign_body               describes bodies of other kinds: web pages, plain text
     sse                        server-sent events; limits of a line and of an event
     json_codec                 JSON; half an emoji; numbers of tokens that are not numbers

@@ -18,6 +18,7 @@
     grammar                the parts that all grammars share: verdicts, readers, output
     markers                searches for markers that may be split across chunks
     markup_watch           reports native markup that reached the client as text
+    unknown_markup         recognises calls in a markup that no family is known to write
 
 May import from the top level of formats, never from a dialect.
 """

@@ -2,7 +2,10 @@
 
     base           what all forms share: preview, warning before a newer change is overwritten,
                    history and revert, enable and disable
-    upstreams, routes, formats, keys, gateway   one table each
+    upstreams, routes, formats, gateway   one table each
+    keys           client keys; makes one key of a form that was sent twice
+    definitions    operators' formats, with the trial of one that is not saved
+    definition_fields   a definition as fields of a form
     range_hints    help texts with the range and default of a number
 
 May import every other package except `proxy.api`.

@@ -4,7 +4,8 @@
                               priority
     live                      polls for new versions, loads the snapshot, and knows its age, which
                               readiness depends on
-    saved_rows                the last configuration on disk, for a start during an outage
+    saved_rows                the last configuration on disk, for a start during an outage; ignores
+                              a file that others could have changed
     patterns                  matches model names with the patterns of routes and overrides
     routing                   model name → route, upstream, format and limits; the precedence; the
                               names for `/v1/models`; removes the suffix `[1m]`

@@ -5,7 +5,7 @@
     redaction          finds and removes secrets in text, bytes, events and whole streams, also if
                        a secret is split across chunks
     key_variables      which environment variables may hold an upstream's key
-    private_file       files that only the gateway's user can read
+    private_file       writes files that only the gateway's user can read
     secret_headers     which headers of an upstream are secret, and how they are masked
     visible_text       shows invisible and control characters of hostile text by name
     content_security   response headers of pages: Content-Security-Policy, Cache-Control
