@@ -59,8 +59,8 @@ from formats.toolbox import Toolbox
 
 STANDARD = "standard"
 AUTO = "auto"
-# A text that changes in the admin is another key, so old ones leave the cache.
-_MAX_DEFINED = 64
+# More than any gateway has: compiling one takes up to 0.2 s, and requests must not wait for that.
+_MAX_DEFINED = 512
 
 
 class _Render(Protocol):
