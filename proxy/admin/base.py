@@ -24,7 +24,7 @@ from proxy.configuration import editing
 from proxy.configuration.history import differences, records, version_of
 from proxy.configuration.preview import effects_of
 from proxy.database.clock import clock
-from proxy.pages.changes import entries_of
+from proxy.pages.changes import entries_of, with_undo_link
 
 
 class ConfigurationForm(forms.ModelForm):
@@ -247,7 +247,7 @@ class SwitchedAdmin(ConfigurationAdmin):
                 with editing.editing():
                     switch()
                 done = f"{len(chosen)} {_noun(self.opts, len(chosen))} {word}d."
-                messages.success(request, f"{done} Undo this on the Changes page.")
+                messages.success(request, with_undo_link(done))
                 return None
             effects = effects_of(switch, clock.now())
         except ValidationError as error:

@@ -6,12 +6,15 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from proxy.configuration.history import KINDS, FieldChange, differences, records, with_previous
 from proxy.models import CONFIGURATION
 from proxy.pages.access import has_permission, render_page, staff_page
 
 _MAX_ENTRIES = 100
+_PAGE = "configuration:changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,11 @@ class Entry:
     @property
     def author(self) -> str:
         return str(self.record.history_user or "a command or the environment")
+
+
+def with_undo_link(done: str) -> SafeString:
+    """Return the message of an edit, with a link to the page where it can be undone."""
+    return format_html('{} <a href="{}">Undo this in Changes.</a>', done, reverse(_PAGE))
 
 
 @staff_page(

@@ -21,6 +21,7 @@ from proxy.configuration.snapshot import load
 from proxy.configuration.upstream import Upstream, read_upstream
 from proxy.database.clock import clock
 from proxy.pages.access import render_page, staff_page, staff_user
+from proxy.pages.changes import with_undo_link
 from proxy.serving.upstream_test import Problem, Step, models_of, probe
 
 _MAX_MODEL_CHARS = 200
@@ -116,7 +117,7 @@ def claude_names(request: HttpRequest, pk: int) -> HttpResponse:
         try:
             if _confirm_claude_names(row, model, request.POST.get("version", "")):
                 done = f"Claude's model names are answered by {row.name} with {model}."
-                messages.success(request, f"{done} Undo this on the Changes page.")
+                messages.success(request, with_undo_link(done))
                 return redirect("admin:proxy_modelroute_changelist")
             version = current_version()
             effects = effects_of(lambda: serve_claude_names(row, model), clock.now())

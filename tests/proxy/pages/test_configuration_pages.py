@@ -266,6 +266,11 @@ def test_the_version_is_on_every_page(olga):
         assert expected in text_of(olga.get(path)), path
 
 
+def test_the_menu_has_an_entry_for_the_changes(olga):
+    entry = text_of(olga.get("/admin/")).split('href="/admin/changes/"')[1].split("</a>")[0]
+    assert f">Changes (version {configuration_version()})" in entry
+
+
 def test_disabling_and_enabling_rows_creates_a_version_each(olga):
     rows = [FormatOverride.objects.create(pattern=f"{n}/*", format="kimi") for n in "ab"]
     before, keys = configuration_version(), [row.pk for row in rows]
@@ -275,7 +280,9 @@ def test_disabling_and_enabling_rows_creates_a_version_each(olga):
     assert "Disable 2 format overrides?" in page
     assert "a/one" in page
     assert configuration_version() == before
-    olga.post(url, {"action": "disable", "_selected_action": keys, "confirmed": "yes"})
+    confirmed = {"action": "disable", "_selected_action": keys, "confirmed": "yes"}
+    page = text_of(olga.post(url, confirmed, follow=True))
+    assert '2 format overrides disabled. <a href="/admin/changes/">Undo this' in page
     assert FormatOverride.objects.filter(active=False).count() == 2
     assert configuration_version() == before + 2
     olga.post(url, {"action": "enable", "_selected_action": keys, "confirmed": "yes"})
@@ -383,6 +390,7 @@ def test_an_upstream_answers_for_claudes_names_in_one_step(olga):
     version = stale.split('name="version" value="')[1].split('"')[0]
     done = text_of(olga.post(url, {"model": "house/local", "version": version}, follow=True))
     assert "model names are answered by house with " in done
+    assert '<a href="/admin/changes/">Undo this' in done
 
     routes = ModelRoute.objects.filter(listed_as__startswith="claude-")
     assert {row.pattern for row in routes} == {
