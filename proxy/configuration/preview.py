@@ -55,6 +55,11 @@ class Effect:
         return len(formats) == 2 and "" not in formats
 
     @property
+    def is_pattern(self) -> bool:
+        """The effect is on the names that match `model`, not on a name itself."""
+        return bool(set(self.model) & _WILDCARDS)
+
+    @property
     def is_refused(self) -> bool:
         return not self.after.upstream
 

@@ -99,7 +99,7 @@ def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
         total=len(names),
         count=len(matching),
         models=[
-            (name, detect_format(name).format, _route_query(row, name))
+            (name, detect_format(name).format, _route_query(row, name), urlencode({"model": name}))
             for name in matching[:_MAX_MODELS]
         ],
     )
@@ -109,7 +109,7 @@ def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
 def claude_names(request: HttpRequest, pk: int) -> HttpResponse:
     """Let the upstream answer for all of Claude's model names: choose, preview, confirm."""
     row = get_object_or_404(models.Upstream, pk=pk)
-    model = request.POST.get("model", "").replace("\0", "").strip()
+    model = (request.POST or request.GET).get("model", "").replace("\0", "").strip()
     effects, version = None, 0
     if request.method == "POST" and not model:
         messages.error(request, "Enter the upstream's name for the model.")

@@ -147,6 +147,7 @@ def test_a_pattern_is_previewed_before_any_model_matches_it(olga):
     page = text_of(olga.post("/admin/proxy/modelroute/add/", form))
     assert "demo: local-* as auto" in page
     assert "the name says nothing about the format: read as auto" in page
+    assert "any other name like <code>local-*</code>" in page
 
 
 def test_a_preview_shows_models_that_would_be_rejected(olga):
@@ -360,6 +361,15 @@ def test_a_route_model_is_chosen_from_the_upstream_list(olga, row):
     assert 'data-models="/admin/proxy/upstream/0/models/"' in form
 
 
+def test_a_model_for_claudes_names_is_chosen_from_the_upstream_list(olga, row):
+    names = f"/admin/proxy/upstream/{row.pk}/claude/"
+    models = f"/admin/proxy/upstream/{row.pk}/models/"
+    assert f'href="{models}"' in text_of(olga.get(names))
+    chosen = f"{names}?model=house%2Fplain"
+    assert f'href="{chosen}"' in text_of(olga.get(models))
+    assert 'name="model" value="house/plain"' in text_of(olga.get(chosen))
+
+
 def test_an_upstream_without_a_model_list_says_so(olga, row, upstream):
     upstream.script("/v1/models", whole({}, status=404))
     assert "HTTP 404" in text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/models/"))
@@ -382,6 +392,8 @@ def test_an_upstream_answers_for_claudes_names_in_one_step(olga):
 
     preview = text_of(olga.post(url, {"model": "house/local"}))
     assert "<ins>house: house/local as auto</ins>" in preview
+    assert '<td class="main name">claude-opus</td>' in preview
+    assert '<td class="main name">any other name like <code>claude-*opus*</code></td>' in preview
     assert configuration_version() == before
     version = preview.split('name="version" value="')[1].split('"')[0]
     FormatOverride.objects.create(pattern="elsewhere", format="qwen")
