@@ -49,6 +49,9 @@ class ClientKeyForm(ConfigurationForm):
     class Meta:
         model = ClientKey
         fields = "__all__"
+        help_texts = {
+            "owner": "The user who can see its requests on their Usage page. May stay empty."
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -42,7 +42,7 @@ class UpstreamForm(ConfigurationForm):
         widget=forms.PasswordInput(
             render_value=False, attrs={"autocomplete": "new-password", "class": "vTextField"}
         ),
-        help_text="Stored encrypted and never shown again. Leave empty to keep the current key.",
+        help_text="Stored encrypted and never shown again.",
     )
 
     remove_key = forms.BooleanField(label="remove the stored key", required=False)
@@ -56,6 +56,8 @@ class UpstreamForm(ConfigurationForm):
         super().__init__(*args, **kwargs)
         self._headers = self.instance.headers
         self.initial["headers"] = mask_secrets(self._headers)
+        if self.instance.sealed_key:
+            self.fields["new_key"].help_text += " Leave empty to keep the current key."
 
     def clean_headers(self) -> Any:
         """Replace each `[stored]` by the secret that is stored."""
@@ -154,6 +156,14 @@ class UpstreamAdmin(EnvironmentAdmin):
         preset = PRESETS.get(given.pop("preset", ""))
         return {**(preset.fields if preset else {}), **given}
 
+    def get_fieldsets(self, request: HttpRequest, obj: Upstream | None = None) -> Any:
+        hidden = set() if obj and obj.sealed_key else {"remove_key"}
+        hidden |= set() if obj else {"key"}
+        return [
+            (title, {**options, "fields": [n for n in options["fields"] if n not in hidden]})
+            for title, options in super().get_fieldsets(request, obj)
+        ]
+
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -168,10 +178,19 @@ class UpstreamAdmin(EnvironmentAdmin):
         context["suspected_until"] = _suspicion(row) if row else None
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def save_model(self, request: HttpRequest, obj: Upstream, form: Any, change: bool) -> None:
-        super().save_model(request, obj, form, change)
-        if "_preview" in request.POST or form is None:
-            return
+    def response_add(
+        self, request: HttpRequest, obj: Upstream, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        response = super().response_add(request, obj, post_url_continue)
+        self._suggest_test(request, obj)
+        return response
+
+    def response_change(self, request: HttpRequest, obj: Upstream) -> HttpResponse:
+        response = super().response_change(request, obj)
+        self._suggest_test(request, obj)
+        return response
+
+    def _suggest_test(self, request: HttpRequest, obj: Upstream) -> None:
         if trouble := read_upstream(obj).trouble:
             messages.warning(request, f"The upstream is saved but cannot be used: {trouble}.")
         test = reverse("configuration:test", args=[obj.pk])

@@ -26,7 +26,7 @@
 
     form.addEventListener("input", schedule);
     form.addEventListener("change", schedule);
-    if (form.querySelector("#id_pattern")?.value) schedule();
+    if (form.checkValidity()) ask(); // a form that is filled in already, as by a link or a preset
   }
 
   function offerModels(upstream, model) {

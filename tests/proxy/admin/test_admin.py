@@ -114,6 +114,26 @@ def test_an_empty_key_keeps_the_current_one(pages):
     assert (row.read_key(), row.idle_timeout) == (CANARY, 60)
 
 
+def test_only_a_stored_key_can_be_kept_or_removed(pages):
+    row = Upstream.objects.create(name="keyless", base_url="https://example.com/v1")
+    change = f"/admin/proxy/upstream/{row.pk}/change/"
+    for url in ("/admin/proxy/upstream/add/", change):
+        page = pages.get(url).content.decode()
+        assert "Stored encrypted and never shown again." in page
+        assert "remove the stored key" not in page
+        assert "keep the current key" not in page
+    row.store_key("sk-secret-of-the-upstream")
+    row.save()
+    page = pages.get(change).content.decode()
+    assert "remove the stored key" in page
+    assert "Leave empty to keep the current key." in page
+
+
+def test_the_owner_of_a_key_is_explained(pages):
+    page = pages.get("/admin/proxy/clientkey/add/").content.decode()
+    assert "can see its requests on their Usage page" in page
+
+
 def test_a_variable_replaces_a_stored_key(pages):
     pages.post("/admin/proxy/upstream/add/", UPSTREAM_FORM | {"new_key": CANARY})
     row = Upstream.objects.get(name="mine")
