@@ -214,6 +214,15 @@ def test_searching_a_request_id_opens_its_exchange(support):
     )
 
 
+def test_a_request_without_a_model_has_a_dash_in_its_cell(web):
+    user = log_in(web, SUPPORT, DEVELOPERS)
+    own = ClientKey.objects.create(label="mine", prefix="p1", digest="d1", owner=user)
+    exchange_row(key=own, model="", upstream="", upstream_model="", created_at=timezone.now())
+    for url in ("/admin/audit/", "/admin/usage/"):
+        cell = text_of(get(web, url)).split('data-label="model">')[1].split("</td>")[0]
+        assert cell == '<span class="name">–</span>', url
+
+
 def test_pager_walks_the_list_by_id_in_both_directions(support):
     rows = [exchange_row().request_id for _ in range(120)][::-1]
     first = text_of(get(support, "/admin/audit/?outcome=ok"))
