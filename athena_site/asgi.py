@@ -30,8 +30,8 @@ _gateway = GatewayHandler(
 _pages = PageBodyLimit(_django, limits=runtime.request_limits, on_rejection=count_rejection)
 # Claude Code also requests these paths; a plain 404 is enough, without Django's pages and sessions.
 _CLAUDE_CODE_PATHS = ("/api/hello", "/api/event_logging/", "/api/oauth/")
-# For clients whose base URL lacks /v1.
-_WITHOUT_V1 = ("/chat/completions", "/models")
+# For clients whose base URL lacks /v1. Not all of them exist: the others get an error in JSON.
+_WITHOUT_V1 = ("/chat/completions", "/messages", "/models", "/responses")
 _GATEWAY_PATHS = (
     "/v1/",
     "/demo/",

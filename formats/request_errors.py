@@ -37,6 +37,8 @@ def parse_json(
         place = ".".join(part for part in (path, place) if part)
         raise ClientError(message[:1].lower() + message[1:], path=place) from error
     except msgspec.DecodeError as error:
+        if not bytes(body).strip():
+            raise ClientError("the body is empty: send the request as JSON") from error
         raise ClientError(f"the body is not valid JSON: {_with_line(str(error), body)}") from error
     except UnicodeDecodeError as error:
         raise ClientError(f"the body is not valid UTF-8: {error.reason}") from error

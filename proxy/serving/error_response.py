@@ -11,6 +11,14 @@ from proxy.serving.request import GatewayRequest
 
 logger = logging.getLogger("athena.views")
 
+ENDPOINTS = (
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/chat/completions",
+    "/v1/models",
+)
+"""Paths that a client may have meant."""
+
 # Statuses that a dialect does not know, and what it uses instead.
 _STATUS = {("openai", 529): 503}
 
@@ -50,6 +58,15 @@ def error_response(request: GatewayRequest, error: Exception) -> HttpResponse:
     return HttpResponse(body, content_type="application/json", status=status, headers=headers)
 
 
+def _nothing_at(path: str) -> str:
+    message = f"there is nothing at {path[:200]}"
+    if path.startswith("/messages"):
+        return f"{message}. Add /v1 to the base URL, for {ENDPOINTS[0]}"
+    if path.startswith(("/v1", "/responses")):
+        return f"{message}. The endpoints are {', '.join(ENDPOINTS)}"
+    return message
+
+
 def _as_gateway_error(request: GatewayRequest, error: Exception) -> GatewayError:
     match error:
         case GatewayError():
@@ -57,8 +74,7 @@ def _as_gateway_error(request: GatewayRequest, error: Exception) -> GatewayError
         case FormatsError():
             return GatewayError.of(error)
         case Http404():
-            message = f"there is nothing at {request.path[:200]}"
-            return GatewayError(ErrorCode.NOT_FOUND, message)
+            return GatewayError(ErrorCode.NOT_FOUND, _nothing_at(request.path))
         case SuspiciousOperation():
             return GatewayError(ErrorCode.INVALID_REQUEST, str(error), should_retry=False)
     logger.error("unexpected error in the gateway", exc_info=error)

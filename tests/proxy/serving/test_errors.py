@@ -9,6 +9,7 @@ from socket import create_server
 import httpx
 import pytest
 
+from proxy.serving.error_response import ENDPOINTS
 from tests.support.chat import TOOLS, ask, chunk, data, error_of, read, reply, says, stream
 from tests.support.gateway import KEY
 from tests.support.scripted_upstream import Close, Reset, refused, whole
@@ -347,6 +348,8 @@ def test_a_body_over_the_limit_gets_413(gateway, client, declared):
         ("POST", "/v1/nothing", 404),
         ("GET", "/v1/", 404),
         ("GET", "/v1", 404),
+        ("POST", "/messages", 404),
+        ("POST", "/responses", 404),
     ],
 )
 @pytest.mark.parametrize("is_anthropic", [True, False])
@@ -365,6 +368,26 @@ def test_framework_errors_are_json_in_the_clients_dialect(
         assert set(body["error"]) >= {"message", "type"}
     if status == 405:
         assert response.headers["allow"]
+
+
+def test_a_path_that_does_not_exist_is_answered_with_those_that_do(client):
+    for path in ("/v1/responses", "/responses"):
+        message = error_of(client.post(path, json={}))[2]
+        assert message.startswith(f"there is nothing at {path}. The endpoints are /v1/messages, ")
+        for endpoint in ENDPOINTS:
+            assert client.put(endpoint).status_code == 405, "exists"
+            assert endpoint in message
+    message = error_of(client.post("/messages", json={}))[2]
+    assert "there is nothing at /messages. Add /v1 to the base URL, for /v1/messages" in message
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+@pytest.mark.parametrize("content", [b"", b" \n"])
+def test_an_empty_body_is_named(client, path, content):
+    response = client.post(path, content=content)
+    error = response.json()["error"]
+    assert (response.status_code, error["type"]) == (400, "invalid_request_error")
+    assert error["message"].startswith("the body is empty: send the request as JSON")
 
 
 @pytest.mark.parametrize(
