@@ -30,6 +30,7 @@ _ABOUT = (
 _CHUNK_CHARS = 7  # cuts markers into pieces, as real models do
 _CHUNK_SECONDS = 0.004
 _REMINDER_TAG = re.compile(r"(</?system-reminder>)")
+_BACKQUOTED = re.compile(r"`[^`]+`")
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|'([^']{2,})'")
 _PROPER = re.compile(r"(?<=[a-z,] )([A-Z][\w-]+(?: [A-Z][\w-]+)*)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -194,7 +195,15 @@ def _choose(body: dict[str, Any], text: str) -> dict[str, Any] | None:
     best = max(scores)
     if best or choice == "required" or len(functions) == 1:
         return functions[scores.index(best)]
-    return None
+    return _tool_for_value(functions) if _BACKQUOTED.search(text) else None
+
+
+def _tool_for_value(functions: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Choose a tool for a value in backquotes: one that runs commands, or that needs one value."""
+    needs = [(f.get("parameters") or {}).get("required") or [] for f in functions]
+    commands = (f for f, names in zip(functions, needs, strict=True) if "command" in names)
+    single = (f for f, names in zip(functions, needs, strict=True) if len(names) == 1)
+    return next(commands, None) or next(single, None)
 
 
 def _words(text: str) -> set[str]:

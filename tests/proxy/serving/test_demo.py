@@ -59,6 +59,32 @@ def test_the_demo_upstream_refuses_other_callers(demo):
     assert httpx.post(url, json={}, headers={"authorization": f"Bearer {KEY}"}).status_code == 401
 
 
+def _function(name, *required):
+    properties = {field: {"type": "string"} for field in required}
+    parameters = {"type": "object", "properties": properties, "required": [*required]}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "called"),
+    [
+        ("run `echo hi`", [_function("Read", "file_path"), _function("Bash", "command")], "Bash"),
+        ("what is `a.txt`?", [_function("Write", "to", "text"), _function("Read", "path")], "Read"),
+        ("what is a.txt?", [_function("Write", "to", "text"), _function("Read", "path")], None),
+        ('it`s "fine"', [_function("Read", "path"), _function("Bash", "command")], None),
+    ],
+)
+def test_a_value_in_backquotes_is_enough_to_call_a_tool(text, tools, called):
+    """The demo model's introduction promises it."""
+    messages = [{"role": "user", "content": text}]
+    *_, last = answer({"model": "other", "messages": messages, "tools": tools})
+    if called is None:
+        assert "demo model" in last["content"]
+    else:
+        call = last["tool_calls"][0]["function"]
+        assert (call["name"], call["arguments"].count(text.split("`")[1])) == (called, 1)
+
+
 def test_the_demo_model_prefers_a_tool_that_the_user_names():
     functions = [
         {
