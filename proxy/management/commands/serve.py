@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, SystemCheckError
 from django.db import DatabaseError, connection
 
 from proxy.configuration.bootstrap import Bootstrapped, bootstrap, client_key_path, local_client_key
@@ -59,6 +60,7 @@ needs several seconds to start; a shorter limit would restart it forever."""
 
 class Command(BaseCommand):
     help = "Start the gateway."
+    _called_from_command_line: bool  # Django's, unknown to its stubs
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -66,6 +68,17 @@ class Command(BaseCommand):
             action="store_true",
             help="do not change the tables; also accepts tables and settings of the next version",
         )
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except SystemCheckError:
+            raise  # Django prints its list as it is
+        except CommandError as error:
+            # Django would print the name of the class before the sentence.
+            if options["traceback"] or not self._called_from_command_line:
+                raise
+            sys.exit(f"Athena cannot start: {error}")
 
     def handle(self, *args: Any, **options: Any) -> None:
         # Nodes that share an environment may be given a setting of the next version too early.
@@ -302,9 +315,11 @@ def _password_note(password: str) -> str:
 def unknown_variables() -> list[str]:
     """Describe each ATHENA_ variable that this version does not have, with the most similar one."""
     lines = []
-    for name in sorted(n for n in os.environ if n.startswith(_OWN) and n not in settings.VARIABLES):
+    names = (name for name in os.environ if name.upper().startswith(_OWN))
+    unknown = [name for name in names if name not in settings.VARIABLES]
+    for name in sorted(unknown, key=str.upper):
         known = {variable.removeprefix(_OWN): variable for variable in settings.VARIABLES}
-        similar = get_close_matches(name.removeprefix(_OWN), known, n=1)
+        similar = get_close_matches(name.upper().removeprefix(_OWN), known, n=1)
         hint = f" Did you mean {known[similar[0]]}?" if similar else ""
         lines.append(f"{name} is set, but Athena has no setting of that name.{hint}")
     return lines

@@ -131,6 +131,7 @@ def test_an_unusable_database_is_named(tmp_path):
 
 
 MISSPELT = {
+    "athena_port": "Did you mean ATHENA_PORT?",
     "ATHENA_PROT": "Did you mean ATHENA_PORT?",
     "ATHENA_WORKER": "Did you mean ATHENA_WORKERS?",
     "ATHENA_ADMIN_PASWORD": "Did you mean ATHENA_ADMIN_PASSWORD?",
@@ -147,6 +148,7 @@ def test_misspelt_variables_are_refused_with_the_nearest_names(tmp_path):
     for name, hint in MISSPELT.items():
         assert f"{name} is set, but Athena has no setting of that name." in done.stderr
         assert hint in done.stderr
+    assert done.stderr.startswith("Athena cannot start: ATHENA_")
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert "canary-value" not in done.stderr
     assert "listening" not in done.stdout
