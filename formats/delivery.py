@@ -35,6 +35,7 @@ from formats.events import (
     ToolCallStart,
     next_state,
 )
+from formats.foreign_body import one_line
 from formats.null_arguments import NullFilter
 from formats.toolbox import Toolbox
 
@@ -65,10 +66,14 @@ class Identity:
         return replace(start, id=message_id or "", model=model or "")
 
 
-def failure_of_call(fault: CallFault) -> MessageFailed:
-    return MessageFailed(
-        FailureKind.TRANSFORMATION, f"The model's tool call could not be translated: {fault}"
-    )
+_FAULT_TEXTS = {
+    CallFault.TRUNCATED: "{call} ended before it was complete",
+    CallFault.INVALID_JSON: "the arguments of {call} are not valid JSON",
+    CallFault.BAD_HEADER: "the header of {call} cannot be read",
+    CallFault.MISSING_NAME: "{call} has no name",
+    CallFault.NON_OBJECT_ARGS: "the arguments of {call} are not a JSON object",
+    CallFault.MALFORMED: "the markup of {call} cannot be read",
+}
 
 
 class Delivery:
@@ -88,6 +93,8 @@ class Delivery:
         self._nulls: NullFilter | None = None  # set if the call may contain nulls to drop
         self.fault: CallFault | None = None
         """The fault of the first call that failed."""
+        self._name = ""  # of the open call
+        self._failed_name = ""  # of the first call that failed
         self._ends_in_cut_call = False  # nothing but a notice has followed it
         self._has_content = False
 
@@ -95,6 +102,16 @@ class Delivery:
     def is_inside_content(self) -> bool:
         """True if text or reasoning can be delivered without changing any state."""
         return self.state is _OPEN and self._has_content
+
+    @property
+    def failure_of_call(self) -> MessageFailed:
+        """The failure of the message because of the first call that failed."""
+        assert self.fault is not None  # noqa: S101
+        call = f"the call {one_line(self._failed_name)}" if self._failed_name else "a call"
+        reason = _FAULT_TEXTS[self.fault].format(call=call)
+        return MessageFailed(
+            FailureKind.TRANSFORMATION, f"The model's tool call could not be translated: {reason}"
+        )
 
     def feed(self, events: Iterable[Event], out: list[Event]) -> None:
         """Append the events for the client to `out`; raises EventOrderError for an illegal one."""
@@ -139,14 +156,17 @@ class Delivery:
                 return
             case ToolCallEnd():
                 self._calls += 1
+                self._name = ""
                 for key in self._nulls.dropped if self._nulls else ():
                     self._append(out, Notice(NoticeCode.NULL_DROPPED, key))
             case ToolCallFailed(fault=fault):
                 if fault is not CallFault.SUPERSEDED:
                     # As after a cut call, nothing may follow: not even a second cut call.
                     self._ends_in_cut_call = fault is CallFault.TRUNCATED and not self.fault
-                    self.fault = self.fault or fault
+                    if self.fault is None:
+                        self.fault, self._failed_name = fault, self._name
                     self._has_content = False
+                self._name = ""
             case ReasoningSignature() | ReasoningRedacted():
                 self._has_content = True
             case MessageStart():
@@ -175,6 +195,7 @@ class Delivery:
         self._ids.add(call_id)
         optional = self._toolbox.non_null_optionals(name)
         self._nulls = NullFilter(optional) if optional else None
+        self._name = name
         self._append(out, ToolCallStart(call_id, name, self._toolbox.is_custom(name)))
 
     def _fail_nameless(self, out: list[Event]) -> None:
@@ -195,7 +216,7 @@ class Delivery:
         if self.fault and not (
             self._ends_in_cut_call and not self._has_content and reason is StopReason.MAX_TOKENS
         ):
-            return failure_of_call(self.fault)
+            return self.failure_of_call
         if not (self._has_content or self._calls or self.fault) and reason not in _ENDS:
             if reason is StopReason.TOOL_USE or (end.usage.output or 0) > 1:
                 return MessageFailed(

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from formats.delivery import Delivery, failure_of_call
+from formats.delivery import Delivery
 from formats.errors import FormatsError, UpstreamError
 from formats.events import (
     CallFault,
@@ -197,13 +197,13 @@ class Pipeline:
         shown: list[Event] = []
         for event in events:
             if self._is_cut and type(event) not in _MAY_FOLLOW_CUT_CALL:
-                self.early_failure = failure_of_call(CallFault.TRUNCATED)
+                self.early_failure = self._delivery.failure_of_call
             else:
                 shown.append(event)
                 if type(event) is ToolCallFailed and event.fault is not CallFault.SUPERSEDED:
                     self._is_cut = event.fault is CallFault.TRUNCATED
                     if not self._is_cut:
-                        self.early_failure = failure_of_call(event.fault)
+                        self.early_failure = self._delivery.failure_of_call
             if self.early_failure is not None:
                 shown.append(self.early_failure)
                 break

@@ -117,7 +117,27 @@ def test_w10_the_failure_of_the_stream_is_that_of_the_message():
     reply = reply_from(answer("openai", "{]"))
     assert reply.faults == [CallFault.INVALID_JSON]
     assert isinstance(reply.failure, MessageFailed)
-    assert "invalid_json" in reply.failure.message
+    reason = "the arguments of the call broken are not valid JSON"
+    assert reply.failure.message == f"The model's tool call could not be translated: {reason}"
+    for client in DIALECTS:
+        assert reason in relay(answer("openai", "{]"), client=client).decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "reason"),
+    [
+        ('{"a": 1', "f", "the call f ended before it was complete"),
+        ("[1]", "f", "the arguments of the call f are not a JSON object"),
+        ("{]", "f\u202e\nx", "the arguments of the call f x are not valid JSON"),
+        ('{"a": 1}', "", "a call has no name"),
+    ],
+)
+def test_the_error_says_in_words_what_is_wrong_with_which_call(arguments, name, reason):
+    good = entry(0, "c0", "g", "{}")
+    body = stream(calls(good, entry(1, "c1", name, arguments)), finish="tool_calls")
+    reply = reply_from(body)
+    assert isinstance(reply.failure, MessageFailed)
+    assert reply.failure.message.endswith(f": {reason}")
 
 
 EMPTY = {
