@@ -113,6 +113,7 @@ from formats.upstream_errors import (
     read_error_answer,
     read_message,
     with_request_id,
+    with_upstream_name,
 )
 
 __all__ = [
@@ -195,4 +196,5 @@ __all__ = [
     "read_message",
     "selects_model",
     "with_request_id",
+    "with_upstream_name",
 ]

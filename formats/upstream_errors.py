@@ -161,12 +161,23 @@ def unreadable_part(what: str, error: Exception) -> UpstreamError:
     )
 
 
+_UPSTREAM_SENT = "The upstream sent "
+_NO_ANSWER = ("an error instead of an answer: ", "JSON that is not an answer: ")
+
+
+def with_upstream_name(message: str, name: str) -> str:
+    """Name the upstream in a message of `foreign_document`; other messages stay as they are."""
+    if message.startswith(tuple(_UPSTREAM_SENT + what for what in _NO_ANSWER)):
+        return f"The upstream {name} sent {message.removeprefix(_UPSTREAM_SENT)}"
+    return message
+
+
 def foreign_document(body: bytes) -> UpstreamError:
     """Return the error for JSON with status 200 that is not an answer; it names what came."""
     if message := read_message(body):
-        return UpstreamError(f"The upstream sent an error instead of an answer: {message}")
+        return UpstreamError(f"{_UPSTREAM_SENT}{_NO_ANSWER[0]}{message}")
     return UpstreamError(
-        f"The upstream sent JSON that is not an answer: {one_line(body.decode())}",
+        f"{_UPSTREAM_SENT}{_NO_ANSWER[1]}{one_line(body.decode())}",
         kind=FailureKind.TRANSFORMATION,
         fault=AnswerFault.BAD_CHUNK,
     )

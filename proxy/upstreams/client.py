@@ -10,7 +10,7 @@ from typing import Protocol
 import httpx
 from msgspec.structs import replace
 
-from formats import Event, MessageFailed
+from formats import Event, MessageFailed, with_upstream_name
 from proxy.configuration.routing import Route
 from proxy.configuration.upstream import Origin, Upstream, head_of
 from proxy.errors import ErrorCode, UpstreamFailed
@@ -305,9 +305,12 @@ async def _read_error(answer: Answer) -> bytes:
 
 
 def redact_failures(events: list[Event], upstream: Upstream) -> list[Event]:
-    """Redact the upstream's credentials in the messages of failures."""
+    """Redact the upstream's credentials in the messages of failures, and name the upstream."""
     return [
-        replace(event, message=redact_credentials(event.message, upstream))
+        replace(
+            event,
+            message=redact_credentials(with_upstream_name(event.message, upstream.name), upstream),
+        )
         if isinstance(event, MessageFailed)
         else event
         for event in events

@@ -192,6 +192,22 @@ def test_a_missing_endpoint_is_not_taken_for_one_of_the_gateway(client, upstream
     assert re.fullmatch(r"the upstream \S+ returned HTTP 404: Not Found", error_of(response)[2])
 
 
+@pytest.mark.parametrize(
+    ("document", "what"),
+    [
+        ({"detail": "busy"}, "an error instead of an answer: busy"),
+        ({"hello": 1}, 'JSON that is not an answer: {"hello": 1}'),
+    ],
+)
+@pytest.mark.parametrize("streaming", [True, False])
+def test_the_upstream_that_sent_no_answer_is_named(
+    client, upstream, model, document, what, streaming
+):
+    upstream.script(model, whole(document))
+    message = error_of(client.post("/v1/messages", json=ask(model, stream=streaming)))[2]
+    assert re.match(rf"The upstream \w+ sent {re.escape(what)}", message), message
+
+
 def test_plain_http_at_an_https_address_is_not_called_unreachable(gateway, client):
     """N1: the server closes the connection, because the TLS handshake is not a request."""
     with closing(create_server(("127.0.0.1", 0))) as server:
