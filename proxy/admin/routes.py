@@ -17,6 +17,10 @@ class ModelRouteForm(ConfigurationForm):
     class Meta:
         model = ModelRoute
         fields = "__all__"
+        help_texts = {
+            "context_window": "Input and output tokens together. A route that is added from the "
+            "upstream's list of models has the value of that list."
+        }
 
     def _post_clean(self) -> None:
         super()._post_clean()  # type: ignore[misc]
@@ -61,7 +65,7 @@ class ModelRouteAdmin(EnvironmentAdmin):
         (
             "The model",
             {
-                "description": "Properties of the model that the upstream does not report.",
+                "description": "Properties of the model that requests do not tell the gateway.",
                 "classes": ("collapse",),
                 "fields": (
                     "max_tokens",

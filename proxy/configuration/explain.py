@@ -149,7 +149,7 @@ def _limit_facts(route: Route) -> Iterator[Fact]:
     tokens = f"at most {limit:,}" if limit else "as the client requests"
     yield Fact("output tokens", tokens, _limit_origin(limit), row)
     window = route.context_window
-    size = f"{window:,} tokens" if window else "as the upstream reports"
+    size = f"{window:,} tokens" if window else "unknown"
     yield Fact("context window", size, _limit_origin(window), row)
     thinking = route.target.thinking_tokens
     room = f"cannot be stopped: {thinking:,} tokens of room" if thinking else "can be stopped"

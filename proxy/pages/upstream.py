@@ -78,17 +78,17 @@ def _test(request: HttpRequest, row: models.Upstream, model: str) -> list[Step] 
 def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
     """List the upstream's models to choose one for a route; as JSON for the route form."""
     row = get_object_or_404(models.Upstream, pk=pk)
-    names: list[str] = []
+    listed: dict[str, int | None] = {}
     problem, upstream = "", _parse_upstream(request, row)
     if upstream is not None:
         try:
-            names = _cached_models(row, upstream)
+            listed = _cached_models(row, upstream)
         except Problem as error:
             problem = str(error)
     if request.headers.get("accept") == "application/json":
-        return JsonResponse({"models": names, "problem": problem})
+        return JsonResponse({"models": [*listed], "problem": problem})
     search = request.GET.get("q", "").strip()
-    matching = [name for name in names if search.lower() in name.lower()]
+    matching = [name for name in listed if search.lower() in name.lower()]
     return render_page(
         request,
         "configuration/upstream_models.html",
@@ -96,10 +96,16 @@ def upstream_models(request: HttpRequest, pk: int) -> HttpResponse:
         row=row,
         problem=problem,
         search=search,
-        total=len(names),
+        total=len(listed),
         count=len(matching),
         models=[
-            (name, detect_format(name).format, _route_query(row, name), urlencode({"model": name}))
+            (
+                name,
+                detect_format(name).format,
+                listed[name],
+                _route_query(row, name, listed[name]),
+                urlencode({"model": name}),
+            )
             for name in matching[:_MAX_MODELS]
         ],
     )
@@ -147,14 +153,14 @@ def _confirm_claude_names(row: models.Upstream, model: str, version: str) -> boo
     return True
 
 
-def _cached_models(row: models.Upstream, upstream: Upstream) -> list[str]:
+def _cached_models(row: models.Upstream, upstream: Upstream) -> dict[str, int | None]:
     """Fetch the model list at most once a minute: the search and the route form ask repeatedly."""
-    cache_key = f"models-{row.pk}-{row.base_url}"
-    names: list[str] | None = cache.get(cache_key)
-    if names is None:
-        names = models_of(upstream)
-        cache.set(cache_key, names, _MODEL_LIST_SECONDS)
-    return names
+    cache_key = f"listed-models-{row.pk}-{row.base_url}"
+    listed: dict[str, int | None] | None = cache.get(cache_key)
+    if listed is None:
+        listed = models_of(upstream)
+        cache.set(cache_key, listed, _MODEL_LIST_SECONDS)
+    return listed
 
 
 def _parse_upstream(request: HttpRequest, row: models.Upstream) -> Upstream | None:
@@ -166,5 +172,8 @@ def _parse_upstream(request: HttpRequest, row: models.Upstream) -> Upstream | No
         return None
 
 
-def _route_query(row: models.Upstream, name: str) -> str:
-    return urlencode({"upstream": str(row.pk), "upstream_model": name, "pattern": name})
+def _route_query(row: models.Upstream, name: str, context_window: int | None) -> str:
+    fields = {"upstream": str(row.pk), "upstream_model": name, "pattern": name}
+    if context_window is not None:
+        fields["context_window"] = str(context_window)
+    return urlencode(fields)

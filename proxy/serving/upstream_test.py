@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from time import perf_counter
 from typing import Any, Literal
 
@@ -38,6 +39,8 @@ _CALL_SECONDS = 60.0
 _LIST_BYTES = 8 * 1024 * 1024
 _MAX_MODELS = 5000
 _MAX_CHARS = 200
+_MIN_WINDOW, _MAX_WINDOW = 1024, 2**31 - 1
+"""Tokens that a route's context window may have."""
 _NO_VERSION = "Is the version, such as /v1, missing from the base URL?"
 _MODEL = "probe"  # the name under which the gateway routes it
 _TOOL = {
@@ -117,8 +120,11 @@ def probe(upstream: Upstream, snapshot: Snapshot, *, model: str = "") -> Iterato
         yield Step(name, "ok" if state == "ok" else "wrong", redactor.redact_text(detail), ms)
 
 
-def models_of(upstream: Upstream) -> list[str]:
-    """Return the names of the upstream's models, in its order; raises Problem."""
+def models_of(upstream: Upstream) -> dict[str, int | None]:
+    """Return the upstream's models in its order, each with its context window if the list has it.
+
+    Raises Problem.
+    """
     _check_settings(upstream)
     response = _get(upstream, "/models")
     if response.status_code != 200:
@@ -126,12 +132,22 @@ def models_of(upstream: Upstream) -> list[str]:
         raise Problem(f"the list of models returned HTTP {response.status_code}.{hint}")
     try:
         listed = msgspec.json.decode(response.content, type=dict[str, Any])["data"]
-        names = [entry["id"] for entry in listed if isinstance(entry["id"], str)]
+        models = {e["id"]: _context_window(e) for e in listed if isinstance(e["id"], str)}
     except (msgspec.DecodeError, KeyError, TypeError, RecursionError) as error:
         came = foreign_body_message(upstream, 200, response.headers.raw, response.content)
         raise Problem(f"no list of models: {came}. Is the base URL right?") from error
     # A route cannot have a longer name.
-    return [name for name in names if 0 < len(name) <= _MAX_CHARS][:_MAX_MODELS]
+    usable = (item for item in models.items() if 0 < len(item[0]) <= _MAX_CHARS)
+    return dict(islice(usable, _MAX_MODELS))
+
+
+def _context_window(entry: dict[str, Any]) -> int | None:
+    """Return the context window in an entry of vLLM or OpenRouter, if a route can have it."""
+    for field in ("max_model_len", "context_length"):
+        size = entry.get(field)
+        if type(size) is int and _MIN_WINDOW <= size <= _MAX_WINDOW:
+            return size
+    return None
 
 
 def _check_settings(upstream: Upstream) -> str:

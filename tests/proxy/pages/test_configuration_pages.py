@@ -1,6 +1,7 @@
 """Configuration pages: presets, previews, concurrent edits, history, rules, upstreams, keys."""
 
 from datetime import timedelta
+from html import unescape
 
 import pytest
 from django.contrib.auth.models import User
@@ -359,6 +360,22 @@ def test_a_route_model_is_chosen_from_the_upstream_list(olga, row):
     )
     assert 'value="house/plain"' in form
     assert 'data-models="/admin/proxy/upstream/0/models/"' in form
+
+
+def test_a_route_gets_the_context_window_of_the_upstream_list(olga, row, upstream):
+    listed = {"data": [{"id": "house/long", "max_model_len": 65536}]}
+    upstream.script("/v1/models", whole(listed))
+    page = unescape(text_of(olga.get(f"/admin/proxy/upstream/{row.pk}/models/")))
+    assert ">65,536</td>" in page
+    link = page.split('href="/admin/proxy/modelroute/add/')[1].split('"')[0]
+    form = text_of(olga.get(f"/admin/proxy/modelroute/add/{link}"))
+    assert 'name="context_window" value="65536"' in form
+
+
+def test_rules_do_not_claim_that_the_upstream_reports_a_context_window(olga):
+    page = text_of(olga.get("/admin/rules/?model=claude-sonnet-4-5"))
+    window = page.split(">context window</td>")[1].split("</td>")[0]
+    assert window.endswith("<code>unknown</code>")
 
 
 def test_a_model_for_claudes_names_is_chosen_from_the_upstream_list(olga, row):

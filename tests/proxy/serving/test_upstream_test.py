@@ -261,7 +261,28 @@ def test_a_deeply_nested_model_list_is_unreadable(row, upstream):
 def test_a_name_too_long_for_a_route_is_left_out(row, upstream):
     names = ["", "x" * 201, "x" * 200]
     upstream.script("/v1/models", whole({"data": [{"id": name} for name in names]}))
-    assert models_of(read_upstream(row)) == ["x" * 200]
+    assert [*models_of(read_upstream(row))] == ["x" * 200]
+
+
+def test_context_windows_are_read_from_the_list_of_models(row, upstream):
+    entries = [
+        {"id": "vllm", "max_model_len": 32768},
+        {"id": "openrouter", "context_length": 262144},
+        {"id": "none"},
+        *({"id": str(bad), "context_length": bad} for bad in (None, "8192", True, 5, 2**31, 8e3)),
+    ]
+    upstream.script("/v1/models", whole({"data": entries}))
+    listed = models_of(read_upstream(row))
+    assert (listed.pop("vllm"), listed.pop("openrouter")) == (32768, 262144)
+    assert len(listed) == 7
+    assert set(listed.values()) == {None}
+
+
+@pytest.mark.parametrize("entry", ["text", 5, None, []])
+def test_a_list_whose_entries_are_not_objects_is_named(row, upstream, entry):
+    upstream.script("/v1/models", whole({"data": [entry]}))
+    with pytest.raises(Problem, match="no list of models"):
+        models_of(read_upstream(row))
 
 
 def test_a_key_that_is_not_a_valid_header_is_not_shown(row):
