@@ -222,7 +222,7 @@ def _check_key(upstream: Upstream) -> str:
     if status in (401, 402, 403):
         words = read_message(response.content)
         reason = f": {words[:_MAX_CHARS]}" if words else "."
-        raise Problem(f"the key was refused with HTTP {status}{reason}")
+        raise Problem(f"the key was rejected with HTTP {status}{reason}")
     if 300 <= status < 400:
         place = response.headers.get("location", "another address")[:_MAX_CHARS]
         raise Problem(

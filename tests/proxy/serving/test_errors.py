@@ -222,10 +222,10 @@ def test_plain_http_at_an_https_address_is_not_called_unreachable(gateway, clien
         threading.Thread(target=hang_up, daemon=True).start()
         port = server.getsockname()[1]
         gateway.edit(
-            f"u = Upstream.objects.create(name='plain', base_url='https://127.0.0.1:{port}/v1')\n"
-            "ModelRoute.objects.create(pattern='plain-model', upstream=u)"
+            f"u = Upstream.objects.create(name='tls-only', base_url='https://127.0.0.1:{port}/v1')\n"
+            "ModelRoute.objects.create(pattern='tls-model', upstream=u)"
         )
-        response = client.post("/v1/messages", json=ask("plain-model"))
+        response = client.post("/v1/messages", json=ask("tls-model"))
     assert error_of(response)[:2] == (502, "api_error")
     assert "closed it at once. Does it speak TLS?" in error_of(response)[2]
 

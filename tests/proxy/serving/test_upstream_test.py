@@ -121,7 +121,7 @@ def test_a_missing_endpoint_asks_for_the_version(row, upstream):
 
 def test_a_refused_key_is_explained_in_the_words_of_the_upstream(row, upstream):
     upstream.script("/v1/models", whole({"error": {"message": "no credit left"}}, status=403))
-    assert steps(row)["key"].detail == "the key was refused with HTTP 403: no credit left"
+    assert steps(row)["key"].detail == "the key was rejected with HTTP 403: no credit left"
 
 
 def test_the_public_model_list_of_openrouter_does_not_prove_a_key(row, upstream):
