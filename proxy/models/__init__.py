@@ -1,11 +1,12 @@
 """The database tables.
 
     upstreams, routes, formats, keys   the configuration: addresses, keys and timeouts of upstreams;
-                                       routes; format overrides, settings and
-                                       definitions; client keys
+                                       routes; format overrides, settings and definitions; client
+                                       keys
     gateway                            limits and other settings of the gateway; the version counter
-    history, tokens, processes, chores   records of changes; API tokens; running processes; locks of
-                                       periodic work
+    history, tokens, chores            records of changes; API tokens; locks of periodic work
+    processes                          running processes, and how long one counts after its last
+                                       report
     audit, transcripts, traffic        exchanges, which outcomes are failures, and failure groups;
                                        the content of exchanges; sums
     bounded_numbers                    fields with a minimum and a maximum

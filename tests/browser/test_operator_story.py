@@ -179,8 +179,8 @@ def _is_known(gateway, key):
 @pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
 def test_configuration_pages_fit_the_window_without_browser_errors(gateway, people, width, scheme):
     gateway.edit(
-        "route = {'upstream': Upstream.objects.first(), 'upstream_model': 'house/one'}\n"
-        "ModelRoute.objects.get_or_create(pattern='house-one', defaults=route)"
+        "route = {'upstream': Upstream.objects.first(), 'upstream_model': 'cottage/one'}\n"
+        "ModelRoute.objects.get_or_create(pattern='cottage-one', defaults=route)"
     )
     look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with people("olga", **look) as olga:
@@ -204,7 +204,7 @@ def test_configuration_pages_fit_the_window_without_browser_errors(gateway, peop
         for name in (
             "rules",
             "rules/?model=claude-sonnet",
-            "rules/?model=house/one",
+            "rules/?model=cottage/one",
             "changes",
             "configuration",
         ):
