@@ -13,6 +13,8 @@ from tests.support.background_load import Load
 from tests.support.calls_in_text import KIMI_CALL
 from tests.support.chat import TOOLS, ask, read, reply, says, stream
 from tests.support.gateway import KEY, PRODUCT_SETTINGS, Gateway
+from tests.support.muse import MODEL as MUSE_MODEL
+from tests.support.muse import answer as muse_answer
 from tests.support.operator_session import Operator
 
 BUSY, STEERED = "load/busy", "load/steered-qwen"
@@ -40,11 +42,12 @@ def test_edits_and_revocations_reach_the_other_process_within_two_seconds(both, 
     here, there = both
     upstream.script(BUSY, says("Good morning"))
     upstream.script(STEERED, reply(stream({"content": KIMI_CALL})))
+    upstream.script(MUSE_MODEL, reply(muse_answer()))
     operator, waits = Operator(here), []
     with Load(both, BUSY) as load, there.client() as other:
 
-        def calls():
-            body = ask(STEERED, tools=TOOLS, stream=True)
+        def calls(model=STEERED):
+            body = ask(model, tools=TOOLS, stream=True)
             return len(read(other.post("/v1/messages", json=body)).calls)
 
         assert calls() == 0
@@ -55,6 +58,17 @@ def test_edits_and_revocations_reach_the_other_process_within_two_seconds(both, 
         page = re.search(r"/admin/proxy/formatoverride/\d+/change/", listed)[0]
         operator.submit(page, **override, format="standard")
         waits.append(seconds_until(lambda: calls() == 0))
+
+        assert calls(MUSE_MODEL) == 0
+        definition = {
+            "grammars-0-kind": "envelope",
+            "grammars-0-markers-BLOCK": "<|do|>",
+            "grammars-0-markers-BLOCK_END": "<|done|>",
+            "detect-patterns": MUSE_MODEL,
+        }
+        add = "/admin/proxy/formatdefinition/add/?kind=envelope"
+        operator.submit(add, name="muse", active="on", **definition)
+        waits.append(seconds_until(lambda: calls(MUSE_MODEL) == 1))
 
         page = operator.submit("/admin/proxy/clientkey/add/", label="short-lived")
         key = re.search(r'id="key">([^<]+)<', page.text)[1]
