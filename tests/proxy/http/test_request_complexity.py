@@ -16,7 +16,7 @@ def placed(client, body):
 
 
 NOT_JSON = {
-    "nothing": (b"", "line 1, column 1"),
+    "nothing": (b"", "the body is empty"),
     "cut": (b'{"model": "m",\n  "messages": [', "line 2, column 16"),
     "a comma too many": (b'{"model": "m",\n\n }', "line 3, column 2"),
     "after a character of two bytes": ('{"ä": x}'.encode(), "line 1, column 7"),
