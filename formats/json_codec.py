@@ -6,7 +6,7 @@ escape. msgspec rejects such text; the standard library reads and writes it unch
 
 import json
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -53,6 +53,24 @@ def decode(decoder: "msgspec.json.Decoder[_T]", data: bytes) -> _T:
         except (ValueError, RecursionError):
             # Raw fields cannot be converted: replace lone surrogates in them.
             return decoder.decode(_LONE.sub(rb"\\ufffd", data))
+
+
+def conforms(decoder: "msgspec.json.Decoder[Any]", data: bytes) -> bool:
+    """Return whether `data` has the type of the decoder, and repeats no name in an object.
+
+    Of a name that is there twice, some readers take the first value, and some the last.
+    """
+    try:
+        decode(decoder, data)
+        json.loads(data, object_pairs_hook=_unique)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _unique(members: list[tuple[str, object]]) -> None:
+    if len(dict(members)) < len(members):
+        raise ValueError("a name is there twice")
 
 
 def encode_string(text: str) -> bytes:

@@ -15,6 +15,7 @@ import msgspec
 from formats.anthropic.call_assembly import Call
 from formats.anthropic.response_wire import (
     Block,
+    CompleteMessage,
     Delta,
     WholeMessage,
     WireError,
@@ -46,7 +47,7 @@ from formats.events import (
     ToolCallFailed,
     merge_deltas,
 )
-from formats.json_codec import decode, value_or_none
+from formats.json_codec import conforms, decode, value_or_none
 from formats.passthrough import Frame
 from formats.sse import EventDecoder
 from formats.upstream_errors import (
@@ -91,6 +92,7 @@ _KNOWN_EVENTS = frozenset({"message_start", "content_block_start", "content_bloc
 
 _events = msgspec.json.Decoder(WireEvent)
 _messages = msgspec.json.Decoder(WholeMessage)
+_complete_messages = msgspec.json.Decoder(CompleteMessage)
 
 
 class AnthropicDecoder:
@@ -155,6 +157,7 @@ class AnthropicDecoder:
             raise _reported_error(message.error)
         if message.content is None or message.type not in (None, "message"):
             raise foreign_document(body)
+        self.is_irregular = not conforms(_complete_messages, body)
         self._start(message)
         if not message.stop_reason:
             if not message.content or any(block.type == "tool_use" for block in message.content):

@@ -1,8 +1,11 @@
-"""JSON structs of Anthropic answers. Upstreams omit any field, so all are optional."""
+"""JSON structs of Anthropic answers. Upstreams omit any field, so all are optional.
 
-from typing import Any
+The complete structs have what strict clients require of a whole message.
+"""
 
-from msgspec import Raw, Struct
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Raw, Struct
 
 from formats.events import Usage
 from formats.json_codec import ABSENT, count_or_none
@@ -71,3 +74,39 @@ class WireEvent(Struct):
 
 class WholeMessage(WireMessage):
     error: WireError | str | None = None
+
+
+_NonEmpty = Annotated[str, Meta(min_length=1)]
+
+
+class CompleteBlock(Block):
+    def __post_init__(self) -> None:
+        if not self._is_complete():
+            raise ValueError("a field is missing")
+
+    def _is_complete(self) -> bool:
+        match self.type:
+            case "text":
+                return self.text is not None
+            case "thinking":
+                return self.thinking is not None and self.signature is not None
+            case "redacted_thinking":
+                return self.data is not None
+            case "tool_use":
+                return bool(self.id and self.name) and bytes(self.input).startswith(b"{")
+        return self.type is not None
+
+
+class CompleteUsage(Struct):
+    input_tokens: int
+    output_tokens: int
+
+
+class CompleteMessage(Struct):
+    id: _NonEmpty
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: _NonEmpty
+    content: list[CompleteBlock]
+    stop_reason: _NonEmpty
+    usage: CompleteUsage

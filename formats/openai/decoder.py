@@ -21,15 +21,17 @@ from formats.events import (
     TextDelta,
     ToolCallDelta,
 )
-from formats.json_codec import decode
+from formats.json_codec import conforms, decode
 from formats.openai.call_assembly import CallAssembly
 from formats.openai.chunk_runs import ChunkRun, Continuation, continuation
 from formats.openai.response_wire import (
     CHUNK,
+    FINISH_REASONS,
     STOP_REASONS,
     WHOLE,
     Choice,
     Chunk,
+    CompleteCompletion,
     Delta,
     ToolCallEntry,
 )
@@ -44,6 +46,7 @@ from formats.upstream_errors import (
 )
 
 _chunks = msgspec.json.Decoder(Chunk)
+_complete_completions = msgspec.json.Decoder(CompleteCompletion)
 
 
 class OpenAIDecoder:
@@ -117,6 +120,7 @@ class OpenAIDecoder:
         chunk = read_document(_chunks, body, "a completion")
         if chunk.error is None and not chunk.choices:
             raise foreign_document(body)
+        self.is_irregular = not conforms(_complete_completions, body)
         self._accept(chunk, body, form=WHOLE)
         self._flush_run()
         if not self._done:
@@ -238,7 +242,8 @@ class OpenAIDecoder:
         if choice.usage is not None:
             self.usage = self.usage.updated(choice.usage.counts())
         if choice.finish_reason:
-            if self._finish not in (None, choice.finish_reason):
+            is_known = choice.finish_reason in FINISH_REASONS
+            if not is_known or self._finish not in (None, choice.finish_reason):
                 self.is_irregular = True
             self._finish = choice.finish_reason
             for reason in (choice.finish_reason, choice.native_finish_reason or ""):

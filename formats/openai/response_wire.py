@@ -1,8 +1,11 @@
-"""JSON structs of Chat Completions answers. Upstreams omit any field, so all are optional."""
+"""JSON structs of Chat Completions answers. Upstreams omit any field, so all are optional.
 
-from typing import Any
+The complete structs have what strict clients require of a whole completion.
+"""
 
-from msgspec import Raw, Struct
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from msgspec import Meta, Raw, Struct
 
 from formats.events import MessageStart, StopReason, Usage
 from formats.json_codec import count_or_none
@@ -176,3 +179,49 @@ class Chunk(Struct):
             and type(self.id) is str
             and self.choices is not None
         )
+
+
+_NonEmpty = Annotated[str, Meta(min_length=1)]
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
+FINISH_REASONS = frozenset(get_args(FinishReason))
+"""All that OpenAI's types know: a client that compares them runs no call after `tool_use`."""
+
+
+class CompleteFunction(Struct):
+    name: _NonEmpty
+    arguments: _NonEmpty
+
+
+class CompleteCall(Struct):
+    id: _NonEmpty
+    type: Literal["function"]
+    function: CompleteFunction
+
+
+class CompleteReply(Struct):
+    role: Literal["assistant"]
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[CompleteCall] | None = None
+    function_call: CompleteFunction | None = None
+
+
+class CompleteChoice(Struct):
+    index: Literal[0]
+    message: CompleteReply
+    finish_reason: FinishReason
+
+
+class CompleteUsage(Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int = 0
+
+
+class CompleteCompletion(Struct):
+    id: _NonEmpty
+    object: Literal["chat.completion"]
+    created: int
+    model: _NonEmpty
+    choices: list[CompleteChoice]
+    usage: CompleteUsage | None = None

@@ -8,14 +8,13 @@ another type, and lines end differently.
 """
 
 import json
-from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 import pytest
 
 from formats import DIALECTS, MessageFailed, TextDelta, Toolbox, build_pipeline, collect
 from formats.conversation import ToolCall
+from tests.support.broken_json import FINISHES, VALUES, places
 from tests.support.strict_clients import read_strictly
 from tests.support.upstream_answers import Call, stream
 from tests.support.wire import IDENTITY, OPTIONS
@@ -38,16 +37,6 @@ NAMES = [
     b"event:",
     b"event: x",
 ]
-VALUES: list[Any] = [None, True, False, 0, 1, -1, 7, "", "x", [], {}, [{}], [None], 1.5]
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of each value in a JSON value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, item in items:
-        yield (*path, key)
-        if isinstance(item, dict | list):
-            yield from places(item, (*path, key))
 
 
 def with_other_value(event: bytes, random: Random) -> bytes:
@@ -157,3 +146,14 @@ def test_an_unbroken_stream_passes_byte_for_byte():
         sent = b"".join(map(pipeline.feed, events))
         assert pipeline.is_passthrough
         assert sent.startswith(b"".join(events[:-4]))
+
+
+@pytest.mark.parametrize("finish", FINISHES)
+def test_w16_a_client_gets_a_finish_reason_that_openai_knows(finish):
+    """W16: clients compare it with `tool_calls`, and run no call after `tool_use`."""
+    body = b"".join(STREAMS["openai"]).replace(b'"tool_calls"}', b'"%b"}' % finish.encode())
+    pipeline = build_pipeline(
+        client="openai", upstream="openai", format_name="standard", identity=IDENTITY
+    )
+    read = read_strictly(pipeline.feed(body), "openai")
+    assert read.stop in ("tool_calls", "function_call", "length", "content_filter")

@@ -1,4 +1,4 @@
-"""Reads relayed streams as the official SDKs do, and accepts nothing that they could misread.
+"""Reads relayed answers as the official SDKs do, and accepts nothing that they could misread.
 
 The SDKs go by the name of an event (Anthropic) or ignore names (OpenAI), end lines at LF and CRLF
 only, deliver an event without data, and keep a byte order mark.
@@ -29,6 +29,72 @@ def read_strictly(body: bytes, client: str) -> Read:
     assert not body.startswith(b"\xef\xbb\xbf"), "a byte order mark is a part of the first name"
     events = [event for block in _blocks(body) if (event := _event(block))]
     return _anthropic(events) if client == "anthropic" else _openai(events)
+
+
+def read_document_strictly(body: bytes, client: str) -> Read:
+    """Return what a client has read from a whole answer; raises if it could misread it."""
+    answer = json.loads(body, object_pairs_hook=_members)
+    assert "error" not in answer or answer["error"] is None
+    for name in ("id", "model"):
+        assert isinstance(answer[name], str)
+        assert answer[name]
+    return _message(answer) if client == "anthropic" else _completion(answer)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len(dict(pairs)) == len(pairs), "clients differ in which of two values they take"
+    return dict(pairs)
+
+
+def _message(answer: dict[str, Any]) -> Read:
+    assert (answer["type"], answer["role"]) == ("message", "assistant")
+    assert answer["stop_reason"]
+    assert isinstance(answer["usage"]["output_tokens"], int)
+    read, ids = Read(answer["stop_reason"]), set()
+    for block in answer["content"]:
+        match block["type"]:
+            case "text":
+                read.text += block["text"]
+            case "thinking":
+                assert isinstance(block["thinking"] + block["signature"], str)
+            case "redacted_thinking":
+                assert isinstance(block["data"], str)
+            case "tool_use":
+                assert isinstance(block["input"], dict)
+                assert block["id"]
+                ids.add(block["id"])
+                read.calls.append((block["name"], block["input"]))
+            case kind:
+                assert isinstance(kind, str), "a block without a type"
+    assert len(ids) == len(read.calls), "two calls with one id"
+    assert bool(read.calls) == (read.stop == "tool_use") or read.stop != "end_turn"
+    return read
+
+
+_FINISHES = {"stop", "length", "tool_calls", "content_filter", "function_call"}
+
+
+def _completion(answer: dict[str, Any]) -> Read:
+    assert answer["object"] == "chat.completion"
+    assert type(answer["created"]) is int
+    (choice,) = answer["choices"]
+    assert choice["index"] == 0
+    message = choice["message"]
+    assert message["role"] == "assistant"
+    read = Read(choice["finish_reason"])
+    assert read.stop in _FINISHES
+    content = message.get("content")
+    assert content is None or isinstance(content, str)
+    read.text = (content or "") + (message.get("refusal") or "")
+    for entry in message.get("tool_calls") or ():
+        assert entry["type"] == "function"
+        assert entry["id"]
+        function = entry["function"]
+        read.calls.append((function["name"], json.loads(function["arguments"])))
+    assert not read.calls or read.stop in ("tool_calls", "length", "content_filter")
+    for name in ("prompt_tokens", "completion_tokens"):
+        assert type((answer.get("usage") or {name: 0})[name]) is int
+    return read
 
 
 def _blocks(body: bytes) -> list[str]:
@@ -124,6 +190,7 @@ def _openai(events: list[tuple[str, str]]) -> Read:
                 calls[entry["index"]][1] += entry["function"]["arguments"]
             if finish := choice.get("finish_reason"):
                 assert read.stop in ("", finish)
+                assert finish in _FINISHES
                 read.stop = finish
     assert is_done
     assert read.stop
