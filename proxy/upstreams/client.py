@@ -143,8 +143,13 @@ class UpstreamClient:
             content=body,
             extensions={"timeout": timeout},
         )
+        # httpx's own timeouts start again with every byte.
+        seconds = upstream.connect_timeout + upstream.first_byte_timeout
         try:
-            response = await self._client.send(request, stream=True)
+            async with asyncio.timeout(seconds):
+                response = await self._client.send(request, stream=True)
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(f"no response headers after {seconds} s") from error
         except httpx.RemoteProtocolError as error:
             if closed := _as_read_error(error):
                 raise closed from error

@@ -25,9 +25,9 @@ from tests.support.scripted_upstream import (
 )
 
 PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions"}
-# The timeout that is short, by the prefix of a model's name.
+# The timeouts that are short, by the prefix of a model's name.
 TIMES = {
-    "first": "first_byte_timeout=1.0",
+    "first": "connect_timeout=1.0 first_byte_timeout=1.0",
     "later": "first_byte_timeout=2.5",
     "idle": "idle_timeout=1.0",
     "progress": "progress_timeout=1.5",
@@ -98,9 +98,9 @@ def faulty(gateway: Gateway, upstream: ScriptedUpstream, authority: Authority) -
         rows += [("claude-up", "anthropic", upstream.url, "idle_timeout=60.0")]
         gateway.edit(
             f"for name, dialect, base, short in {rows!r}:\n"
-            "    field, _, value = short.partition('=')\n"
+            "    times = dict(item.split('=') for item in short.split())\n"
             "    u = Upstream.objects.create(name='faulty-' + name, dialect=dialect, base_url=base,"
-            " **{field: float(value)})\n"
+            " **{field: float(value) for field, value in times.items()})\n"
             "    ModelRoute.objects.create(pattern=u.name + '-*', upstream=u, priority=1)"
         )
         client = stack.enter_context(gateway.client())

@@ -29,6 +29,24 @@ def test_an_answer_that_does_not_start_is_504(either, start):
     assert len(script.requests) == 1
 
 
+SLOW_HEADS = {
+    "interim answers": [Drip(b"HTTP/1.1 103 Early Hints\r\n\r\n", 0.3)],
+    "headers": [b"HTTP/1.1 200 OK\r\n", Drip(b"x: y\r\n", 0.3)],
+    "bytes of a header": [b"HTTP/1.1 200 OK\r\nx: ", Drip(b"y", 0.3)],
+}
+
+
+@pytest.mark.parametrize("case", SLOW_HEADS)
+def test_headers_that_never_end_are_504(either, case):
+    """W17: httpx's timeout starts again with every byte, so this held a slot forever."""
+    model, script = either.script("first", SLOW_HEADS[case])
+    response = either.post(model)
+    assert error_of(response)[:2] == (504, "timeout_error")
+    assert either.row(response) == ("timeout", "answer", "first_byte_timeout", 504)
+    wait_for(lambda: script.last.closed_at)
+    assert len(script.requests) == 1
+
+
 def test_a_first_byte_timeout_in_an_opened_stream_is_an_error_event(athena_faulty):
     """The gateway opens streams after 1.5 s; the first-byte timeout of this upstream is 2.5 s."""
     model, script = athena_faulty.script("later", [Pause(20)])
