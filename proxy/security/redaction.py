@@ -1,16 +1,19 @@
 """Removes secrets from rows, transcripts and log lines before they leave the process's memory.
 
 Finds known secrets (the client's key, the upstream's key) and text that looks like a secret, also
-where JSON escapes spell a part of it, at any depth of JSON within JSON. In a stream, a secret may
-be split across several chunks. Then the stream is rebuilt from its text, with the same content in
-fewer chunks.
+where JSON escapes spell a part of it, at any depth of JSON within JSON. Known secrets
+are also found as they stand in an address or in HTML. In a stream, a secret may be split across
+several chunks. Then the stream is rebuilt from its text, with the same content in fewer chunks.
 """
 
 import json
 import re
+from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import escape
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 from msgspec.structs import asdict, replace
@@ -21,6 +24,14 @@ from formats import DIALECTS, Event, FormatsError, Limits, ReplyOptions, merge_d
 # letters.
 _ESCAPES = (r"\\[bfnrt]", r"\\u[0-9A-Fa-f]{4}")
 _BEGIN = rf"(?:\b|(?<={_ESCAPES[0]})|(?<={_ESCAPES[1]}))"
+
+
+# Between the parts of a header, as clients and tools print it: spaces, tabs, JSON's \\t and quotes.
+_GAP = r"(?:[ \t]|\\{1,4}t){1,8}+"
+_COLON = rf"""\\{{0,4}}["']?[ \t]{{0,8}}+[:=](?:{_GAP})?\\{{0,4}}["']?"""
+# Words of a language have no digits, and few begin with a capital letter after `Basic`.
+_CREDENTIALS = "(?=[a-z]{0,64}[A-Z0-9+/])[A-Za-z0-9+/]{8,512}+=*+"
+_HEADER = "(?=[A-Za-z_.~+/-]{0,64}[0-9])[A-Za-z0-9_.~+/-]{16,512}+=*+"
 
 
 def _at_word_start(prefix: str) -> "re.Pattern[bytes]":
@@ -40,19 +51,26 @@ _PREFIXES = {
     "xai-": _at_word_start("xai-"),
     **{p: _at_word_start(p) for p in ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")},
     "BEGIN ": re.compile(b"(?<=-----BEGIN )"),
-    "earer ": re.compile(b""),
-    "EARER ": re.compile(b""),
+    **{p: re.compile(rf"{_GAP}[A-Za-z0-9_.~+/-]{{16}}".encode()) for p in ("earer", "EARER")},
+    **{p: re.compile(f"{_GAP}{_CREDENTIALS}".encode()) for p in ("asic", "ASIC")},
+    **{
+        p: re.compile(f"(?<=[Aa][Pp][Ii]{p}){_COLON}{_HEADER}".encode())
+        for p in ("-key", "-Key", "-KEY")
+    },
     "://": re.compile(rb"[^\s:/?#@\"'\\<>]{0,128}:[^\s/?#@\"\\<>]{1,256}@"),
     **{f"\\u00{digit}": re.compile(b"[0-9a-fA-F]") for digit in "234567"},
     "\\/": re.compile(b""),
 }
+_OF_HEADERS = {"earer", "EARER", "asic", "ASIC", "-key", "-Key", "-KEY"}
+"""What precedes a secret in a header, and stays."""
 _OFFSETS = [
-    {"BEGIN ": -5, "earer ": 6, "EARER ": 6, "://": 3}.get(prefix, 0) for prefix in _PREFIXES
+    {"BEGIN ": -5, "://": 3}.get(prefix, len(prefix) if prefix in _OF_HEADERS else 0)
+    for prefix in _PREFIXES
 ]
 """Where the pattern of a prefix matches, relative to the prefix."""
 _IS_ESCAPE = [prefix[0] == "\\" for prefix in _PREFIXES]
-# This search is vectorised, and misses a prefix that overlaps the one before. Only the ends of AKIA
-# and gsk_ can overlap another prefix, and no secret starts there, in the middle of a word.
+# This search is vectorised, and misses a prefix that overlaps the one before. That is only possible
+# in the middle of a word, where no secret starts.
 _find_prefixes = BytesAhoCorasick(
     map(str.encode, _PREFIXES), matchkind=MatchKind.LeftmostFirst
 ).find_matches_as_indexes
@@ -79,18 +97,29 @@ _KINDS = rf"""
 """
 _PATTERNS = re.compile(
     rf"""
-      (?P<bearer>(?<=[Bb]earer[ ]|BEARER[ ])[A-Za-z0-9_.~+/-]{{16,}}+=*+)
+      (?:(?<=[Bb]earer)|(?<=BEARER)){_GAP}(?P<bearer>[A-Za-z0-9_.~+/-]{{16,}}+=*+)
+    | (?:(?<=[Bb]asic)|(?<=BASIC)){_GAP}(?P<basic>{_CREDENTIALS})
+    | (?<=[Aa][Pp][Ii]-(?:key|Key|KEY)){_COLON}(?P<header>{_HEADER})
     | (?P<userinfo>(?<=://)[^\s:/?#@"'\\<>]{{0,128}}:[^\s/?#@"\\<>]{{1,256}}(?=@))
     | (?P<eyj>{_BEGIN}eyJ[A-Za-z0-9_-]{{8,}}+)(?P<jwt>\.[A-Za-z0-9_-]{{8,}}+\.[A-Za-z0-9_-]{{8,}}+)?
     | {_KINDS}
     """.encode(),
     re.VERBOSE | re.DOTALL,
 )
+_HEADER_KINDS = ("bearer", "basic", "header")
 _WITHIN_WORDS = re.compile(_KINDS.encode(), re.VERBOSE | re.DOTALL)
 
-# A backslash, at any depth of JSON within JSON, and the character that it escapes, if it is ASCII.
+# A backslash, at any depth of JSON within JSON, and the character that it escapes. Characters that
+# are not in UTF-16's first plane have two escapes.
+_BACKSLASH = r"\\(?:\\|u005[cC])*+"
 _ESCAPE = re.compile(
-    rb"""\\(?:\\|u005[cC])*+(?:u00([2-7][0-9a-fA-F])|([/"])|([bfnrt]))?""", re.VERBOSE
+    rf"""{_BACKSLASH}(?:
+        u00([2-7][0-9a-fA-F])
+      | (?:u([dD][89abAB][0-9a-fA-F]{{2}}){_BACKSLASH}(?=u[dD][c-fC-F]))?
+        u(?!00[0-7])([0-9a-fA-F]{{4}})
+      | ([/"]) | ([bfnrt])
+    )?""".encode(),
+    re.VERBOSE,
 )
 
 # Characters of secrets. At a cut, up to MAX_WORD of them are removed.
@@ -140,14 +169,18 @@ class Redactor:
         """`secrets`: known secrets, of any shape."""
         self.count = 0
         self.secrets: tuple[str, ...] = ()
+        self._spellings: tuple[str, ...] = ()
         self._known: list[bytes] = []
+        self._are_escaped = False  # whether JSON escapes a character of a known secret
         self.add_secrets(secrets)
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
         known = dict.fromkeys((*self.secrets, *secrets))
         self.secrets = tuple([text for text in known if len(text) >= 8])
+        self._are_escaped = not all(map(_PLAIN.fullmatch, self.secrets))
         spellings = [spelling for text in self.secrets for spelling in _spellings(text)]
-        self._known = [text.encode("utf-8", "surrogatepass") for text in dict.fromkeys(spellings)]
+        self._spellings = tuple(dict.fromkeys(spellings))
+        self._known = [text.encode("utf-8", "surrogatepass") for text in self._spellings]
 
     def redact_text(self, text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
@@ -161,11 +194,13 @@ class Redactor:
 
     def is_clean(self, data: bytes) -> bool:
         """Return True if the data certainly has no secret, also if it is not valid UTF-8."""
+        if self._are_escaped and b"\\" in data:
+            return False
         return not may_have_secret(data, self._known)
 
     def _redact(self, data: bytes) -> bytes:
         found = [*self._find(data)]
-        plain, places = _unescape(data)
+        plain, places = _unescape(data, has_escapes=self._are_escaped)
         if places:
             found += [(places(start), places(end), kind) for start, end, kind in self._find(plain)]
         parts: list[bytes] = []
@@ -196,14 +231,19 @@ class Redactor:
             if match.lastgroup == "eyj":  # not a JWT: other secrets may be in this word
                 end_of_word = match.end()
                 continue
-            assert match.lastgroup is not None  # noqa: S101  every pattern has a name
+            kind = match.lastgroup
+            assert kind is not None  # noqa: S101  every pattern has a name
+            if kind == "basic" and not _is_credentials(match[kind]):
+                continue
             done = match.end()
-            yield start, done, match.lastgroup.encode()
+            yield match.start(kind) if kind in _HEADER_KINDS else start, done, kind.encode()
 
     def is_clean_text(self, text: str) -> bool:
         """Check a short text like `is_clean`, with a cache for repeated texts."""
-        for secret in self.secrets:
-            if secret in text:
+        if self._are_escaped and "\\" in text:
+            return False
+        for spelling in self._spellings:
+            if spelling in text:
                 return False
         return _is_clean_of_known_kinds(text)
 
@@ -262,9 +302,36 @@ class Redactor:
 
 
 def _spellings(text: str) -> tuple[str, ...]:
-    """A secret as it is, as it stands in JSON, and as `_unescape` may leave it."""
+    """A secret as it is, as it stands in JSON, an address or HTML, and as `_unescape` leaves it.
+
+    Most keys have only characters that nothing escapes, and one spelling.
+    """
+    if _UNRESERVED.fullmatch(text):
+        return (text,)
     in_json = text.replace("\\", "\\\\").replace('"', '\\"')
-    return text, in_json, text.replace("\\", "")
+    data = text.encode("utf-8", "surrogatepass")
+    in_addresses = [quote(data, safe) for safe in ("", "/", _KEPT_BY_COMPONENT, _KEPT_BY_URI)]
+    in_addresses.append(quote_plus(data))
+    lower = [_PERCENT.sub(lambda found: found[0].lower(), spelling) for spelling in in_addresses]
+    plain = text.replace("\\", "")
+    return text, in_json, plain, *in_addresses, *lower, escape(text), escape(text, quote=False)
+
+
+def _is_credentials(data: bytes) -> bool:
+    """Return whether the word after `Basic` is a name and a password, and no word of a language."""
+    try:
+        return b":" in b64decode(data + b"=" * (-len(data) % 4))
+    except ValueError:
+        return False
+
+
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")
+"""What JSON does not escape."""
+_UNRESERVED = re.compile("[A-Za-z0-9_.~-]*")
+_PERCENT = re.compile("%[0-9A-F]{2}")
+# What encodeURIComponent and encodeURI of JavaScript leave as it is.
+_KEPT_BY_COMPONENT = "!'()*"
+_KEPT_BY_URI = "!'()*;,/?:@&=+$#"
 
 
 def _merged(found: list[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
@@ -281,12 +348,14 @@ def _merged(found: list[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, byt
         yield whole
 
 
-def _unescape(data: bytes) -> tuple[bytes, Callable[[int], int] | None]:
+def _unescape(
+    data: bytes, *, has_escapes: bool = False
+) -> tuple[bytes, Callable[[int], int] | None]:
     """The data without JSON escapes, and a function from offsets in it to offsets in `data`.
 
-    The function is None if an escape cannot hide a secret.
+    The function is None if an escape cannot hide a secret. `has_escapes`: any escape can.
     """
-    if not any(
+    if not has_escapes and not any(
         _IS_ESCAPE[which] and _prefix_patterns[which](data, end)
         for which, _, end in _find_in_windows(data)
     ):
@@ -296,13 +365,19 @@ def _unescape(data: bytes) -> tuple[bytes, Callable[[int], int] | None]:
     offsets, originals = [0], [0]
     for match in _ESCAPE.finditer(data):
         start, end = match.span()
-        code, same, space = match.groups()
-        char = bytes((int(code, 16),)) if code else same or (b" " if space else b"\\")
+        code, high, wide, same, space = match.groups()
+        if code:
+            char = bytes((int(code, 16),))
+        elif wide:
+            units = int(high or wide, 16), int(wide, 16)
+            char = _character(*units[not high :])
+        else:
+            char = same or (b" " if space else b"\\")
         parts += data[done:start], char
         size += start - done
-        offsets += size, size + 1
+        offsets += size, size + len(char)
         originals += start, end
-        size, done = size + 1, end
+        size, done = size + len(char), end
     plain = b"".join([*parts, data[done:]])
 
     def original(offset: int) -> int:
@@ -310,6 +385,12 @@ def _unescape(data: bytes) -> tuple[bytes, Callable[[int], int] | None]:
         return originals[at] + offset - offsets[at]
 
     return plain, original
+
+
+def _character(*units: int) -> bytes:
+    """The UTF-8 of a character of one or two units of UTF-16."""
+    data = b"".join(unit.to_bytes(2, "little") for unit in units)
+    return data.decode("utf-16-le", "surrogatepass").encode("utf-8", "surrogatepass")
 
 
 def texts_of(event: Event) -> dict[str, str]:

@@ -1,9 +1,12 @@
 """Secrets are redacted in linear time, even in hostile text."""
 
+import html
 import json
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -95,6 +98,18 @@ UNITS = [
     "Bearer ",
     "Bearer a",
     "Bearer eyJ-",
+    "Bearer\t",
+    "Basic ",
+    "Basic a",
+    "Basic aA",
+    "basic\\t",
+    "api-key",
+    "api-key: ",
+    "api-key: a",
+    "api-key\\\\",
+    "api-key:\t",
+    "\\ud83d",
+    "\\u00e4",
     "-----BEGIN PRIVATE KEY----- -----END ",
 ]
 OPENINGS = ["sk- ", "eyJaaaaaaaa."]
@@ -105,7 +120,9 @@ def test_redaction_of_hostile_text_takes_linear_time(unit):
     for opening in OPENINGS:
 
         def redact(size, opening=opening):
-            Redactor(["known-" * 4]).redact_text(opening + unit * (size // len(unit)))
+            Redactor(["known-" * 4, "könown-" * 4]).redact_text(
+                opening + unit * (size // len(unit))
+            )
 
         assert is_linear(redact, SIZE), opening
 
@@ -370,6 +387,10 @@ def test_a_known_secret_is_redacted_at_any_place(before, secret):
     assert secret not in redactor.redact_bytes(f"{before}{secret}y".encode()).decode()
 
 
+BEFORE = {"asic": "b", "-key": "api", "earer": "b"}
+"""What must precede a prefix, in small letters."""
+
+
 def test_no_prefix_hides_another():
     hidden = {
         (mark, other)
@@ -377,8 +398,10 @@ def test_no_prefix_hides_another():
         for other in _PREFIXES
         for size in range(1, len(mark))
         if other.startswith(mark[size:])
+        and mark[:size].lower().endswith(BEFORE.get(other.lower(), "")[-size:])
     }
-    assert hidden == {("AKIA", "AKIA"), ("AKIA", "AIza"), ("gsk_", "sk_live_")}
+    of_headers = {("-key", "eyJ"), ("-Key", "eyJ"), ("earer", "rk_live_")}
+    assert hidden == {("AKIA", "AKIA"), ("AKIA", "AIza"), ("gsk_", "sk_live_"), *of_headers}
 
 
 PIECES = [
@@ -406,10 +429,15 @@ SECRETS_BY_KIND = {
     "slack": "xoxb-0123456789-abcdef",
     "token": "gsk_0123456789abcdef0123",
     "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    "basic": "dXNlcjpwYXNzd29yZC0xMjM0",
+    "header": "abcdef0123456789abcdef",
     "pem": "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
     "bearer": "abcdef0123456789abcdef",
     "known": "the client's own key",
 }
+
+
+BEFORE_HEADERS = {"bearer": "Bearer ", "basic": "Basic ", "header": "x-api-key: "}
 
 
 TOKENS = ["glpat-", "gsk_", "hf_", "npm_", "rk_live_", "sk_live_", "xai-"]
@@ -418,7 +446,7 @@ TOKENS = ["glpat-", "gsk_", "hf_", "npm_", "rk_live_", "sk_live_", "xai-"]
 @pytest.mark.parametrize("kind", SECRETS_BY_KIND)
 def test_every_kind_of_secret_is_redacted(kind):
     redactor = Redactor(["the client's own key"])
-    before = "Bearer " if kind == "bearer" else "it is "
+    before = BEFORE_HEADERS.get(kind, "it is ")
     assert (
         redactor.redact_text(f"{before}{SECRETS_BY_KIND[kind]}, you see")
         == f"{before}[redacted:{kind}], you see"
@@ -503,7 +531,7 @@ def test_escapes_do_not_hide_a_secret(kind, escape):
     own = {"bearer with slashes": "abc/def/0123456789/abcdef", "quoted": KNOWN}
     secret = {**SECRETS_BY_KIND, **own}[kind]
     redactor = Redactor(["the client's own key", KNOWN])
-    before = "Bearer " if kind.startswith("bearer") else "é \\n"
+    before = BEFORE_HEADERS.get(kind.partition(" ")[0], "é \\n")
     text = f'{{"a": "{before}{escape(secret)}\\n", "b": "é"}}'
     if escape is ESCAPES["slashes"] and kind == "quoted":
         text = f'{{"a": "{in_json(KNOWN)}\\n", "b": "é"}}'
@@ -516,6 +544,78 @@ def test_escapes_do_not_hide_a_secret(kind, escape):
     assert redactor.redact_text(clean) == clean
     rest = clean.replace("[redacted:", "").replace(before, "")
     assert len(rest) < len('{"a": "known]\\n", "b": "é"}') + 12, clean
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Bearer\tabcdef0123456789", "Bearer\t[redacted:bearer]"),
+        ("Bearer   abcdef0123456789", "Bearer   [redacted:bearer]"),
+        ('{"a": "Bearer\\tabcdef0123456789"}', '{"a": "Bearer\\t[redacted:bearer]"}'),
+        ("Basic\tdXNlcjpwYXNzd29yZA==", "Basic\t[redacted:basic]"),
+        ("AUTHORIZATION: BASIC  OnB3MTIzNDU=", "AUTHORIZATION: BASIC  [redacted:basic]"),
+        ("x-api-key:\tabcdef0123456789", "x-api-key:\t[redacted:header]"),
+        ("api-key:  abcdef0123456789", "api-key:  [redacted:header]"),
+        ("X-API-KEY : abcdef0123456789", "X-API-KEY : [redacted:header]"),
+        ("/v1?api-key=abcdef0123456789&x", "/v1?api-key=[redacted:header]&x"),
+        ('{"X-Api-Key": "abcdef0123456789"}', '{"X-Api-Key": "[redacted:header]"}'),
+        (
+            '"{\\"x-api-key\\":\\"abcdef0123456789\\"}"',
+            '"{\\"x-api-key\\":\\"[redacted:header]\\"}"',
+        ),
+    ],
+)
+def test_the_secret_of_a_header_is_redacted_however_the_header_is_printed(text, clean):
+    """W6"""
+    assert Redactor().redact_text(text) == clean
+    assert Redactor().redact_text(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a basic understanding of JavaScriptCore",
+        "basic JavaScriptCore",
+        "Basic authentication",
+        "x-api-key: process.env.ANTHROPIC_API_KEY",
+        "x-api-key: ${ANTHROPIC_API_KEY}",
+        "Bearer authentication",
+    ],
+)
+def test_what_only_speaks_of_a_header_stays_as_it_is(text):
+    assert Redactor().redact_text(text) == text
+
+
+WIDE = "pässwört-\N{GRINNING FACE}-of-the-upstream"
+
+
+@pytest.mark.parametrize("secret", [WIDE, 'k/e+y="of&the" upstream'])
+@pytest.mark.parametrize(
+    "spell",
+    [
+        str,
+        json.dumps,
+        lambda text: json.dumps(json.dumps(text)),
+        lambda text: json.dumps(json.dumps(json.dumps(text))),
+        lambda text: re.sub(r"\\u(....)", lambda found: f"\\u{found[1].upper()}", json.dumps(text)),
+        lambda text: json.dumps({"日本": f"日本 {text} 日本"}),
+        lambda text: quote(text),
+        lambda text: quote(text, safe="").lower(),
+        quote_plus,
+        html.escape,
+    ],
+)
+def test_no_usual_spelling_hides_a_known_secret(secret, spell):
+    """W6: JSON in ASCII alone, addresses and HTML."""
+    text = f"before {spell(secret)} after"
+    redactor = Redactor([secret])
+    assert not redactor.is_clean(text.encode())
+    clean = redactor.redact_text(text)
+    assert "[redacted:known]" in clean
+    assert clean.startswith("before ")
+    assert clean.endswith(" after")
+    assert not any(part in clean for part in ("ssw", "upstream"))
+    assert not redactor.is_clean_text(text)
 
 
 @pytest.mark.parametrize(
