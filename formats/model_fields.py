@@ -21,6 +21,9 @@ _WORDS = ("model", "fallback")
 _NAMES = frozenset(
     {"deployment", "deployment_id", "preset", "presets", "prompt_id", "route", "router"}
 )
+# Only at the top: OpenRouter's search plugin has an `engine` of its own. `engine` is the model of old
+# OpenAI clients; a stored `prompt` has a model.
+_NAMES_AT_TOP = frozenset({"engine", "prompt"})
 _MAX_SEARCHED = 64 * 1024
 """Bytes of one request that are searched, because the search blocks the event loop."""
 _MAX_PATH_CHARS = 200
@@ -116,7 +119,8 @@ def _settings(source: Mapping[str, Raw]) -> Iterator[tuple[str, Raw, bool]]:
     """The values to search, as (path, value, whether its name may choose the model)."""
     for name, value in source.items():
         if name not in _CONTENT:
-            yield name, value, selects_model(name)
+            is_selected = selects_model(name) or name.casefold() in _NAMES_AT_TOP
+            yield name, value, is_selected
     for index, tool in enumerate(_tools.decode(source.get("tools", Raw(b"null"))) or ()):
         # The schema of a function is the client's; a server tool may have a model of its own.
         if not _is_function(tool, f"tools.{index}"):

@@ -26,6 +26,9 @@ def found(dialect, fields):
         ({"route": "a"}, [("route", "a")]),
         ({"Deployment_ID": "a"}, [("Deployment_ID", "a")]),
         ({"prompt_id": "a"}, [("prompt_id", "a")]),
+        ({"engine": "a"}, [("engine", "a")]),
+        ({"Prompt": {"id": "a", "version": 2}}, [("Prompt.id", "a")]),
+        ({"plugins": [{"id": "web", "engine": "exa"}]}, []),
         ({"fallbackModels": ["a"]}, [("fallbackModels.0", "a")]),
         ({"extra_body": {"Models": ["a"]}}, [("extra_body.Models.0", "a")]),
         (
