@@ -13,10 +13,12 @@ from proxy.audit.transcripts.codec import load_event
 from proxy.configuration.snapshot import load
 from proxy.models import Exchange, Replay
 from proxy.support.exchange_filters import LEAK_FORMATS
-from proxy.support.replay import NotReplayable, replay
+from proxy.support.replay import NotReplayable, replay, replayable_content
 
 MAX_ANSWERS = 40
 _MAX_SECONDS = 5.0
+_MAX_ANSWER_BYTES = 256 * 1024
+"""A longer answer could take minutes, and the time is only looked at between answers."""
 UNSAVED = "this format"
 
 
@@ -48,6 +50,9 @@ def try_on_stored(definition: Definition, model: str) -> Trial:
             trial.left_out = len(exchanges) - number
             break
         try:
+            if len(replayable_content(exchange.transcript).raw) > _MAX_ANSWER_BYTES:
+                trial.others.append((exchange, "It is too long to try here."))
+                continue
             tried = replay(
                 exchange, format_name=UNSAVED, definition=definition.text, snapshot=snapshot
             )

@@ -119,6 +119,13 @@ def test_a_trial_stops_when_its_time_is_over(monkeypatch):
     assert (trial.tried, trial.left_out) == (0, 1)
 
 
+def test_a_trial_leaves_out_an_answer_that_could_take_minutes():
+    long = stream({"content": "<" * 300_000})
+    row = stored_exchange(long, leaked_format="unknown", upstream_model=MODEL)
+    trial = try_on_stored(read_definition(MUSE), MODEL)
+    assert trial.others == [(row, "It is too long to try here.")]
+
+
 def test_a_replay_uses_current_limit_strictness_and_markers_by_default():
     FormatSettings.objects.filter(format="kimi").update(
         buffer_limit=2048, strict=True, markers={"CALL_END": ["<|done|>"]}
