@@ -21,8 +21,8 @@ _WORDS = ("model", "fallback")
 _NAMES = frozenset(
     {"deployment", "deployment_id", "preset", "presets", "prompt_id", "route", "router"}
 )
-# Only at the top: OpenRouter's search plugin has an `engine` of its own. `engine` is the model of old
-# OpenAI clients; a stored `prompt` has a model.
+# Only at the top: OpenRouter's search plugin has an `engine` of its own. `engine` is the model of
+# old OpenAI clients; a stored `prompt` has a model.
 _NAMES_AT_TOP = frozenset({"engine", "prompt"})
 _MAX_SEARCHED = 64 * 1024
 """Bytes of one request that are searched, because the search blocks the event loop."""
