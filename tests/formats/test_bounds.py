@@ -216,6 +216,16 @@ def test_released_text_is_read_again_a_few_times_only(opener, end):
     assert twice < 2.5 * once
 
 
+@pytest.mark.parametrize("unit", ["<|channel|>", "<|start|>", "<|start|>a<|channel|>b"])
+@pytest.mark.parametrize("format_name", ["harmony", AUTO])
+def test_a_header_is_read_again_for_a_few_tokens_only(format_name, unit):
+    """W18: a header of tokens alone was read again from each of them, up to its limit."""
+    text = unit * (1100 // len(unit))
+    for piece, calls_per_char in ((1, 300), (50, 40)):
+        calls, _ = work(format_name, text, piece)
+        assert calls < calls_per_char * len(text)
+
+
 @pytest.mark.parametrize("format_name", [*FORMATS, *OPERATOR_FORMATS])
 @pytest.mark.parametrize("unit", ["angles", "openers", "braces", "quotes"])
 def test_long_hostile_text_is_read_to_its_end(format_name, unit):

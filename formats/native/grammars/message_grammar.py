@@ -28,6 +28,8 @@ RECIPIENT = "RECIPIENT"
 _SPACE = re.compile(r"\s*")
 _WORDS = re.compile(r"\s*+(?:[\w.:=/-]++\s*+){0,4}")
 _TO = re.compile(r"to=(\S+)")
+_MAX_TOKENS = 8
+"""In one header. A model writes four; more would be read again for each of them."""
 _TOOL = "functions."
 _SELF = "assistant"
 _RECIPIENT: Atoms = (*literal("to="), r"[\w.-]{1,128}", r"[\sA-Za-z]{0,32}")
@@ -82,16 +84,20 @@ class MessageGrammar:
     ) -> Opening | Passage | Verdict:
         """Read the header from `start` on, which follows a token of this role."""
         pieces: list[tuple[str, str]] = []
-        pos = start
+        pos, tokens = start, 0
         while True:
             marker = self.markers.search(text, pos)
             end = marker.start() if marker else len(text)
             # Only legal text counts, so that the verdict does not depend on how much has come.
             words = _WORDS.match(text, pos, min(end, start + context.limits.header_chars))
-            is_legal = words is not None and words.end() == end
+            is_legal = words is not None and words.end() == end and tokens < _MAX_TOKENS
+            tokens += 1
             if is_legal and (marker is None or marker.lastgroup == PARTIAL):
                 return Verdict.TRUNCATED if final else Verdict.UNDECIDED
             pieces.append((role, words[0] if words else ""))
+            if is_legal and marker and marker.lastgroup in (CHANNEL, CONSTRAIN):
+                role, pos = marker.lastgroup, marker.end()
+                continue
             header = read_header(pieces)
             if not is_legal or marker is None or marker.lastgroup == MESSAGE_START:
                 if header.recipient is not None:
