@@ -13,6 +13,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from proxy.security.visible_text import visible
+
 _View: TypeAlias = Callable[..., HttpResponse]
 
 
@@ -55,5 +57,7 @@ def render_page(
     """Render a page in the admin's frame, without its sidebar: these pages need the width."""
     frame = admin.site.each_context(request)
     return TemplateResponse(
-        request, template, {**frame, "title": title, "is_nav_sidebar_enabled": False, **context}
+        request,
+        template,
+        {**frame, "title": visible(title), "is_nav_sidebar_enabled": False, **context},
     )

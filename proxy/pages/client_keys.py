@@ -1,5 +1,6 @@
 """Client key pages: show a new key once, rotate a key, revoke a key."""
 
+import re
 from datetime import timedelta
 from fnmatch import fnmatchcase
 
@@ -16,8 +17,11 @@ from proxy.database.clock import clock
 from proxy.errors import GatewayError
 from proxy.models import ClientKey
 from proxy.pages.access import render_page, staff_page
+from proxy.security.visible_text import visible
 
 _EXAMPLE_MODEL = "claude-sonnet-4-5"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._:/@+*?\[\]-]+")
+"""A name that means itself in the quotes of every shell and of Python."""
 OVERLAPS = {
     "0": ("revoke it immediately", timedelta()),
     "1h": ("for one more hour", timedelta(hours=1)),
@@ -84,7 +88,9 @@ def revoke_key(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method != "POST":
         return render_page(request, "configuration/revoke.html", f"Revoke {key.label}", key=key)
     client_keys.revoke(key, clock.now())
-    messages.success(request, f"“{key}” is revoked. All processes reject it within two seconds.")
+    messages.success(
+        request, f"“{visible(str(key))}” is revoked. All processes reject it within two seconds."
+    )
     return redirect("admin:proxy_clientkey_change", key.pk)
 
 
@@ -96,8 +102,12 @@ def _context_window(snapshot: Snapshot, model: str) -> int | None:
 
 
 def _example_model(snapshot: Snapshot, key: ClientKey) -> str:
-    """Pick a model name that the key may use, for the setup lines."""
+    """Pick a model name that the key may use, for the setup lines, which people paste into shells.
+
+    An operator may list any text as a model's name.
+    """
     names = [_EXAMPLE_MODEL, *listed_models(snapshot), *key.allowed_models]
     patterns = [pattern.lower() for pattern in key.allowed_models] or ["*"]
-    allowed = (n for n in names if any(fnmatchcase(n.lower(), p) for p in patterns))
+    plain = filter(_PLAIN_NAME.fullmatch, names)
+    allowed = (n for n in plain if any(fnmatchcase(n.lower(), p) for p in patterns))
     return str(next(allowed, _EXAMPLE_MODEL))

@@ -479,6 +479,26 @@ def test_an_expiry_in_the_past_is_rejected(olga):
     assert "qwen/qwen3-coder" in page  # a model that the key may use
 
 
+KEY_PAGES = ("rotate", "revoke")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpt-$(touch canary)", "gpt-`touch canary`", "gpt-'; touch canary; '", 'gpt-"x', "gpt-!!"],
+)
+def test_the_setup_lines_of_a_key_run_no_text_that_is_listed_as_a_model(olga, name):
+    ModelRoute.objects.create(
+        pattern="gpt-*", upstream=Upstream.objects.first(), listed_as=name, upstream_model=name
+    )
+    form = {"label": "a\u202eb", "allowed_models": "gpt-*"}
+    page = text_of(olga.post("/admin/proxy/clientkey/add/", form))
+    assert name not in unescape(page)
+    assert '--model "gpt-*"' in unescape(page)
+    key = ClientKey.objects.get(label=form["label"])
+    pages = [page, *(text_of(olga.get(f"/admin/proxy/clientkey/{key.pk}/{p}/")) for p in KEY_PAGES)]
+    assert not any("\u202e" in page for page in pages)
+
+
 def test_a_key_is_rotated_with_an_overlap(olga):
     key = ClientKey(label="ada", requests_per_minute=7)
     key.adopt("sk-athena-to-be-rotated")
