@@ -18,6 +18,7 @@ from proxy import models
 from proxy.configuration.loop_guard import VIA, gateway_id
 from proxy.models.encrypted_headers import unreadable_headers
 from proxy.security.key_variables import reason_against
+from proxy.security.redaction import spellings_of
 from proxy.security.secret_headers import carries_secret
 from proxy.security.vault import SecretUnreadable
 from proxy.validators import validate_base_url, validate_headers
@@ -80,9 +81,12 @@ class Upstream:
 
 @lru_cache(64)  # compiling a pattern takes milliseconds; there are few secrets
 def _spellings(text: str) -> re.Pattern[bytes]:
-    """Matches a text in JSON, where any character may be escaped."""
-    spelled = (rf"(?:\\?{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in text)
-    return re.compile("".join(spelled).encode())
+    """Matches each spelling of a text in JSON, where any character may be escaped."""
+    spelled = (
+        "".join(rf"(?:\\?{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in spelling)
+        for spelling in sorted(filter(None, spellings_of(text)), key=len, reverse=True)
+    )
+    return re.compile("|".join(spelled).encode())
 
 
 def read_upstream(row: models.Upstream) -> Upstream:

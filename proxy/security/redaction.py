@@ -178,7 +178,7 @@ class Redactor:
         known = dict.fromkeys((*self.secrets, *secrets))
         self.secrets = tuple([text for text in known if len(text) >= 8])
         self._are_escaped = not all(map(_PLAIN.fullmatch, self.secrets))
-        spellings = [spelling for text in self.secrets for spelling in _spellings(text)]
+        spellings = [spelling for text in self.secrets for spelling in spellings_of(text)]
         self._spellings = tuple(dict.fromkeys(spellings))
         self._known = [text.encode("utf-8", "surrogatepass") for text in self._spellings]
 
@@ -301,7 +301,7 @@ class Redactor:
         return replace(event, **clean) if clean != texts else event
 
 
-def _spellings(text: str) -> tuple[str, ...]:
+def spellings_of(text: str) -> tuple[str, ...]:
     """A secret as it is, as it stands in JSON, an address or HTML, and as `_unescape` leaves it.
 
     Most keys have only characters that nothing escapes, and one spelling.

@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
 from proxy.configuration.upstream import Upstream
+from proxy.security.redaction import spellings_of
 
 _FORWARDED_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
 _FORWARDED = frozenset(
@@ -50,7 +51,8 @@ def header_value(headers: Headers, name: bytes) -> str:
 def redact_credentials(message: str, upstream: Upstream) -> str:
     """Remove the gateway's own credentials, which some upstreams repeat in their messages."""
     for secret in filter(None, upstream.secrets()):
-        message = message.replace(secret, "[redacted]")
+        for spelling in sorted(filter(None, spellings_of(secret)), key=len, reverse=True):
+            message = message.replace(spelling, "[redacted]")
     return message
 
 
