@@ -528,7 +528,7 @@ def configure(gateway: Gateway, port: int) -> None:
         f"base = 'http://127.0.0.1:{port}/v1'\n"
         f"for dialect in {[*PATHS]!r}:\n"
         "    u = Upstream.objects.create(name='mix-' + dialect, dialect=dialect, base_url=base,"
-        " first_byte_timeout=2, idle_timeout=2)\n"
+        " first_byte_timeout=6, idle_timeout=6)\n"
         "    ModelRoute.objects.create(pattern='mix-' + dialect + '-*', upstream=u, priority=1)"
     )
 
