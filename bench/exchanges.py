@@ -54,8 +54,8 @@ _VENDORS = {
     "moonshotai/kimi-k": "kimi",
     "qwen/qwen": "qwen",
     "deepseek/deepseek-v": "deepseek",
-    "vendor/plain-": "standard",
-    "z-ai/glm-": "standard",
+    "vendor/plain-": "auto",
+    "z-ai/glm-": "glm",
 }
 MODELS = [f"{vendor}{number}" for number in range(1, 13) for vendor in _VENDORS]
 """Most requested first."""
@@ -137,7 +137,7 @@ def _rows(
         form = next(f for vendor, f in _VENDORS.items() if model.startswith(vendor))
         code = random.choice(_CODES.get(outcome, ("",)))
         upstream = _UPSTREAMS[max(0, number % 11 - 7)]
-        is_rescued = form != "standard" and outcome is Outcome.OK and number % 3 == 0
+        is_rescued = outcome is Outcome.OK and number % 3 == 0
         fields = {
             "request_id": f"req_{number:024x}",
             "created_at": (now - timedelta(days=DAYS) + step * number).astimezone(UTC),
@@ -163,7 +163,8 @@ def _rows(
             "tool_calls": number % 3,
             "rescued_calls": int(is_rescued),
             "notices": notices if is_rescued else "[]",
-            "leaked_format": "kimi" if form == "standard" and number % 5000 == 3 else "",
+            "leaked_format": "unknown" if form == "auto" and number % 5000 == 3 else "",
+            "family_read": "kimi" if form == "auto" and is_rescued else None,
             "attempts": "[]",
             "input_tokens": 20_000 + number % 5000,
             "output_tokens": number % 700,

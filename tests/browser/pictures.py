@@ -23,6 +23,7 @@ PASSWORD = "the password of the pictures"
 PICTURES = {  # name: screenshot of the browser tests, width, maximum height
     "audit": ("audit-1360-light", 1360, 800),
     "exchange": ("replay", 1360, 1405),
+    "format": ("format-tried", 1360, 1060),
     "history": ("operator-history", 1360, 900),
     "key": ("operator-key", 1360, 1460),
     "phone": ("broken-390-dark", 390, 1480),
