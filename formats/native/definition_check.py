@@ -1,8 +1,8 @@
-"""Checks a definition, and says everything that is wrong with it in plain English.
+"""Validation of format definitions: reports every problem with its place, in plain English.
 
-First the document: keys, kinds, roles, and each marker alone. If all of that is well, every marker
-is tried on an example of itself, whole and cut off at every character. A marker that another one
-hides, or that would be read in another way if the text came in other pieces, is refused.
+The document comes first: keys, kinds, roles, and each marker alone. If it is valid, every marker is
+tried on an example of itself, whole and cut off at every character. A marker is rejected if another
+marker hides it, or if it would be read differently when the text arrives in other pieces.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Removes secrets from rows, transcripts and log lines before they leave the process's memory.
+"""Removes secrets from rows, transcripts and log lines before they are stored or written.
 
 Finds known secrets (the client's key, the upstream's key) and text that looks like a secret, also
-where JSON escapes spell a part of it, at any depth of JSON within JSON. Known secrets
-are also found as they stand in an address or in HTML. In a stream, a secret may be split across
+where JSON escapes spell a part of it, at any depth of JSON within JSON. Known secrets are also found
+percent-encoded, as in an address, and escaped, as in HTML. In a stream, a secret may be split across
 several chunks. Then the stream is rebuilt from its text, with the same content in fewer chunks.
 """
 

@@ -1,4 +1,4 @@
-"""Grammars that several families write."""
+"""Grammar documents that several families include in their definitions."""
 
 from formats.native.definition import Document
 

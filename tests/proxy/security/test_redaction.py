@@ -1,4 +1,4 @@
-"""Secrets are redacted in linear time, even in hostile text."""
+"""Redaction finds secrets in every spelling, and takes linear time on hostile text."""
 
 import html
 import json
