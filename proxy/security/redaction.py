@@ -1,9 +1,9 @@
 """Removes secrets from rows, transcripts and log lines before they are stored or written.
 
 Finds known secrets (the client's key, the upstream's key) and text that looks like a secret, also
-where JSON escapes spell a part of it, at any depth of JSON within JSON. Known secrets are also found
-percent-encoded, as in an address, and escaped, as in HTML. In a stream, a secret may be split across
-several chunks. Then the stream is rebuilt from its text, with the same content in fewer chunks.
+where JSON escapes spell a part of it, at any depth of JSON within JSON. Known secrets are found in
+percent escapes and HTML escapes, too. In a stream, a secret may be split across several chunks.
+Then the stream is rebuilt from its text, with the same content in fewer chunks.
 """
 
 import json
